@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from contextvars import Context
 from copy import deepcopy
@@ -11,16 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, cast
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import httpx2
-from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
+from fasta2a.schema import AgentCard, Message, Task, TaskPushNotificationConfig, TaskState
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.tools import ToolDefinition
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from ..app.app import A2AApp
 from ..app.build import to_a2a
@@ -39,7 +37,6 @@ from ..types import (
     ListParams,
     ListPushParams,
     PushParams,
-    PushTarget,
     SendParams,
 )
 from . import schemas
@@ -49,6 +46,7 @@ from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .following import Follower, last_outcome
+from .message import Content, SendOptions, message_of, push_target
 from .transport import Transport
 from .trust import TrustedKeys
 from .urls import shown
@@ -56,41 +54,13 @@ from .urls import shown
 if TYPE_CHECKING:
     from .card_signatures import CardVerifier
 
-__all__ = ('A2AClient', 'Content', 'SendOptions', 'Target')
+__all__ = ('A2AClient', 'Target')
 
-Content: TypeAlias = str | Sequence[Part] | Message
-"""A message to an agent: text, parts, or a whole message."""
 Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
 """A remote agent: the URL of the agent or of its card, its card, or an app or agent in this process."""
 
 _INSIDE = 'http://localhost/'
 """URL of an app in this process."""
-
-
-class SendOptions(TypedDict, total=False):
-    """Options of a message."""
-
-    context_id: str
-    """Conversation of the message. Default: a new conversation."""
-    task_id: str
-    """Task that the message continues or answers. Default: a new task."""
-    metadata: dict[str, Any]
-    """Metadata of the request. Default: none."""
-    accepted_output_modes: Sequence[str]
-    """Media types that the caller can read. Default: all."""
-    extensions: Sequence[str]
-    """URIs of protocol extensions to activate (§4.6). Default: none."""
-    tools: Sequence[ToolDefinition]
-    """Tools that the agent may call in the task of the message, instead of the tools of earlier messages. The caller
-    answers the calls. Default: the tools of earlier messages."""
-    push: TaskPushNotificationConfig
-    """A webhook for the events of the task (§4.3.1). Default: none."""
-    output_schema: schemas.OutputSchema
-    """The form of the answer: a Pydantic model or another type, or a JSON Schema of an object. The answer is then data.
-    For agents that declare the extension `client-schema-v1`. Default: as the agent answers."""
-    resend: bool
-    """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
-    repeated message without this option; other agents may start a second task. Default False."""
 
 
 class _Exchange(NamedTuple):
@@ -405,7 +375,7 @@ class A2AClient:
             InvalidParamsError: The agent does not accept the URL.
         """
         transport = await self._transport()
-        params = CreatePushParams(task_id=task_id, target=_target(config), tenant=transport.tenant)
+        params = CreatePushParams(task_id=task_id, target=push_target(config), tenant=transport.tenant)
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
     async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
@@ -427,7 +397,7 @@ class A2AClient:
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
     async def _exchange(self, content: Content, options: SendOptions) -> _Exchange:
-        message = _message(content)
+        message = message_of(content)
         transport, follower, streams, may_repeat = await self._following(
             resend=options.get('resend', False), message_id=message['message_id']
         )
@@ -445,7 +415,7 @@ class A2AClient:
         params = SendParams(
             message=message,
             accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
-            push_config=None if push is None else _target(push),
+            push_config=None if push is None else push_target(push),
             metadata=options.get('metadata'),
             extensions=extensions,
             tenant=transport.tenant,
@@ -509,22 +479,3 @@ def _verifier(trusted: TrustedKeys) -> CardVerifier:
     except ImportError as error:
         raise ImportError(f'card_keys needs more packages: {EXTRA}') from error
     return CardVerifier(trusted)
-
-
-def _message(content: Content) -> Message:
-    """Return the user's message, with an id."""
-    if isinstance(content, Mapping):
-        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **content})
-    parts = [Part(text=content)] if isinstance(content, str) else [*content]
-    return Message(role='user', parts=parts, message_id=uuid4().hex)
-
-
-def _target(config: TaskPushNotificationConfig) -> PushTarget:
-    authentication = config.get('authentication')
-    return PushTarget(
-        id=config.get('id', ''),
-        url=config['url'],
-        token=config.get('token'),
-        scheme=None if authentication is None else authentication['scheme'],
-        credentials=None if authentication is None else authentication.get('credentials'),
-    )

@@ -25,7 +25,8 @@ from pydantic_ai.tools import RunContext
 
 from ..client.assembly import Update
 from ..client.cards import extensions_of
-from ..client.client import A2AClient, SendOptions
+from ..client.client import A2AClient
+from ..client.message import SendOptions
 from ..client.schemas import takes_schemas
 from ..client.urls import shown
 from ..conversion.client_schema import with_client_schema

@@ -21,8 +21,9 @@ from typing_extensions import TypedDict, Unpack
 
 from ..client.assembly import Update
 from ..client.cards import extensions_of
-from ..client.client import A2AClient, SendOptions, Target
+from ..client.client import A2AClient, Target
 from ..client.connections import Auth
+from ..client.message import SendOptions
 from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
