@@ -105,9 +105,7 @@ class TypedInput:
         """Return the place of the one data part of a message, and the validated object."""
         places = [n for n, part in enumerate(message['parts']) if 'data' in part]
         if len(places) != 1:
-            raise InvalidParamsError.of(
-                'message.parts', 'must have one data part, as the inputSchema of the skill says'
-            )
+            raise InvalidParamsError.of('message.parts', 'must have one data part, with the inputSchema of the card')
         [n] = places
         data = message['parts'][n].get('data')
         try:
