@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,6 +74,10 @@ _UNCHECKED = frozenset(
     }
 )
 """Keywords for rules that the server does not check."""
+_NO_NAME = re.compile(r'[^a-zA-Z0-9_-]')
+"""Characters that providers of models refuse in names."""
+_LONGEST_NAME = 40
+"""Most characters of a schema's name for the model. Providers take 64 characters, with Pydantic AI's prefix."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +156,14 @@ def client_output(request: bytes | None, *, data_as_text: bool) -> ClientOutput 
 
 @lru_cache(maxsize=128)
 def _output(schema: bytes, data_as_text: bool) -> ClientOutput:
-    kind = StructuredDict(from_json(schema))
-    return ClientOutput(from_json(schema), kind, OutputMapper(kind, data_as_text=data_as_text))
+    fields = from_json(schema)
+    outputs = OutputMapper(StructuredDict(from_json(schema)), data_as_text=data_as_text)
+    return ClientOutput(fields, StructuredDict(from_json(schema), name=_name(fields.get('title', ''))), outputs)
+
+
+def _name(title: str) -> str:
+    """Return a title in the form that providers of models take as a name."""
+    return _NO_NAME.sub('', title)[:_LONGEST_NAME] or 'Answer'
 
 
 # --- the output type ------------------------------------------------------------------------------------------------

@@ -153,6 +153,27 @@ async def test_references_of_the_schema_are_replaced() -> None:
     assert '$ref' not in json.dumps(part['metadata']['json_schema'])
 
 
+@covers('data part')
+@pytest.mark.parametrize(
+    ('title', 'name'),
+    [('Wetter für Köln', 'WetterfrKln'), ('x' * 1_000, 'x' * 40), ('日本', 'Answer'), (None, 'Answer')],
+)
+async def test_the_title_of_a_schema_becomes_a_name_that_providers_take(title: str | None, name: str) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        names.append((info.output_tools[0].name, info.output_tools[1].name))
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
+
+    names: list[tuple[str, str]] = []
+    schema = {key: value for key, value in {**WEATHER, 'title': title}.items() if value is not None}
+    agent = Agent(FunctionModel(model), output_type=[str, InputRequired])
+    async with serving(agent, results=ALLOWED) as client:
+        task = await client.send(wanting(schema))
+    [part] = task['artifacts'][0]['parts']
+    assert names == [(f'final_result_{name}', 'final_result_InputRequired')]
+    assert part['data']['result'] == PARIS
+    assert part['metadata']['json_schema'] == schema
+
+
 # Waiting.
 
 
