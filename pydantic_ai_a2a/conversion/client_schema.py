@@ -20,14 +20,14 @@ from .output_types import declared_types
 
 __all__ = (
     'EXTENSION',
-    'KEPT',
+    'MARK',
     'URI',
     'ClientOutput',
     'checked',
     'client_output',
     'client_schema',
-    'keep',
-    'kept',
+    'inherited',
+    'request_fields',
     'states_of',
     'with_client_schema',
 )
@@ -45,9 +45,9 @@ EXTENSION = AgentExtension(
 FIELD = f'message.metadata["{URI}"]'
 """Path of the extension's data in a request."""
 
-_KEPT = 'outputSchema'
+_MEMBER = 'outputSchema'
 """Name of the schema in the stored request of a message."""
-KEPT = b'"outputSchema":'
+MARK = b'"outputSchema":'
 """Part of each stored request with a schema."""
 _UNCHECKED = frozenset(
     {
@@ -130,22 +130,22 @@ def with_client_schema(message: Message, schema: Mapping[str, Any]) -> Message:
 # --- the stored request ---------------------------------------------------------------------------------------------
 
 
-def keep(schema: Mapping[str, Any]) -> dict[str, Any]:
+def request_fields(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a stored request with a schema."""
-    return {_KEPT: schema}
+    return {_MEMBER: schema}
 
 
-def kept(request: bytes | None, before: bytes | None) -> bytes | None:
+def inherited(request: bytes | None, before: bytes | None) -> bytes | None:
     """Return the stored request of an answer, with the schema of the waiting run if the answer has no schema."""
     schema, own = _schema(before), _schema(request)
     if schema is None or own is not None:
         return request
     fields: dict[str, Any] = {} if request is None else from_json(request)
-    return to_json({**fields, **keep(schema)})
+    return to_json({**fields, **request_fields(schema)})
 
 
 def _schema(request: bytes | None) -> dict[str, Any] | None:
-    return None if request is None or KEPT not in request else from_json(request).get(_KEPT)
+    return None if request is None or MARK not in request else from_json(request).get(_MEMBER)
 
 
 def client_output(request: bytes | None, *, data_as_text: bool) -> ClientOutput | None:

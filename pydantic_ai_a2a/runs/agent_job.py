@@ -25,7 +25,7 @@ from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
-from ..conversion.client_schema import KEPT, ClientOutput, client_output
+from ..conversion.client_schema import MARK, ClientOutput, client_output
 from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
@@ -147,7 +147,7 @@ class AgentJob:
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
         vault, client = self._vault, None
-        if claim.request is not None and KEPT in claim.request:
+        if claim.request is not None and MARK in claim.request:
             client = self._client_output(claim)
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
@@ -369,7 +369,7 @@ class AgentJob:
 
     def _outputs_of(self, claim: Claim) -> OutputMapper:
         """Return the conversion of the outputs of a run."""
-        if claim.request is None or KEPT not in claim.request:
+        if claim.request is None or MARK not in claim.request:
             return self._outputs
         client = self._client_output(claim)
         return self._outputs if client is None else client.outputs

@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from ..audit import Fact, audit
 from ..conversion import answers, asking, pending
-from ..conversion.client_schema import KEPT, kept
+from ..conversion.client_schema import MARK, inherited
 from ..conversion.pending import Pending
 from ..errors import A2AError, PermissionDeniedError
 from ..ports import Answer, Pause, Submission
@@ -50,8 +50,8 @@ def answered(
         late: True if the message was accepted before the task's current pause.
         limit: Maximum number of repeated questions while the task waits.
     """
-    if pause.request is not None and KEPT in pause.request:
-        submission = replace(submission, request=kept(submission.request, pause.request))
+    if pause.request is not None and MARK in pause.request:
+        submission = replace(submission, request=inherited(submission.request, pause.request))
     if pause.pending is None:
         if late and not submission.answers_calls:
             return replace(submission, refusal=answers.too_late()), None

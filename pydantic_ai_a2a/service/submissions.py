@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import to_json
 
 from ..conversion import answers
-from ..conversion.client_schema import keep
+from ..conversion.client_schema import request_fields
 from ..conversion.client_tools import FIELD, URI, ClientTools
 from ..conversion.inbound import check_types
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
@@ -173,5 +173,5 @@ def _request(params: SendParams, call: Call, schema: Schema | None) -> bytes | N
     if call.kept is not None:
         request['call'] = call.kept
     if schema is not None:
-        request |= keep(schema)
+        request |= request_fields(schema)
     return to_json(request) if request else None
