@@ -22,7 +22,7 @@ from ...dialects import only, unversioned
 from ..asking import answers, approve, asked
 from ..declaring import declaring, result, tool
 from ..rows import covers
-from ..stage import ended, serving, tasks_of
+from ..stage import Stage, ended, serving, tasks_of
 
 ALLOWED = Results(client_schemas=True)
 FIELD = f'message.metadata["{URI}"]'
@@ -222,6 +222,39 @@ async def test_the_schema_holds_for_an_app_that_takes_the_task_over(tmp_path: Pa
 
 def look_around() -> str:
     return 'looked'
+
+
+@covers('data part')
+async def test_the_schema_of_a_queued_message_waits_for_the_run_of_the_message() -> None:
+    stage = Stage()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse(parts=[ToolCallPart('final_result', PARIS)])
+        await stage.answer(messages, info)
+        if stage.began[-1] == 'one':
+            return ModelResponse(parts=[ToolCallPart('look_around', {}, 'c1')])
+        return ModelResponse(parts=[ToolCallPart('final_result', {**PARIS, 'more': 1})])
+
+    agent = Agent(FunctionModel(model))
+    agent.tool_plain(requires_approval=True)(look_around)
+    wider = {**WEATHER, 'additionalProperties': True}
+    async with serving(agent, results=ALLOWED) as client:
+        task = await client.send(wanting(text='one'), returnImmediately=True)
+        await stage.reached('one')
+        ids = {'taskId': task['id'], 'contextId': task['contextId']}
+        await client.send(wanting(wider, text='two', **ids), returnImmediately=True)
+        async with client.subscribe(task['id']) as stream:
+            stage.open('one', 'two')
+            await stream.until('TASK_STATE_INPUT_REQUIRED')
+        task = await client.get_task(task['id'])
+        await client.send(answers(task, approve()), returnImmediately=True)
+        done = await ended(client, task['id'])
+    parts = [part for artifact in done['artifacts'] for part in artifact['parts']]
+    assert [(part['data']['result'], part['metadata']['json_schema']) for part in parts] == [
+        (PARIS, WEATHER),
+        ({**PARIS, 'more': 1}, wider),
+    ]
 
 
 @covers('data part')
