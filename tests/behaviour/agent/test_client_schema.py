@@ -120,6 +120,15 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     assert ['output.celsius must be' in retry for retry in forecaster.retries] == [True, True]
 
 
+@covers('data part')
+async def test_a_number_that_json_lacks_is_asked_for_again_where_the_schema_has_no_rule() -> None:
+    forecaster = Forecaster({**PARIS, 'more': float('nan')}, {**PARIS, 'more': 1})
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        task = await client.send(wanting({**WEATHER, 'additionalProperties': True}))
+    assert task['artifacts'][0]['parts'][0]['data']['result'] == {**PARIS, 'more': 1}
+    assert len(forecaster.retries) == 1
+
+
 @covers('failed run')
 async def test_a_model_that_never_fits_the_schema_fails_the_task() -> None:
     forecaster = Forecaster({'city': 'Paris'}, {'city': 'Paris'})
@@ -298,6 +307,13 @@ async def test_the_text_of_the_model_is_not_streamed_as_the_answer() -> None:
     assert all('data' in artifact['parts'][0] for artifact in updates)
     assert updates[0]['metadata'] == {'progress': 'partial'}
     assert data_of(task) == PARIS
+
+
+@covers('data part')
+async def test_an_agent_that_writes_partial_data_still_answers_other_messages_in_words() -> None:
+    results = Results(client_schemas=True, progress=Progress(partial_data=True))
+    async with serving(Forecaster().agent, results=results) as client:
+        assert texts(await client.send('In words, please.')) == ['in words']
 
 
 # Refusals.
