@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ from grpc import aio
 from ..auth.request import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
+from ..ports import Subscription
 from ..protocol.codec import HttpCodec, Params
 from ..protocol.operations import Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
@@ -33,9 +34,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _SHORT = 65_536
 """Bytes of a message that is sent without a count of unread bytes."""
 _ATTRIBUTES = MappingProxyType({'rpc.system': 'grpc', 'rpc.service': SERVICE})
-
-_going_on: set[asyncio.Task[None]] = set()
-"""Calls whose clients have gone. They end soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,8 @@ class Serving:
     streams: OpenStreams
     runs_here: Callable[[str], bool]
     """Returns whether this process runs a task."""
+    calls: dict[asyncio.Task[None], Call] = field(default_factory=dict['asyncio.Task[None]', 'Call'])
+    """The calls that have not ended, also calls that store a message although their clients have gone."""
 
 
 class Call:
@@ -72,6 +72,8 @@ class Call:
     """True while the operation may be storing. Then nothing breaks it off."""
     _begun = False
     """True once the answer has begun."""
+    _task: asyncio.Task[None]
+    """The task of the call."""
 
     def __init__(
         self, serving: Serving, operation: Operation, messages: Messages, context: aio.ServicerContext[bytes, bytes]
@@ -85,21 +87,24 @@ class Call:
         self._dispatch = Dispatch(serving.dispatcher, self._request)
         self._left = asyncio.get_running_loop().create_future()
         """Done once the client has gone."""
-        self._task: asyncio.Task[None] | None = None
 
     async def handle(self) -> None:
         """Serve the call in a task of its own: the end of the call ends the task, but not while a message is stored."""
-        self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._task = task = asyncio.get_running_loop().create_task(self._serve())
+        self._serving.calls[task] = self
+        task.add_done_callback(self._serving.calls.pop)
         try:
-            await asyncio.shield(self._task)
+            await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not self._task.done():
-                self._left.set_result(None)
-                _going_on.add(self._task)
-                self._task.add_done_callback(_going_on.discard)
-                if not self._performing:
-                    self._task.cancel()
+            self.leave()
             raise
+
+    def leave(self) -> None:
+        """End the call of a client that has gone, but not while a message is stored."""
+        if not self._left.done():
+            self._left.set_result(None)
+        if not self._performing:
+            self._task.cancel()
 
     async def _serve(self) -> None:
         """Serve the call. All errors are answered here."""
@@ -175,7 +180,6 @@ class Call:
 
     def _drop(self) -> None:
         """Break off the stream of a reader too far behind."""
-        assert self._task is not None, 'gRPC runs each call in a task'
         self._task.cancel()
 
     async def _answer(self, result: Any) -> None:
@@ -192,32 +196,39 @@ class Call:
 
     async def _stream(self, stream: EventStream) -> None:
         """Write events until an end state of the stream, the end of the call or the drain of the server."""
-        if (first := stream.first) is not None:
-            stream.first = None
-            await self._write_event(b''.join(self._codec.result_pieces(first)), first.header.last_event)
-            del first
-        if (subscription := stream.subscription) is None:
-            return
-        serving = self._serving
-        encode = self._codec.event_encoder(None)
-        serving.streams.add(subscription)
+        streams, subscription = self._serving.streams, stream.subscription
         try:
-            while True:
-                events = await subscription.next()
-                if not events and serving.streams.closing and not serving.runs_here(stream.task_id):
-                    return
-                events, ended = stream.up_to_end(events)
-                for event in events:
-                    await self._write_event(encode(event, False), event.n)
-                if ended:
-                    return
+            await self._write_first(stream)
+            if subscription is not None:
+                streams.add(subscription)
+                await self._follow(stream, subscription)
         except asyncio.CancelledError:
-            if not subscription.dropped or self._task is None or self._task.uncancel():
+            if subscription is None or not subscription.dropped or self._task.uncancel():
                 raise  # not the reader's lag: the call has ended
             raise ClientGone('A subscriber reads its events too slowly, and its stream ends') from None
         finally:
-            serving.streams.remove(subscription)
-            subscription.close()
+            if subscription is not None:
+                streams.remove(subscription)
+                subscription.close()
+
+    async def _write_first(self, stream: EventStream) -> None:
+        """Write the task with which a stream begins, and release the task."""
+        first, stream.first = stream.first, None
+        if first is not None:
+            await self._write_event(b''.join(self._codec.result_pieces(first)), first.header.last_event)
+
+    async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
+        """Write the events of a subscription."""
+        serving, encode = self._serving, self._codec.event_encoder(None)
+        while True:
+            events = await subscription.next()
+            if not events and serving.streams.closing and not serving.runs_here(stream.task_id):
+                return
+            events, ended = stream.up_to_end(events)
+            for event in events:
+                await self._write_event(encode(event, False), event.n)
+            if ended:
+                return
 
     async def _write_event(self, json: bytes, number: int) -> None:
         await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number))

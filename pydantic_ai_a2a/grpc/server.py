@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from .messages import SERVICE, Messages, methods
 
 __all__ = ('GrpcServer',)
 
-
 _PING = 15_000
 """Milliseconds between pings on a connection, so that dead clients are noticed."""
 _MIN_PING = 5_000
 """Fewest milliseconds between the pings of a client. A client that pings more often is disconnected."""
+_STORE_TIME = 5.0
+"""Seconds that cancelled calls get to store their messages."""
 
 
 class GrpcServer:
@@ -41,6 +43,7 @@ class GrpcServer:
             'grpc.keepalive_time_ms': _PING,
             'grpc.http2.min_ping_interval_without_data_ms': _MIN_PING,
         }
+        self._calls = serving.calls
         self._server = aio.server(options=[*options.items()])
         self._server.add_generic_rpc_handlers((_handlers(serving),))
 
@@ -61,8 +64,16 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Refuse further calls, and cancel the calls that still run after so many seconds."""
+        """Refuse further calls, and cancel the calls that still run after so many seconds.
+
+        Returns once the messages of cancelled calls are stored, because the store may close next.
+        """
         await self._server.stop(grace)
+        calls = self._calls.copy()  # gRPC does not wait for their code, and may not have cancelled the code yet
+        for call in calls.values():
+            call.leave()
+        if calls:
+            await asyncio.wait(calls, timeout=_STORE_TIME)
 
 
 def _credentials(tls: TLS) -> grpc.ServerCredentials:

@@ -84,6 +84,34 @@ async def test_a_call_that_is_cancelled_while_its_message_is_stored_has_its_task
         assert await text_after(stage, agent, app) == 'wait'
 
 
+async def test_the_server_ends_once_the_messages_of_cancelled_calls_are_stored(
+    ends: asyncio.Queue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storing, store = asyncio.Event(), asyncio.Event()
+    app = to_a2a(Agent(TestModel()), workers=QUICK)
+    submit, server_type = app.backend.queue.submit, type(grpc.aio.server())
+    stop = server_type.stop
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        storing.set()
+        await store.wait()
+        return await submit(*args, **options)
+
+    async def then_store(server: grpc.aio.Server, grace: float | None) -> None:
+        await stop(server, grace)
+        asyncio.get_running_loop().call_soon(store.set)
+
+    app.backend.queue.submit = slowly
+    monkeypatch.setattr(server_type, 'stop', then_store)
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        async with serve_grpc(app, port=0) as state, grpc.aio.insecure_channel(state['grpc_address']) as channel:
+            call = Caller(channel).start('SendMessage', say())
+            await storing.wait()
+            call.cancel()
+        assert ends.get_nowait() == 'SendMessage'
+        assert len(await app.list_tasks()) == 1
+
+
 async def test_a_call_that_is_cancelled_before_its_message_is_refused_ends_in_silence(ends: asyncio.Queue[str]) -> None:
     storing, store = asyncio.Event(), asyncio.Event()
     app = to_a2a(Agent(TestModel()))
