@@ -5,7 +5,7 @@ instead, and its tests are run, but for those in classes and with fixtures, whic
 client is saved only, for the command that runs it; the official 0.3 client has a Python of its own. A command that
 starts a server starts one, for the rest of the page or up to the next; a worker that is started then works as long.
 Two things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
-readers without a key, and the port is a free one.
+readers without a key, and the ports are free ones.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ __all__ = ('Page', 'opened')
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
+_PORTS = re.compile(r'\bport=(8000|50051)\b')
+_GRPC_ADDRESS = re.compile(r'(?<=")127\.0\.0\.1:\d+(?=")')
+"""The address of a gRPC server on an agent card: quoted, and without a scheme."""
 _STARTED = r'Uvicorn running on http://127.0.0.1:\d+'
 _WORKS = r'the worker runs the tasks'
 _SLOW = ('pydantic_ai.mcp',)
@@ -107,7 +110,7 @@ class Page:
     def _execute(self, block: Block, source: str) -> None:
         module = self._main
         if block.title is not None:
-            (self._directory / block.title).write_text(source.replace('port=8000', 'port=0'))
+            (self._directory / block.title).write_text(_PORTS.sub('port=0', source))
             module = self._module(block.title.removesuffix('.py'))
         # Blank lines before it make line numbers in tracebacks those of the page.
         exec(compile('\n' * (block.place.line - 1) + source, block.place.path, 'exec'), module.__dict__)
@@ -205,7 +208,9 @@ class Page:
         return text.replace(_ADDRESS, self._address)
 
     def _without_address(self, text: str) -> str:
-        return text if self._server is None else text.replace(self._address, _ADDRESS)
+        if self._server is None:
+            return text
+        return _GRPC_ADDRESS.sub('127.0.0.1:50051', text.replace(self._address, _ADDRESS))
 
     @property
     def _address(self) -> str:
