@@ -43,6 +43,11 @@ _KERNEL_GRACE = 10_000
 """Extra milliseconds of the kernel's time limit for a client that does not read, beyond the app's limit."""
 _CUT_OFF = 5
 """Seconds after the grace period of the apps until connections of clients that do not read are cut."""
+_NOT_FOR_GRPC = {
+    'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
+    'ssl_keyfile_password': 'gRPC reads only keys in clear.',
+}
+"""Options of uvicorn that gRPC does not have, and why."""
 
 
 @checked
@@ -136,13 +141,16 @@ def serve(
 
 def _tls(options: Mapping[str, Any]) -> TLS | None:
     """Return the TLS of gRPC, from the options of uvicorn."""
+    for option, reason in _NOT_FOR_GRPC.items():
+        if options.get(option) is not None:
+            raise ValueError(f'grpc_port= cannot be combined with {option}=: {reason}')
     if (certificate := options.get('ssl_certfile')) is None:
         return None
-    if options.get('ssl_keyfile_password') is not None:
-        raise ValueError('grpc_port= cannot be combined with ssl_keyfile_password=: gRPC reads only keys in clear.')
     required = options.get('ssl_cert_reqs') == ssl.CERT_REQUIRED
-    key = options.get('ssl_keyfile') or certificate
-    return TLS(certificate=certificate, key=key, client_ca=options.get('ssl_ca_certs') if required else None)
+    authority = options.get('ssl_ca_certs') if required else None
+    if required and authority is None:
+        raise ValueError('ssl_cert_reqs=ssl.CERT_REQUIRED with grpc_port= needs ssl_ca_certs=: name the authority.')
+    return TLS(certificate=certificate, key=options.get('ssl_keyfile') or certificate, client_ca=authority)
 
 
 def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
@@ -216,8 +224,12 @@ def _uvicorn(
             logger.info('gRPC running on %s', state['grpc_address'])
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await beside.aclose()
-            await super().shutdown(sockets)
+            for listening in self.servers:
+                listening.close()  # else clients could connect over HTTP until gRPC has drained
+            try:
+                await beside.aclose()
+            finally:
+                await super().shutdown(sockets)
 
     apps = list(served(app))
     _end_unread(listener, max((agent.answer_time for agent in apps), default=0.0))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -19,6 +21,9 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a.app.listening import listen
+from pydantic_ai_a2a.app.serve import _uvicorn  # pyright: ignore[reportPrivateUsage]
+from pydantic_ai_a2a.app.serve_grpc import GrpcState
 from pydantic_ai_a2a.client.card_signatures import CardVerifier
 
 from ..bounds import LIMIT
@@ -163,11 +168,78 @@ async def test_a_port_that_is_taken_is_refused_unless_it_is_shared() -> None:
             assert second == state
 
 
-def test_run_refuses_what_grpc_cannot_serve_before_it_listens() -> None:
-    with pytest.raises(ValueError, match='several apps'):
-        run(two(), grpc_port=0)
-    with pytest.raises(ValueError, match=r'grpc_port= cannot be combined with ssl_keyfile_password='):
-        run(AGENT, grpc_port=0, ssl_certfile='cert.pem', ssl_keyfile_password='secret')
+@pytest.mark.parametrize(
+    ('app', 'options', 'text'),
+    [
+        (two, {}, 'several apps'),
+        (
+            AGENT,
+            {'ssl_certfile': 'cert.pem', 'ssl_keyfile_password': 'secret'},
+            r'grpc_port= cannot be combined with ssl_keyfile_password=: gRPC reads only keys in clear\.',
+        ),
+        (
+            AGENT,
+            {'ssl_context_factory': ssl.create_default_context},
+            r'grpc_port= cannot be combined with ssl_context_factory=: gRPC reads certificates from files only\.',
+        ),
+        (
+            AGENT,
+            {'ssl_certfile': 'cert.pem', 'ssl_cert_reqs': ssl.CERT_REQUIRED},
+            r'ssl_cert_reqs=ssl\.CERT_REQUIRED with grpc_port= needs ssl_ca_certs=',
+        ),
+    ],
+    ids=['several apps', 'password', 'factory', 'no authority'],
+)
+def test_run_refuses_what_grpc_cannot_serve_before_it_listens(app: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        run(app() if app is two else app, port=0, grpc_port=0, **options)
+
+
+@pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])
+def test_run_listens_over_http_before_grpc_starts(options: dict[str, Any]) -> None:
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf'Cannot listen on 127\.0\.0\.1 port {port}: Address already in use'):
+            run(AGENT, port=port, grpc_port=0, **options)
+
+
+def test_run_ends_the_http_server_if_grpc_cannot_listen() -> None:
+    ended: list[str] = []
+
+    @asynccontextmanager
+    async def beside(app: Any) -> AsyncGenerator[None]:
+        yield
+        ended.append('the lifespan')
+
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf'Cannot listen on 127\.0\.0\.1 port {port} for gRPC'):
+            run(to_a2a(AGENT, lifespan=beside), port=0, grpc_port=port, log_config=None)
+    assert ended == ['the lifespan']
+
+
+async def test_nobody_connects_over_http_while_grpc_drains() -> None:
+    listener = listen('127.0.0.1', 0)
+    address, refused = listener.getsockname(), asyncio.Event()
+
+    @asynccontextmanager
+    async def beside() -> AsyncGenerator[GrpcState]:
+        yield {'grpc_address': '127.0.0.1:50051'}
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        refused.set()
+
+    server, settled = _uvicorn(to_a2a(AGENT), listener, None, {'log_config': None}, grpc=beside())
+    async with asyncio.timeout(LIMIT):
+        serving = asyncio.ensure_future(server.serve([listener]))
+        await asyncio.to_thread(settled.wait, LIMIT)
+        server.should_exit = True
+        await serving
+    assert refused.is_set()
 
 
 WITHOUT = """
