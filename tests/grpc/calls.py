@@ -115,7 +115,7 @@ def _written(message: AnyMessage) -> bytes:
 
 
 def refusal_of(error: grpc.aio.AioRpcError) -> Refused:
-    trailing: dict[str, Any] = dict(error.trailing_metadata() or ())
+    trailing: dict[str, Any] = dict([*(error.trailing_metadata() or ())])
     status = status_pb2.Status.FromString(trailing.pop('grpc-status-details-bin', b''))
     details = [MessageToDict(detail) for detail in status.details]
     assert (status.code, status.message) in ((0, ''), (error.code().value[0], error.details()))

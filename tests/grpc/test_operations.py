@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from a2a.client.card_resolver import parse_agent_card
 from a2a.types import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -17,7 +18,9 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
+from a2a.utils.signing import create_signature_verifier
 from google.protobuf.json_format import MessageToDict
+from pydantic import BaseModel, Field
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
@@ -26,6 +29,8 @@ from pydantic_ai_a2a.grpc.messages import methods
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..behaviour.stage import Stage
+from ..client import Client
+from ..signing.pairs import pem, public_pem
 from .calls import event_id, say, serving, text_of
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
@@ -98,6 +103,33 @@ async def test_the_extended_card_lists_what_can_be_reached(url: str | None) -> N
     assert [*card.security_schemes] == ['bearer']
 
 
+class Joke(BaseModel):
+    """An answer with limits in its schema."""
+
+    text: str = Field(max_length=1_000)
+    stars: float = Field(default=2.5, ge=1, le=5)
+
+
+async def test_signed_cards_list_grpc_and_are_verified_from_either_binding() -> None:
+    app = to_a2a(
+        Agent(TestModel(), output_type=Joke),
+        url='https://agent.example.com/',
+        auth=BearerAuth({TOKEN: 'ann'}),
+        access=Access(signing=[pem()], extended_card={'description': 'For callers with credentials.'}),
+    )
+    verify = create_signature_verifier(lambda kid, _: public_pem(), ['ES256'])
+    async with serving(app) as agent:
+        extended = await agent.call('GetExtendedAgentCard', GetExtendedAgentCardRequest(), metadata=ANN)
+        public = parse_agent_card((await Client(app).get('/.well-known/agent-card.json')).json)
+    after = parse_agent_card((await Client(app).get('/.well-known/agent-card.json')).json)
+    for card in (extended, public, after):
+        verify(card)
+    bindings = [[interface.protocol_binding for interface in card.supported_interfaces] for card in (extended, after)]
+    assert bindings == [['JSONRPC', 'HTTP+JSON', 'GRPC', 'JSONRPC'], ['JSONRPC', 'HTTP+JSON', 'JSONRPC']]
+    assert extended.supported_interfaces == public.supported_interfaces
+    assert extended.description == 'For callers with credentials.'
+
+
 async def test_an_agent_may_answer_with_a_message() -> None:
     async with serving(to_a2a(AGENT, messages=Messages(reply='message'))) as agent:
         answer = await agent.call('SendMessage', say())
@@ -131,10 +163,10 @@ async def test_the_answer_names_the_call_and_the_active_extensions() -> None:
     extension: Any = {'uri': 'https://example.com/e', 'description': 'An extension.'}
     async with serving(to_a2a(AGENT, extensions=[extension])) as agent:
         call = agent.start('SendMessage', say(), metadata=[('a2a-extensions', 'https://example.com/e, https://x.y/z')])
-        headers = dict(await call.initial_metadata())
+        headers = dict([*await call.initial_metadata()])
         await call
         plain = agent.start('SendMessage', say())
-        others = dict(await plain.initial_metadata())
+        others = dict([*await plain.initial_metadata()])
         await plain
     assert headers['a2a-extensions'] == 'https://example.com/e'
     assert len(headers['x-correlation-id']) == 16
