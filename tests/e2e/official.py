@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,7 +14,7 @@ from a2a.client import Client, ClientConfig, create_client
 from a2a.helpers import get_artifact_text, get_message_text, new_message, new_text_message
 from a2a.types import Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
-from .server import LIMIT
+from .server import LIMIT, ROOT, Process, process
 
 OFFICIAL = 'official `a2a-sdk` 1.x client'
 """The behaviour that these tests show, by its name."""
@@ -36,6 +37,16 @@ def over(binding: str) -> Generator[None]:
 def spoken() -> str:
     """The binding of new clients."""
     return _binding[-1]
+
+
+@contextmanager
+def serving(app: str, *, app_dir: Path = ROOT, env: Mapping[str, str] | None = None) -> Generator[Process]:
+    """The command `serve` on free ports, also with the binding of new clients."""
+    grpc = ('--grpc-port', '0') if spoken() == 'GRPC' else ()
+    serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--app-dir', str(app_dir), '--port', '0', *grpc)
+    with process(*serve, env=env) as server:
+        assert server.url
+        yield server
 
 
 @asynccontextmanager

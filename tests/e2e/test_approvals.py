@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -15,10 +16,10 @@ from a2a.utils.errors import InvalidParamsError
 
 from ..behaviour.rows import covers
 from .foreign_client import answer_of, declared, schema_of
-from .official import BINDINGS, OFFICIAL, official_client, over, say, send, spoken, state_of, task_of, text_of
+from .official import BINDINGS, OFFICIAL, official_client, over, say, send, serving, state_of, task_of, text_of
 from .official_0_3 import OFFICIAL_0_3, client_0_3
 from .official_0_3 import text_of as text_of_0_3
-from .server import Process, process
+from .server import Process
 from .venvs import python_with_a2a_sdk_0_3
 
 ROW = '`DeferredToolRequests`'
@@ -36,15 +37,7 @@ def start(tmp_path: Path) -> Start:
     (tmp_path / 'ledger').touch()
     env = {'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'A2A_TEST_LEDGER': str(tmp_path / 'ledger')}
 
-    @contextmanager
-    def run() -> Generator[Process]:
-        grpc = ('--grpc-port', '0') if spoken() == 'GRPC' else ()
-        serve = ('-m', 'pydantic_ai_a2a', 'serve', 'tests.e2e.approval_app:app', '--port', '0', *grpc)
-        with process(*serve, env=env) as server:
-            assert server.url
-            yield server
-
-    return run
+    return partial(serving, 'tests.e2e.approval_app:app', env=env)
 
 
 @pytest.fixture(scope='session')

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-import httpx
 import pytest
-from a2a.client import ClientCallContext, ClientConfig, create_client
+from a2a.client import ClientCallContext
 from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, Role
 from a2a.utils import errors
@@ -15,8 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from pydantic_ai_a2a.protocol.run_metadata import URI
 
 from .card_apps import TOKEN
-from .official import BINDINGS, collect, official_client, over, say, task_of
-from .server import LIMIT, uvicorn
+from .official import BINDINGS, collect, official_client, over, say, serving, task_of
 
 
 @pytest.fixture(params=BINDINGS, autouse=True)
@@ -25,18 +23,16 @@ def binding(request: pytest.FixtureRequest) -> Generator[str]:
         yield request.param
 
 
-async def test_the_client_fetches_the_extended_card(binding: str) -> None:
-    with uvicorn('tests.e2e.card_apps:extended') as server:
-        async with httpx.AsyncClient(timeout=LIMIT, headers={'Authorization': f'Bearer {TOKEN}'}) as http:
-            client = await create_client(
-                server.url, ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
-            )
-            card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+async def test_the_client_fetches_the_extended_card() -> None:
+    context = ClientCallContext(service_parameters={'authorization': f'Bearer {TOKEN}'})
+    with serving('tests.e2e.card_apps:extended') as server:
+        async with official_client(server.url) as client:
+            card = await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=context)
     assert card.description == 'More.'
 
 
 async def test_the_client_reaches_the_tenant_that_a_card_names(binding: str) -> None:
-    with uvicorn('tests.e2e.card_apps:tenants') as server:
+    with serving('tests.e2e.card_apps:tenants') as server:
         async with (
             official_client(f'{server.url}acme/', streaming=False) as acme,
             official_client(f'{server.url}umbrella/', streaming=False) as umbrella,
@@ -53,7 +49,7 @@ async def test_the_client_reaches_the_tenant_that_a_card_names(binding: str) -> 
 
 @pytest.mark.parametrize('streaming', [False, True])
 async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> None:
-    with uvicorn('tests.e2e.card_apps:messages') as server:
+    with serving('tests.e2e.card_apps:messages') as server:
         async with official_client(server.url, streaming=streaming) as client:
             [answer] = await collect(client.send_message(say('hello')))
             assert (await client.list_tasks(ListTasksRequest())).total_size == 0
@@ -63,7 +59,7 @@ async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> 
 
 
 async def test_the_client_activates_the_run_metadata() -> None:
-    with uvicorn('tests.e2e.card_apps:tenants') as server:
+    with serving('tests.e2e.card_apps:tenants') as server:
         async with official_client(server.url, streaming=False) as client:
             parameters = ServiceParametersFactory.create([with_a2a_extensions([URI])])
             context = ClientCallContext(service_parameters=parameters)

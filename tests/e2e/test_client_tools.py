@@ -11,8 +11,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from ..behaviour.rows import covers
 from .foreign_client import answer_of, declared, schema_of
-from .official import BINDINGS, OFFICIAL, official_client, over, say, state_of, task_of, text_of
-from .server import ROOT, process
+from .official import BINDINGS, OFFICIAL, official_client, over, say, serving, state_of, task_of, text_of
+from .server import ROOT
 
 ROW = '`DeferredToolRequests`'
 NOTE: dict[str, Any] = {
@@ -34,8 +34,7 @@ def with_tools(request: SendMessageRequest, uri: str, *tools: dict[str, Any]) ->
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
 async def test_the_official_client_brings_a_tool_and_answers_its_call(binding: str) -> None:
-    serve = ('-m', 'pydantic_ai_a2a', 'serve', '--app-dir', str(ROOT / 'examples'), 'client_tools:app')
-    with process(*serve, '--port', '0', '--grpc-port', '0') as server, over(binding):
+    with over(binding), serving('client_tools:app', app_dir=ROOT / 'examples') as server:
         uri = await declared(server.url, 'may declare tools')
         async with official_client(server.url, streaming=False) as client:
             without = await task_of(client.send_message(say('What is in note a?')))

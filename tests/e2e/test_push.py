@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
@@ -137,7 +137,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
 
 @pytest.fixture(scope='module')
 def shared(request: pytest.FixtureRequest) -> Generator[Deployed]:
-    with deployed(APP, DEPLOYMENTS[1], lambda: request.getfixturevalue('postgres')) as running:
+    with ExitStack() as processes:
+        with over('GRPC'):  # the processes serve every binding
+            running = processes.enter_context(
+                deployed(APP, DEPLOYMENTS[1], lambda: request.getfixturevalue('postgres'))
+            )
         yield running
 
 

@@ -59,7 +59,8 @@ SENTENCES = {
     'attempts': 'The task was started too many times and never ended.',
     'expired': 'The task waited too long.',
 }
-"""All that a client reads about a failure, by its class; `bad-input` alone has what a worker of the user's own says."""
+"""All that a client reads about a failure, by its class; `bad-input` has what a worker of the user's
+own says, and `tool-conflict` the names of the client's tools."""
 ERRORS: Sequence[tuple[str, BaseException]] = [
     ('storage', errors.StoreFailed(SECRET)),
     ('no-model', errors.NoModel(SECRET)),
@@ -113,7 +114,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> str:
 def test_every_class_of_failure_is_shown() -> None:
     documented = {kind for kind, *_ in table(ROOT / 'docs' / 'errors.md', 'Kind')}
     others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
-    assert documented - {'bad-input'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
+    assert documented - {'bad-input', 'tool-conflict'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
     assert SENTENCES[EXPIRED_ATTEMPTS.kind] == EXPIRED_ATTEMPTS.sentence
 
 
