@@ -137,7 +137,10 @@ def test_every_changed_value_is_refused(data: st.DataObject) -> None:
     for step in path:
         holder = holder[step]
     others = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=1)
-    holder[last] = data.draw(others.filter(lambda other: to_json(other) != to_json(holder[last])))
+    value = holder[last]
+    # JSON has one kind of numbers: 1 and 1.0 are the same.
+    changed = others.filter(lambda other: (other, isinstance(other, bool)) != (value, isinstance(value, bool)))
+    holder[last] = data.draw(changed)
     assert asyncio.run(content_of(to_json(wire))) is None
 
 
