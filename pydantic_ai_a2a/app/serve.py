@@ -45,7 +45,7 @@ _CUT_OFF = 5
 """Seconds after the grace period of the apps until connections of clients that do not read are cut."""
 _NOT_FOR_GRPC = {
     'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
-    'ssl_keyfile_password': 'gRPC reads only keys in clear.',
+    'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
 }
 """Options of uvicorn that gRPC does not have, and why."""
 
