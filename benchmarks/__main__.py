@@ -84,6 +84,7 @@ def main() -> int:
     results = {'taken': description, 'rows': as_json(rows)}
     text = markdown(results, committed())
     print(text)
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / 'results.md').write_text(text)
     (options.out / 'results.json').write_text(json.dumps(results, indent=1, ensure_ascii=False) + '\n')
     return 0
