@@ -62,7 +62,7 @@ def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
 
 
 Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
-"""What a message has led to, and the events to publish."""
+"""The outcome of a message, and the events to publish."""
 
 
 def begins_alone(message: Submission) -> bool:
