@@ -165,7 +165,7 @@ class Dispatch:
                 audit_refusal(error, caller, request.address, request.correlation_id)
             raise
 
-    async def refused(self, exception: Exception) -> A2AError:
+    async def refused(self, exception: Exception | SystemExit) -> A2AError:
         """Return the error for the client. Count and record the refusal, also of a request that was not performed."""
         error = as_error(exception, self._request.correlation_id)
         audit_refused(error, self._request, self._caller)

@@ -14,7 +14,7 @@ __all__ = ('as_error', 'audit_refused')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-def as_error(exception: Exception, correlation_id: str) -> A2AError:
+def as_error(exception: Exception | SystemExit, correlation_id: str) -> A2AError:
     """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
     if isinstance(exception, StoreUnavailable):
         logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)

@@ -122,7 +122,7 @@ class Call:
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)
-        except Exception as exception:
+        except (Exception, SystemExit) as exception:  # a function of the user may call `sys.exit`
             dispatch.close(exception)
             await self._refuse(exception)
         finally:
@@ -256,7 +256,7 @@ class Call:
         except aio.InternalError:  # the call has ended meanwhile
             raise ClientGone from None
 
-    async def _refuse(self, exception: Exception) -> NoReturn:
+    async def _refuse(self, exception: Exception | SystemExit) -> NoReturn:
         """End the call with the status of an error."""
         error = await self._dispatch.refused(exception)
         if self._left.done():

@@ -152,7 +152,7 @@ class Exchange(ABC):
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)
-        except Exception as exception:
+        except (Exception, SystemExit) as exception:  # a function of the user may call `sys.exit`
             dispatch.close(exception)
             if self._streaming:
                 raise  # the answer has begun and can only be broken off
@@ -188,7 +188,7 @@ class Exchange(ABC):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
             await abort(self.scope)
 
-    async def _fail(self, exception: Exception) -> None:
+    async def _fail(self, exception: Exception | SystemExit) -> None:
         error = await self.dispatch.refused(exception)
         if self._unread and has_body(self.scope):
             error.headers.update([CLOSE])

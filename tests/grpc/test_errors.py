@@ -172,9 +172,10 @@ async def test_a_used_up_rate_says_when_to_come_again() -> None:
     assert re.fullmatch(r'\d+', refused.trailing['retry-after'])
 
 
-async def test_what_broke_is_only_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize('kind', [RuntimeError, SystemExit])
+async def test_what_broke_is_only_in_the_log(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     def broken(request: object) -> None:
-        raise RuntimeError('nobody but the log may read this')
+        raise kind('nobody but the log may read this')
 
     async with serving(to_a2a(AGENT, auth=broken)) as agent:
         refused = await agent.refused('GetTask', GetTaskRequest(id='a'))
