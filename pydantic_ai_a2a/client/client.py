@@ -104,7 +104,7 @@ class A2AClient:
     Raises:
         TypeError: The target is none of these, or is in this process and has an `http_client`, or is a card and has
             `card_keys`.
-        ValueError: A key cannot be used.
+        ValueError: A key cannot be used, or `headers` and `auth` both have a token.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 

@@ -50,7 +50,8 @@ class Connections:
         transport: The way to an app in this process; None: the network.
 
     Raises:
-        ValueError: The name or the value of a header has characters that HTTP does not allow.
+        ValueError: The name or the value of a header has characters that HTTP does not allow, or `headers` and `auth`
+            both have a token.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class Connections:
         timeout: float,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
+        if isinstance(auth, str | ClientCredentials) and any(name.lower() == 'authorization' for name in headers):
+            raise ValueError('`headers` has an Authorization header, and `auth` makes another one. Leave one out.')
         bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
         self._headers = {**headers, **bearer}
         for name, value in self._headers.items():

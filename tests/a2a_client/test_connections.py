@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AClient, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client import asgi
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.protocol.replay import EXTENSION
@@ -214,6 +214,13 @@ async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end(
 def test_a_header_that_http_does_not_allow_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ValueError, match='has characters that HTTP does not allow in a header') as refused:
         A2AClient('http://agent.example', **options)
+    assert 'secret' not in str(refused.value)
+
+
+@pytest.mark.parametrize('auth', ['secret', ClientCredentials('https://issuer.example', 'id', 'secret')], ids=repr)
+def test_a_token_in_headers_beside_auth_is_refused_at_once(auth: Any) -> None:
+    with pytest.raises(ValueError, match='Leave one out') as refused:
+        A2AClient('http://agent.example', headers={'Authorization': 'Bearer secret'}, auth=auth)
     assert 'secret' not in str(refused.value)
 
 
