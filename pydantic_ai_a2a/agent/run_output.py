@@ -44,7 +44,7 @@ class RunOutput:
     result: AgentRunResult[Any] | None = None
     """The agent's result; None for a stopped run."""
     keeps_pending: bool = False
-    """True if the run has not used the answers to the pending calls of the task."""
+    """True if the run has made no step: the pending calls of the task stay pending."""
 
 
 def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
@@ -68,24 +68,26 @@ def stopped(
     """Return the output of a run that was stopped by an output function, a tool or a toolset.
 
     Args:
-        run: The run; None if a toolset has stopped the run before its first step, such as by `NoCredential`.
+        run: The run; None if a toolset has stopped the run at its start, such as by `NoCredential`.
         state: The state of the task.
         turn: The stored part of the run.
         prompt: The prompt of the run.
         usage: Usage before the run.
         answers: True if the run was to begin with results of pending calls. A later run gets the same results.
     """
-    if run is not None:
-        messages = run.new_messages() if turn is None else turn.all(run.new_messages())
-        return RunOutput(state, (), None, messages, run.usage, waits=True)
-    messages: list[ModelMessage] = [] if turn is None else turn.all(())
+    new = [] if run is None else run.new_messages()
+    messages = new if turn is None else turn.all(new)
+    usage = usage or RunUsage() if run is None else run.usage
+    if new:
+        return RunOutput(state, (), None, messages, usage, waits=True)
+    # The run has made no step.
     if messages and isinstance(messages[-1], ModelResponse):
         # Pydantic AI takes no prompt after calls without results: the next run asks the model again.
         messages.pop()
     keeps_pending = answers and not messages
     if not messages and not answers and prompt is not None:
         messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
-    return RunOutput(state, (), None, messages, usage or RunUsage(), waits=True, keeps_pending=keeps_pending)
+    return RunOutput(state, (), None, messages, usage, waits=True, keeps_pending=keeps_pending)
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> list[str]:

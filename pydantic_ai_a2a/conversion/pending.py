@@ -79,10 +79,20 @@ class Pending:
     """Number of times that the client was asked again, because its words were no clear answer."""
     shown_calls: Sequence[str] = ()
     """Ids of the calls that clients have been shown as progress: their tools were called, and deferred them."""
+    tried: bool = False
+    """True if a run had the answers, and stopped before the calls, such as for credentials. The next message of the
+    client is then a prompt, and no answer."""
+    unread: Sequence[str] = ()
+    """Ids of messages of the client that no run has brought to the model: a prompt follows the results of calls."""
 
     def only(self, kinds: Collection[Kind]) -> Pending:
         """Return only the calls of some kinds."""
         return replace(self, calls=[call for call in self.calls if call.kind in kinds])
+
+    @property
+    def takes_prompt(self) -> bool:
+        """True if the next message of the client is a prompt, because no call needs an answer."""
+        return not self.answers or self.tried
 
     @property
     def open(self) -> list[PendingCall]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pydantic_ai import CancellationToken
-from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
@@ -122,8 +124,10 @@ class AgentJob:
         pending = None if claim.pending is None else load(claim.pending)
         typed, prompt, before = self._typed_input, None, ()
         validated = None if typed is None else await self._validated(typed, claim, recorder)
-        if pending is None or not pending.answers:  # else the message is only an answer
+        if pending is None or pending.takes_prompt:  # else the message is only an answer
             prompt, before = await self._run_input(claim, claim.message, recorder, self._read_task, validated)
+        if pending is not None and pending.unread and prompt is not None and self._read_task is None:
+            prompt, before = await self._with_unread(pending.unread, claim, recorder, (prompt, before))
         if self._read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
@@ -238,6 +242,15 @@ class AgentJob:
             prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
         return prompt, before
 
+    async def _with_unread(self, unread: Sequence[str], claim: Claim, recorder: Recorder, newest: RunInput) -> RunInput:
+        """Return the input of a run, after the messages that no earlier run has brought to the model."""
+        task = await recorder.store(partial(self._backend.reader.load, claim.header.id, None, artifacts=False))
+        history = () if task is None else task.history or ()
+        bodies = [body for body in history if stored.load_message(body)['message_id'] in unread]
+        inputs = [*[await self._run_input(claim, body, recorder, None) for body in bodies], newest]
+        prompts = ([prompt] if isinstance(prompt, str) else prompt for prompt, _ in inputs)
+        return [*chain.from_iterable(prompts)], [*chain.from_iterable(before for _, before in inputs)]
+
     async def _tools(self, client_tools: ClientTools, claim: Claim, recorder: Recorder) -> Sequence[ToolDefinition]:
         """Return the tools of the client: those of the newest message that declares tools, up to the run's message.
 
@@ -339,10 +352,14 @@ class AgentJob:
 
     async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         asked = self._asked(claim, result)
-        pending = None if asked.pending is None else dump(asked.pending)
-        if result.keeps_pending:
-            pending = claim.pending
-        return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
+        before = None if claim.pending is None else load(claim.pending)
+        pending = asked.pending
+        if before is not None and result.keeps_pending:
+            pending = replace(before, tried=True)
+        if before is not None and pending is not None and before.takes_prompt and not _has_prompt(result.messages):
+            pending = replace(pending, unread=[*before.unread, stored.load_message(claim.message)['message_id']])
+        body = None if pending is None else dump(pending)
+        return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=body)
 
     def _asked(self, claim: Claim, result: RunOutput) -> Asked:
         rules, task_id = self._approvals, claim.header.id
@@ -377,3 +394,7 @@ class AgentJob:
     def _client_output(self, claim: Claim) -> ClientOutput | None:
         """Return the output by the schema of the run's client; None for the output of the agent."""
         return client_output(claim.request, data_as_text=self._results.data_as_text)
+
+
+def _has_prompt(messages: Sequence[ModelMessage]) -> bool:
+    return any(isinstance(part, UserPromptPart) for message in messages for part in message.parts)

@@ -26,7 +26,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from starlette.requests import Request
 
 from pydantic_ai_a2a import (
@@ -429,9 +429,53 @@ async def test_an_approved_call_runs_once_the_caller_brings_another_credential(t
         task = await owner.send(message('Signed in.', taskId=task['id']))
         assert state_of(task) == 'COMPLETED'
     await asyncio.to_thread(app.backend.close)
-    assert texts(task) == ['Delete it. + deleted']
+    assert texts(task) == ['Delete it. + deleted + Signed in.']
     ann = f'{SECRET} of ann for'
     assert mail.used == [*[f'{ann} first-token-of-ann'] * 2, f'{ann} other-token-of-ann']
+
+
+class Post(FunctionToolset[Any]):
+    """A toolset whose tools are listed, or whose tool is called, without a credential that is valid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed = self.called = True
+        self.tool_plain(self.fetch)
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        if not self.listed:
+            raise NoCredential
+        return await super().get_tools(ctx)
+
+    async def fetch(self) -> str:
+        """Return the newest mail."""
+        if not self.called:
+            raise NoCredential
+        return 'fetched'
+
+
+@pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
+async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(backend: str, listed: bool) -> None:
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        spoken = heard(messages)
+        return ModelResponse(parts=[TextPart(' + '.join(spoken)) if 'fetched' in spoken else ToolCallPart('fetch', {})])
+
+    post = Post()
+    app = to_a2a(Agent(FunctionModel(model), toolsets=[post]), backend=backend, auth=BearerAuth(TOKENS))
+    async with lifespan(app):
+        client = client_of(app)
+        post.called = False
+        task = await client.send('Fetch it.')
+        post.listed = listed
+        for text in ('Signed in.', 'Signed in again.'):
+            task = await client.send(message(text, taskId=task['id']))
+            assert state_of(task) == 'AUTH_REQUIRED'
+        post.called = post.listed = True
+        task = await client.send(message('Now!', taskId=task['id']))
+        following = await client.send(message('And then?', contextId=task['contextId']))
+    await asyncio.to_thread(app.backend.close)
+    read = "Fetch it. + fetched + ['Signed in.', 'Signed in again.', 'Now!']"
+    assert (texts(task), texts(following)) == ([read], [f'{read} + And then?'])
 
 
 @only('1.0', 'a store has no version')
