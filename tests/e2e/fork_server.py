@@ -8,6 +8,7 @@ state is a status of `waitpid` for a process that stops or ends. A state has 4 b
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -79,6 +80,7 @@ def _import(packages: Iterable[str]) -> None:
 
 def _serve() -> None:
     _import(_PACKAGES)
+    gc.freeze()  # a process that ends does not collect what it shares: 0.08 instead of 0.4 seconds of CPU time
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a watcher leaves no zombie
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage sets a handler of its own in each process
     with socket.socket(fileno=0) as requests:
