@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
 from itertools import islice
@@ -36,14 +36,30 @@ LONGEST = (
 """Files and folders with the longest tests."""
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without the garbage collector, and keep it away from the tests themselves: a million objects that stay.
+
+    Afterwards it comes more rarely than is usual. What one test leaves is less than that.
+    """
+    gc.disable()
+    _import_tests(session.config)
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
+        gc.enable()
+
+
+def _import_tests(config: pytest.Config) -> None:
     """Import all tests, in another order in each process.
 
     Python stores what a process has compiled, and the other processes load it. In the same order, each process would
     compile every module. The modules of tests take longest, because pytest rewrites their assertions.
     """
-    worker: dict[str, Any] | None = getattr(session.config, 'workerinput', None)
-    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    worker: dict[str, Any] | None = getattr(config, 'workerinput', None)
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     folder = Path(__file__).parent
     paths = sorted(folder.rglob('test_*.py'))
@@ -63,12 +79,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     half, share = -(-processes // 2), -(-len(items) // processes)
     shares = [longest[n::half] if n < half else [] for n in range(processes)]
     items[:] = [item for first in shares for item in (*first, *islice(others, max(0, share - len(first))))]
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector away from the tests themselves, a million objects that stay."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope='session')
