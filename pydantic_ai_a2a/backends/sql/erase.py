@@ -48,7 +48,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     tasks_of, values = _tasks(agent, owner, context_id)
     # A new message may have created or continued a task since the check: select and lock only idle tasks.
     rows: Rows = []
-    for idle in (ranges.STOPPED, ranges.UNFILED):
+    for idle in (ranges.FILED, ranges.UNFILED):
         rows = rows or (
             yield (
                 f'SELECT {HEADER} FROM task WHERE {tasks_of} AND {idle} ORDER BY id /* COLLATE "C" */'

@@ -11,7 +11,7 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ...errors import BackendUnusable
-from .schema import CREDENTIALS, SCHEMA
+from .schema import CREDENTIALS, INDEXES, SCHEMA
 from .transaction import Transaction
 
 __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
@@ -19,7 +19,7 @@ __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, ())
+MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, (), INDEXES)
 """The third step changes functions of PostgreSQL alone: see `postgres.functions`."""
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

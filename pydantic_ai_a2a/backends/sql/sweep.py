@@ -31,7 +31,7 @@ _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNENDED = (
     *ranges.LIVE_RANGES,
-    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.STOPPED, ranges.UNFILED)),
+    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
 )
 _IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED

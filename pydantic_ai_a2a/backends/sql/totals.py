@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ...lifecycle import INTERRUPTED
 from . import ranges
 from .transaction import Lock, Statement, Transaction
 
 __all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_sweep')
 
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
-ENDED = f'state IN {ENDED_STATES} AND filed = 1'
+ENDED = f'{ranges.FILED} AND state NOT IN {tuple(sorted(INTERRUPTED))}'
 CONVERSATIONS = 'conversation'
 """The kind of conversations, counted for all owners together. The kind of a task is the state."""
 EVERYBODY = ''

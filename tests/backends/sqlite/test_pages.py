@@ -18,6 +18,8 @@ from ...client import LIMIT, Client, lifespan, message, state_of
 
 TURNS, COUNTED = 104, 12
 PAGES, KILOBYTES = 16, 60
+EPHEMERAL = 2
+"""The new row of a task before its checks, and the result of the statement."""
 
 
 def pages(log: Path) -> int:
@@ -42,3 +44,28 @@ async def test_a_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) 
         written = pages(Path(f'{file}-wal'))
     assert written / COUNTED <= PAGES
     assert written * 4.12 / COUNTED <= KILOBYTES
+
+
+async def test_a_turn_makes_few_tables_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of three values in the condition of an index is such a table, for each row that is checked."""
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, 'connect', traced)
+    file = tmp_path / 'tasks.db'
+    app = to_a2a(Agent(TestModel(custom_output_text='The answer.')), backend=f'sqlite:///{file}')
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        await Client(app).send('hello')
+        statements.clear()
+        await Client(app).send('hello')
+        changes = [each for each in statements if each.startswith(('INSERT', 'UPDATE', 'SELECT'))]
+        with closing(connect(file)) as connection:
+            connection.create_function('a2a_clock', 0, int)
+            connection.text_factory = bytes  # a step shows bound bytes as text
+            steps = [step for each in changes for step in connection.execute(f'EXPLAIN {each}')]
+    assert [opcode for _, opcode, *_ in steps].count(b'OpenEphemeral') <= EPHEMERAL
