@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
+from operator import itemgetter
 
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
@@ -18,6 +19,7 @@ _PARSED = 65_536
 are looked at: to parse them would hold up the event loop."""
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior='ignore'))
 """Parses a JSON object without making the values: a third of the time of `from_json`."""
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
 
 
 def check_stored(task_id: str, *bodies: bytes | None) -> None:
@@ -41,11 +43,12 @@ def check_stored(task_id: str, *bodies: bytes | None) -> None:
 
 
 def _check_ends(task_id: str, bodies: Sequence[bytes]) -> None:
+    """Check bodies that are not empty."""
     try:
         deque(map(bytes.decode, bodies), maxlen=0)
     except UnicodeDecodeError as error:
         raise _damaged(task_id, error.reason) from None
-    if not (all(map(bytes.startswith, bodies, repeat(b'{'))) and all(map(bytes.endswith, bodies, repeat(b'}')))):
+    if ({*map(_FIRST, bodies)}, {*map(_LAST, bodies)}) != ({ord('{')}, {ord('}')}):
         raise _damaged(task_id, 'its braces are missing')
 
 

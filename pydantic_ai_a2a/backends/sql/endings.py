@@ -40,7 +40,7 @@ def split(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]
     """
     if ending is None:
         return [], []
-    lengths, _, _ = bytes(ending).partition(b'\n')
+    lengths = ending[: max(0, ending.find(b'\n'))]  # `partition` would copy the rest
     kinds = lengths.translate(None, b'0123456789 ')
     sizes = b's'.join(lengths.translate(_SPACES).split())
     try:

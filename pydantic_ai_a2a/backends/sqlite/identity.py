@@ -6,7 +6,6 @@ import logging
 import os
 import sqlite3
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock
 
 from ...clock import SYSTEM, Clock
@@ -39,7 +38,8 @@ class OpenedFile:
         self._file = file
         self._clock = clock
         self._lock = Lock()
-        self._wal = file.path.with_name(f'{file.path.name}-wal')
+        self._path = str(file.path)  # each transaction asks for the status, and a `Path` makes a string each time
+        self._wal = f'{self._path}-wal'
         self._identity: Identity | None = None
         """Device and inode of the file, once there is a connection."""
         self._wal_identity: Identity | None = None
@@ -91,11 +91,11 @@ class OpenedFile:
         self._wal_identity = None
 
     def _check(self, connection: sqlite3.Connection | None = None) -> None:
-        identity = _identity_of(self._file.path)
+        identity = _identity_of(self._path)
         if identity != self._identity:
             happened = 'replaced by another file' if identity else 'deleted'
             raise StoreUnavailable(
-                f'{self._file.path} was {happened} while it is open. Put the file back, or restart this process.'
+                f'{self._path} was {happened} while it is open. Put the file back, or restart this process.'
             )
         if self._wal_identity and _identity_of(self._wal) != self._wal_identity:
             # SQLite deletes the WAL when another file with the name of the database is opened. This connection still
@@ -107,9 +107,9 @@ class OpenedFile:
             raise StoreUnavailable(f'{self._wal} was deleted or replaced while it is open. Restart this process.')
 
 
-def _identity_of(path: Path) -> Identity | None:
+def _identity_of(path: str) -> Identity | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino
