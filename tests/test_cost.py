@@ -40,6 +40,7 @@ from .client import LIMIT, Client, lifespan, message, texts
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
 SEND_CALLS = 580
+STRUCTURED_CALLS = 775
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
 GET_CALLS = 130
@@ -262,6 +263,15 @@ class Weather(BaseModel):
 
 async def forecast(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('final_result', {'sunny': True})], usage=RequestUsage(input_tokens=1))
+
+
+async def test_a_structured_output_takes_few_calls_more_than_a_text() -> None:
+    agent = Agent(FunctionModel(forecast), output_type=Weather, name='agent')
+    app = to_a2a(agent)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        alone = await calls(lambda: agent.run('hello'))
+        sent = await calls(served(app, sends('SendMessage')))
+    assert sent - alone <= STRUCTURED_CALLS
 
 
 async def test_a_structured_run_without_readers_takes_no_calls_for_partial_data() -> None:

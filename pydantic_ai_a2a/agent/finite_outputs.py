@@ -2,65 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic_ai import ModelRetry, RunContext
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
 from pydantic_ai.output import OutputContext
+from pydantic_ai.run import AgentRun
 
-from ..conversion.client_schema import ClientOutput
 from ..conversion.json_schema import problem
 from ..conversion.outbound import OutputMapper
+from .internals import wrap_hooks, wrap_tool_hooks
 
-__all__ = ('FiniteOutputs', 'FittingOutputs')
+__all__ = ('check_outputs',)
 
 
-class FiniteOutputs(AbstractCapability[Any]):
-    """Makes NaN and infinity in an output a failed validation, within the output retries of the agent.
+def check_outputs(run: AgentRun[Any, Any], outputs: OutputMapper, schema: Mapping[str, Any] | None = None) -> None:
+    """Make a wrong output of a run a failed validation, within the output retries of the agent.
+
+    A capability of the run would have the same effect, but makes each run about a fifth more expensive.
 
     Args:
-        outputs: Converts the outputs.
+        run: The run, before its first step.
+        outputs: Converts the outputs, which must not hold NaN or infinity.
+        schema: The schema of the client, which the outputs must fit; None for the outputs of the agent.
     """
 
-    def __init__(self, outputs: OutputMapper) -> None:
+    def wrap(capability: AbstractCapability[Any]) -> AbstractCapability[Any]:
+        return _Checked(capability, outputs, schema)
+
+    wrap_hooks(run, wrap)
+    wrap_tool_hooks(run, wrap)
+
+
+class _Checked(WrapperCapability[Any]):
+    """Calls the hooks of a run's capabilities, which may replace numbers, and then checks the output."""
+
+    def __init__(
+        self, wrapped: AbstractCapability[Any], outputs: OutputMapper, schema: Mapping[str, Any] | None
+    ) -> None:
+        super().__init__(wrapped)
         self._outputs = outputs
+        self._schema = schema
 
-    def get_ordering(self) -> CapabilityOrdering:
-        """Return the last position after an output is processed, since other capabilities may replace numbers."""
-        return CapabilityOrdering(position='outermost')
-
-    async def after_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
-        """Return the output.
-
-        Raises:
-            ModelRetry: The output holds NaN or infinity.
-        """
-        problem = self._outputs.not_finite(output)
-        if problem is not None:
-            raise ModelRetry(problem)
-        return output
-
-
-class FittingOutputs(FiniteOutputs):
-    """Makes an output outside the schema of the client a failed validation, too.
-
-    Args:
-        output: The output by the schema.
-    """
-
-    def __init__(self, output: ClientOutput) -> None:
-        super().__init__(output.outputs)
-        self._schema = output.schema
-
-    async def after_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
-        """Return the output.
-
-        Raises:
-            ModelRetry: The output holds NaN or infinity, or does not fit the schema.
-        """
+    async def wrap_output_process(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
+    ) -> Any:
+        processed: Any = await self.wrapped.wrap_output_process(
+            ctx, output_context=output_context, output=output, handler=handler
+        )
         # The states of a task, such as `InputRequired`, are no data.
-        if isinstance(output, dict) and not ctx.partial_output:
-            fault = problem(cast('dict[str, Any]', output), self._schema, 'output')
-            if fault is not None:
-                raise ModelRetry(' '.join(fault))
-        return await super().after_output_process(ctx, output_context=output_context, output=output)
+        if self._schema is not None and isinstance(processed, dict) and not ctx.partial_output:
+            misfit = problem(cast('dict[str, Any]', processed), self._schema, 'output')
+            if misfit is not None:
+                raise ModelRetry(' '.join(misfit))
+        fault = self._outputs.not_finite(processed)
+        if fault is not None:
+            raise ModelRetry(fault)
+        return cast('Any', processed)

@@ -44,7 +44,7 @@ from .budget import charge_unanswered, within
 from .client_tools import add_client_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .finite_outputs import FiniteOutputs, FittingOutputs
+from .finite_outputs import check_outputs
 from .hooks import Hooks, observe_tools
 from .internals import allow_deferred_calls, model_of, set_prompt, validates_output
 from .options import (
@@ -104,9 +104,7 @@ class Runner:
         timeout, metadata = options.get('timeout'), options.get('metadata')
         if timeout is not None:
             self._options['timeout'] = seconds(timeout)
-        self._capabilities = self._options.get('capabilities', ())
-        if outputs is not None and outputs.holds_data:
-            self._options['capabilities'] = [*self._capabilities, FiniteOutputs(outputs)]
+        self._outputs = outputs if outputs is not None and outputs.holds_data else None
         self._downloads = Downloads(download_time)
         self._states = [*states_of(options.get('output_type') or agent.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
@@ -115,7 +113,7 @@ class Runner:
         self._changes_history = may_change_history(agent, options)
         self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
         self._prepares_tools = may_prepare_tools(agent, options)
-        self._wraps_tools = self._prepares_tools or hooks.of_tools
+        self._wraps = self._prepares_tools or hooks.of_tools or self._outputs is not None
         self._may_have_model = may_have_model(agent, options)
 
     async def run(
@@ -190,8 +188,8 @@ class Runner:
                 **self._options_of(info, options, budget, client_output, downloads=downloads),
             ) as run:
                 node = run.next_node
-                if self._wraps_tools or client_tools:
-                    self._wrap_tools(run, info['task_id'], client_tools)
+                if self._wraps or client_tools or client_output is not None:
+                    self._wrap(run, info['task_id'], client_tools, client_output)
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
@@ -233,7 +231,17 @@ class Runner:
         text = answer.streamed
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
-    def _wrap_tools(self, run: AgentRun[Any, Any], task_id: str, client_tools: Sequence[ToolDefinition]) -> None:
+    def _wrap(
+        self,
+        run: AgentRun[Any, Any],
+        task_id: str,
+        client_tools: Sequence[ToolDefinition],
+        client_output: ClientOutput | None,
+    ) -> None:
+        if client_output is not None:
+            check_outputs(run, client_output.outputs, client_output.schema)
+        elif self._outputs is not None:
+            check_outputs(run, self._outputs)
         if self._prepares_tools:
             contain_prepare_exits(run)
         observe_tools(run, self._hooks, task_id)
@@ -255,7 +263,6 @@ class Runner:
             options['metadata'] = _merged(metadata_of, metadata)
         if client_output is not None:
             options['output_type'] = [client_output.type, *self._states]
-            options['capabilities'] = [*self._capabilities, FittingOutputs(client_output)]
         if downloads:
             # Only when needed: a run with its own capabilities starts more slowly.
             options['capabilities'] = [*options.get('capabilities', ()), self._downloads]

@@ -129,13 +129,13 @@ class _Member:
         try:
             written = self.adapter.dump_json(value, by_alias=True, warnings=False)
             result = from_json(written, allow_inf_nan=False)
-            lost = b'null' in written or b'"None"' in written
-            dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if lost else result
+            may_be_lost = b'null' in written or b'"None"' in written
+            dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if may_be_lost else None
         except (ValueError, TypeError, RecursionError) as error:
             raise UnserializableOutput(
                 f'The output, {type(value).__name__} for {self.metadata["python_type"]}, cannot be written as JSON.'
             ) from error
-        if (where := lost_number(dumped, result, 'result')) is not None:
+        if may_be_lost and (where := lost_number(dumped, result, 'result')) is not None:
             raise NotFinite(f'{where} of the output is NaN or infinite, which JSON cannot represent.')
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
 
