@@ -10,25 +10,19 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import httpx2
 from fasta2a.schema import AgentCard, Message, Task, TaskPushNotificationConfig, TaskState
-from pydantic_ai.agent import AbstractAgent
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from typing_extensions import Unpack
 
 from ..app.app import A2AApp
-from ..app.build import to_a2a
 from ..arguments import seconds
-from ..conversion.client_tools import URI as CLIENT_TOOLS
-from ..conversion.client_tools import metadata_of
-from ..errors import UnsupportedOperationError
 from ..protocol.replay import SHORTEST_ID
 from ..protocol.replay import URI as REPLAY
-from ..signing.algorithms import EXTRA
 from ..types import (
     CancelParams,
     CardParams,
@@ -40,27 +34,17 @@ from ..types import (
     SendParams,
 )
 from . import schemas
+from .agent_finder import AgentFinder, Target, app_of
 from .asgi import Lifespan, StreamingTransport
 from .assembly import Update
-from .cards import RemoteCards, choose, extensions_of
-from .client_credentials import ClientCredentials
+from .cards import extensions_of
 from .connections import Auth, Connections
 from .following import Follower, last_outcome
-from .message import Content, SendOptions, message_of, push_target
+from .message import Content, SendOptions, message_of, push_target, send_params
 from .transport import Transport
 from .trust import TrustedKeys
-from .urls import shown
 
-if TYPE_CHECKING:
-    from .card_signatures import CardVerifier
-
-__all__ = ('A2AClient', 'Target')
-
-Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
-"""A remote agent: the URL of the agent or of its card, its card, or an app or agent in this process."""
-
-_INSIDE = 'http://localhost/'
-"""URL of an app in this process."""
+__all__ = ('A2AClient',)
 
 
 class _Exchange(NamedTuple):
@@ -121,20 +105,10 @@ class A2AClient:
         version: Literal['1.0', '0.3'] | None = None,
         card_keys: TrustedKeys | None = None,
     ) -> None:
-        self._app = _app_of(target)
+        self._app = app_of(target)
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
-        self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
-        self._auth = auth
-        if self._card is not None and card_keys is not None:
-            raise TypeError(
-                'card_keys needs a target that is a URL or an app: a card that was read before has no signed form.'
-            )
-        self._verifier = None if card_keys is None else _verifier(card_keys)
         self._timeout = seconds(timeout)
-        self._trusted = tuple(trusted_origins)
-        self._binding: str | None = binding
-        self._version: str | None = version
         self._connections = Connections(
             headers=headers or {},
             auth=auth,
@@ -142,8 +116,16 @@ class A2AClient:
             timeout=self._timeout,
             transport=self._transport_to(self._app),
         )
-        self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE, self._verifier)
-        self._chosen: tuple[AgentCard, Transport] | None = None
+        self._finder = AgentFinder(
+            target,
+            self._app,
+            self._connections,
+            auth=auth,
+            binding=binding,
+            version=version,
+            trusted_origins=trusted_origins,
+            card_keys=card_keys,
+        )
         self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
         self._lifespan: Lifespan | None = None
 
@@ -201,7 +183,7 @@ class A2AClient:
                 key.
             RemoteUnavailable: The agent cannot be reached.
         """
-        card, _ = await self._found()
+        card, _ = await self._finder.card()
         return deepcopy(card)
 
     async def input_schema(self, skill_id: str | None = None) -> dict[str, Any] | None:
@@ -213,7 +195,7 @@ class A2AClient:
         Raises:
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
-        card, _ = await self._found()
+        card, _ = await self._finder.card()
         return schemas.input_schema(card, skill_id)
 
     async def output_schema(self) -> dict[str, Any] | None:
@@ -222,7 +204,7 @@ class A2AClient:
         Raises:
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
-        card, _ = await self._found()
+        card, _ = await self._finder.card()
         return schemas.output_schema(card)
 
     async def output_type(self) -> type[dict[str, Any]]:
@@ -231,17 +213,17 @@ class A2AClient:
         Raises:
             CardRefused: The card declares no output, or output that `StructuredDict` does not support.
         """
-        card, _ = await self._found()
+        card, _ = await self._finder.card()
         return schemas.output_type(card)
 
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""
         transport = await self._transport()
         params = CardParams(tenant=transport.tenant)
-        if self._verifier is None:
+        if not self._finder.verifies:
             return await transport.call('GetExtendedAgentCard', params)
         wire: object = await transport.call('GetExtendedAgentCard', params, reader=lambda wire: wire)
-        return await self._cards.read(wire, transport.url)
+        return await self._finder.verified(wire, transport.url)
 
     async def send(
         self,
@@ -303,7 +285,7 @@ class A2AClient:
             task_id: The task.
             last_event_id: Number of the last event that was received, for agents that number events.
         """
-        _, follower, _, _ = await self._following()
+        follower, _, _ = self._following(*await self._finder.interface())
         async with aclosing(follower.subscribe(task_id, last_event_id)) as updates:
             async for update in updates:
                 yield update
@@ -398,84 +380,20 @@ class A2AClient:
 
     async def _exchange(self, content: Content, options: SendOptions) -> _Exchange:
         message = message_of(content)
-        transport, follower, streams, may_repeat = await self._following(
-            resend=options.get('resend', False), message_id=message['message_id']
+        card, transport = await self._finder.interface()
+        follower, streams, may_repeat = self._following(
+            card, transport, resend=options.get('resend', False), message_id=message['message_id']
         )
-        if (output := options.get('output_schema')) is not None:
-            message = schemas.wanting((await self._described())[0], message, output)
-        for name in ('context_id', 'task_id'):
-            if value := options.get(name):
-                message[name] = value
-        extensions = tuple(options.get('extensions', ()))
-        if (tools := options.get('tools')) is not None:
-            await self._check_takes_tools()
-            message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
-            extensions += (CLIENT_TOOLS,)
-        push = options.get('push')
-        params = SendParams(
-            message=message,
-            accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
-            push_config=None if push is None else push_target(push),
-            metadata=options.get('metadata'),
-            extensions=extensions,
-            tenant=transport.tenant,
-        )
-        return _Exchange(follower, params, streams, may_repeat)
+        return _Exchange(follower, send_params(message, options, card, transport.tenant), streams, may_repeat)
 
-    async def _check_takes_tools(self) -> None:
-        card, _ = await self._described()
-        if CLIENT_TOOLS not in extensions_of(card):
-            raise UnsupportedOperationError(
-                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
-            )
-
-    async def _following(self, *, resend: bool = False, message_id: str = '') -> tuple[Transport, Follower, bool, bool]:
-        card, transport = await self._described()
+    def _following(
+        self, card: AgentCard, transport: Transport, *, resend: bool = False, message_id: str = ''
+    ) -> tuple[Follower, bool, bool]:
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
         follower = Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
-        return transport, follower, streams, may_repeat
+        return follower, streams, may_repeat
 
     async def _transport(self) -> Transport:
-        return (await self._described())[1]
-
-    async def _found(self) -> tuple[AgentCard, str | None]:
-        """Return the card, and its URL if the card was fetched."""
-        return (self._card, None) if self._card is not None else await self._cards.get()
-
-    async def _described(self) -> tuple[AgentCard, Transport]:
-        """Return the card, and the interface that is called by it."""
-        card, url = await self._found()
-        if self._chosen is None or self._chosen[0] is not card:
-            interface = choose(
-                card,
-                None if self._app is not None else url,
-                binding=self._binding,
-                version=self._version,
-                trusted_origins=self._trusted,
-                signed=self._verifier is not None,
-            )
-            if isinstance(self._auth, ClientCredentials):
-                self._auth.check(card, 'The agent card' if url is None else shown(url))
-            if isinstance(self._app, A2AApp):
-                interface = replace(interface, url=_INSIDE)
-            self._chosen = card, Transport(self._connections, interface)
-        return self._chosen
-
-
-def _app_of(target: Target) -> ASGIApp | None:
-    if isinstance(target, (str, Mapping)):
-        return None
-    if isinstance(target, AbstractAgent):
-        return to_a2a(cast('AbstractAgent[Any, Any]', target))
-    if callable(target):
-        return target
-    raise TypeError(f'A2AClient takes a URL, an agent card, an ASGI app or a Pydantic AI agent, not {target!r}.')
-
-
-def _verifier(trusted: TrustedKeys) -> CardVerifier:
-    try:
-        from .card_signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
-    except ImportError as error:
-        raise ImportError(f'card_keys needs more packages: {EXTRA}') from error
-    return CardVerifier(trusted)
+        _, transport = await self._finder.interface()
+        return transport

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 from uuid import uuid4
 
-from fasta2a.schema import Message, Part, TaskPushNotificationConfig
+from fasta2a.schema import AgentCard, Message, Part, TaskPushNotificationConfig
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..types import PushTarget
-from .schemas import OutputSchema
+from ..conversion.client_tools import URI as CLIENT_TOOLS
+from ..conversion.client_tools import metadata_of
+from ..errors import UnsupportedOperationError
+from ..types import PushTarget, SendParams
+from .cards import extensions_of
+from .schemas import OutputSchema, wanting
 
-__all__ = ('Content', 'SendOptions', 'message_of', 'push_target')
+__all__ = ('Content', 'SendOptions', 'message_of', 'push_target', 'send_params')
 
 Content: TypeAlias = str | Sequence[Part] | Message
 """A message to an agent: text, parts, or a whole message."""
@@ -51,6 +55,36 @@ def message_of(content: Content) -> Message:
         return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **content})
     parts = [Part(text=content)] if isinstance(content, str) else [*content]
     return Message(role='user', parts=parts, message_id=uuid4().hex)
+
+
+def send_params(message: Message, options: SendOptions, card: AgentCard, tenant: str) -> SendParams:
+    """Return the params that send a message with its options.
+
+    Raises:
+        UnsupportedOperationError: The agent takes no tools, or no JSON Schemas of clients.
+    """
+    if (output := options.get('output_schema')) is not None:
+        message = wanting(card, message, output)
+    for name in ('context_id', 'task_id'):
+        if value := options.get(name):
+            message[name] = value
+    extensions = tuple(options.get('extensions', ()))
+    if (tools := options.get('tools')) is not None:
+        if CLIENT_TOOLS not in extensions_of(card):
+            raise UnsupportedOperationError(
+                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
+            )
+        message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
+        extensions += (CLIENT_TOOLS,)
+    push = options.get('push')
+    return SendParams(
+        message=message,
+        accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
+        push_config=None if push is None else push_target(push),
+        metadata=options.get('metadata'),
+        extensions=extensions,
+        tenant=tenant,
+    )
 
 
 def push_target(config: TaskPushNotificationConfig) -> PushTarget:

@@ -12,7 +12,8 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
-from ..client.client import A2AClient, Target
+from ..client.agent_finder import Target
+from ..client.client import A2AClient
 from ..client.trust import TrustedKeys
 from .details import APPROVAL, QUESTION
 from .model import A2AModel

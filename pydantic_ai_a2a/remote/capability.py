@@ -11,7 +11,7 @@ from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
-from ..client.client import Target
+from ..client.agent_finder import Target
 from .events import A2ATaskEvent
 from .toolset import A2AToolset, ToolsetOptions
 

@@ -19,9 +19,10 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
+from ..client.agent_finder import Target
 from ..client.assembly import Update
 from ..client.cards import extensions_of
-from ..client.client import A2AClient, Target
+from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.message import SendOptions
 from ..client.trust import TrustedKeys

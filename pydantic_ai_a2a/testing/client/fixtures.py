@@ -12,7 +12,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ...app.serve import serve
-from ...client.client import Target
+from ...client.agent_finder import Target
 from .client import A2ATestClient
 
 __all__ = ('ClientFactory', 'ServerFactory')

@@ -26,7 +26,7 @@ from pydantic_ai_a2a import (
     Messages,
     tool_skills,
 )
-from pydantic_ai_a2a.client.client import Target
+from pydantic_ai_a2a.client.agent_finder import Target
 from pydantic_ai_a2a.protocol.cards import read_card
 
 from ...a2a_client.canned import CARD as CANNED
