@@ -10,6 +10,7 @@ import json
 import re
 from contextlib import redirect_stdout
 from io import StringIO
+from textwrap import fill
 from typing import Any
 
 from benchmarks.report import RESULTS, number, place, shown, table
@@ -32,7 +33,8 @@ def performance(page: str, measured: Any) -> str:
         [row['name'], shown(row['value'], row['unit']), f'{number(row["low"])} – {number(row["high"])}']
         for row in measured['rows']
     ]
-    text = f'Measured at {place(measured["taken"], long=True)}.\n\n{table(["", "median", "quartiles"], lines)}\n'
+    measured_at = fill(f'Measured at {place(measured["taken"], long=True)}.', 120, break_on_hyphens=False)
+    text = f'{measured_at}\n\n{table(["", "median", "quartiles"], lines)}\n'
     return _TABLE.sub(lambda _: f'\n{text}', page)
 
 

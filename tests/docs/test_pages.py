@@ -18,6 +18,8 @@ MOST_PRONOUNS = 0.05
 """The share of a page's words that may be pronouns."""
 MOST_COLUMNS = 84
 """The longest line of code that a page on a wide screen shows without a line break."""
+MOST_PROSE_COLUMNS = 120
+PROSE = [*PAGES, *(ROOT / f'{name}.md' for name in ('README', 'CHANGELOG', 'CONTRIBUTING', 'SECURITY', 'SUPPORT'))]
 
 
 def _lines(path: Path) -> list[str]:
@@ -60,6 +62,12 @@ def test_a_page_repeats_the_noun_and_has_short_sentences(path: Path) -> None:
 def test_code_fits_the_column_of_a_page(path: Path) -> None:
     code = [line for block in blocks(path) for line in block.text.splitlines()]
     assert [line for line in code if len(line) > MOST_COLUMNS] == []
+
+
+@pytest.mark.parametrize('path', PROSE, ids=lambda path: path.stem)
+def test_prose_fits_an_editor(path: Path) -> None:
+    prose = [line for line in _lines(path) if not line.startswith('|')]
+    assert [line for line in prose if len(line) > MOST_PROSE_COLUMNS] == []
 
 
 def test_the_first_page_can_be_read_at_once() -> None:
