@@ -14,8 +14,6 @@ from pydantic_core import from_json
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import (
     AnswerUnreadable,
-    read_config,
-    read_configs,
     read_event,
     read_list,
     read_streamed,
@@ -24,6 +22,7 @@ from ..protocol.answers import (
 from ..protocol.cards import read_card
 from ..protocol.codec import Codec, HttpCodec, Params
 from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.push_answers import read_config, read_configs
 from ..protocol.remote_errors import http_error, rpc_error, status_error
 from ..protocol.versions import codec_of
 from ..types import ListParams, ListPushParams, SendParams

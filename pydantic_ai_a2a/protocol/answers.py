@@ -1,4 +1,4 @@
-"""Readers of answers and events, as clients receive them, for all codecs.
+"""Readers of tasks and events, as clients receive them, for all codecs.
 
 The forms of all versions are read by one set of types: states and roles in either spelling, parts with or without
 `kind`, camelCase or the proto's own names, null and empty strings as unset, unknown fields ignored. Values are those of
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
-from fasta2a.schema import ListTasksResult, StreamResponse, Task, TaskPushNotificationConfig
+from fasta2a.schema import ListTasksResult, StreamResponse, Task
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -31,8 +31,8 @@ from .fields import PROTO_JSON, WRAPPED
 
 __all__ = (
     'AnswerUnreadable',
-    'read_config',
-    'read_configs',
+    'present_fields',
+    'read_answer',
     'read_event',
     'read_list',
     'read_streamed',
@@ -64,7 +64,7 @@ def _role(value: object) -> str:
     raise PydanticCustomError('role', 'must be the role of a user or of an agent')
 
 
-def _set(wire: Mapping[str, Any]) -> dict[str, Any]:
+def present_fields(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are set."""
     values = wire.values()
     if 'kind' not in wire and None not in values and '' not in values:
@@ -139,7 +139,7 @@ class _MessageFields(TypedDict):
 
 
 def _with_parts(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'parts': [], **_set(wire)}
+    return {'parts': [], **present_fields(wire)}
 
 
 _Message = Annotated[_MessageFields, AfterValidator(_with_parts)]
@@ -164,11 +164,11 @@ class _StatusFields(TypedDict):
     timestamp: NotRequired[_Text]
 
 
-_Status = Annotated[_StatusFields, AfterValidator(_set)]
+_Status = Annotated[_StatusFields, AfterValidator(present_fields)]
 
 
 def _with_context(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'context_id': '', **_set(wire)}
+    return {'context_id': '', **present_fields(wire)}
 
 
 def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class _EventFields(TypedDict, total=False):
 
 
 def _one(wire: Mapping[str, Any]) -> dict[str, Any]:
-    event = _set(wire)
+    event = present_fields(wire)
     if len(event) != 1:
         raise PydanticCustomError('event', 'must hold exactly one of task, message, statusUpdate and artifactUpdate')
     return event
@@ -296,52 +296,7 @@ class _ListFields(TypedDict, total=False):
 
 
 def _with_tasks(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'tasks': [], **_set(wire)}
-
-
-@with_config(PROTO_JSON)
-class _Authentication(TypedDict, total=False):
-    scheme: str | None
-    schemes: list[str] | None
-    credentials: str | None
-
-
-def _authentication(wire: _Authentication) -> dict[str, Any] | None:
-    scheme = wire.get('scheme') or next(iter(wire.get('schemes') or ()), None)
-    credentials = wire.get('credentials')
-    return {'scheme': scheme, **({'credentials': credentials} if credentials else {})} if scheme else None
-
-
-@with_config(PROTO_JSON)
-class _ConfigFields(TypedDict):
-    id: NotRequired[_Text]
-    task_id: NotRequired[_Text]
-    url: str
-    token: NotRequired[_Text]
-    authentication: NotRequired[Annotated[_Authentication, AfterValidator(_authentication)] | None]
-
-
-def _flat_config(value: object) -> object:
-    """Return a configuration of A2A 0.3, which is nested, in the form of 1.0."""
-    if not isinstance(value, dict):
-        return value
-    wire = cast('dict[str, Any]', value)
-    nested = wire.get('pushNotificationConfig')
-    return {'taskId': wire.get('taskId'), **cast('dict[str, Any]', nested)} if isinstance(nested, dict) else wire
-
-
-_Config = Annotated[_ConfigFields, BeforeValidator(_flat_config), AfterValidator(_set)]
-
-
-@with_config(PROTO_JSON)
-class _ConfigsFields(TypedDict, total=False):
-    configs: list[_Config] | None
-    next_page_token: str | None
-
-
-def _in_object(value: object) -> object:
-    """Return the configurations of A2A 0.3, which are a bare list, in the form of 1.0."""
-    return {'configs': cast('list[object]', value)} if isinstance(value, list) else value
+    return {'tasks': [], **present_fields(wire)}
 
 
 _TASK = TypeAdapter[Any](_Task)
@@ -349,11 +304,14 @@ _EVENT = TypeAdapter[Any](_Event)
 _STREAMED_EVENT = TypeAdapter[Any](_StreamedEvent)
 _RESPONSE = TypeAdapter[Any](_Response)
 _LIST = TypeAdapter[Any](Annotated[_ListFields, AfterValidator(_with_tasks)])
-_CONFIG = TypeAdapter[Any](_Config)
-_CONFIGS = TypeAdapter[Any](Annotated[_ConfigsFields, BeforeValidator(_in_object), AfterValidator(_set)])
 
 
-def _read(adapter: TypeAdapter[Any], value: object) -> Any:
+def read_answer(adapter: TypeAdapter[Any], value: object) -> Any:
+    """Read a value.
+
+    Raises:
+        AnswerUnreadable: The value is not in the form of the adapter.
+    """
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -368,12 +326,12 @@ def read_task(value: object) -> Task:
     Raises:
         AnswerUnreadable: The value is no task. The other readers raise likewise.
     """
-    return _read(_TASK, value)
+    return read_answer(_TASK, value)
 
 
 def read_event(value: object) -> StreamResponse:
     """Read the result of SendMessage, or an event of a stream: exactly one of the four fields is there."""
-    return _read(_EVENT, value)
+    return read_answer(_EVENT, value)
 
 
 def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
@@ -391,15 +349,4 @@ def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
 
 def read_list(value: object) -> ListTasksResult:
     """Read the answer of ListTasks."""
-    return _read(_LIST, value)
-
-
-def read_config(value: object) -> TaskPushNotificationConfig:
-    """Read a push notification configuration."""
-    return _read(_CONFIG, value)
-
-
-def read_configs(value: object) -> tuple[list[TaskPushNotificationConfig], str]:
-    """Read a page of push notification configurations, and the token of the next page; empty on the last page."""
-    page = _read(_CONFIGS, value)
-    return page.get('configs', []), page.get('next_page_token', '')
+    return read_answer(_LIST, value)
