@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..audit import Fact, audit
 from ..errors import (
     AnswerNeeded,
     QuotaExceededError,
-    TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
@@ -41,12 +38,12 @@ from ..types import (
     SendParams,
     StoredTask,
     SubscribeParams,
-    TaskHeader,
     TaskQuery,
     TaskState,
 )
 from .answering import answered, audit_answers, with_mark
 from .approvers import ApproverAccess
+from .cancellation import Cancellation
 from .ends import shortened, within
 from .offers import Offers, no_offers
 from .streams import EventStream
@@ -115,8 +112,10 @@ class Service:
         """Checks a message without storage, and converts the message to the stored form."""
         self.check_direct = submissions.check_direct
         """Like `check`, for a message that is answered without a task."""
+        cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace, now=now)
+        self.cancel = cancellation.cancel
+        """Cancels a task of any owner, for users of the app in Python."""
         self._vault = vault
-        self._now = now
         self._metering = metering
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
@@ -316,41 +315,6 @@ class Service:
             check_metadata(params.metadata, 'metadata', self._limits)
         who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
         return await self.cancel(params.id, call.caller.owner, call.correlation_id, lambda _: who)
-
-    async def cancel(
-        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
-    ) -> StoredTask:
-        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
-        header = await self._backend.queue.cancel(task_id, owner, at=self._now())
-        if metrics.instruments is not None and header.state == 'canceled':
-            metrics.instruments.enter('canceled')
-        record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
-        try:
-            task = await self._canceled(header, owner)
-            del record['ended']
-            return task
-        except TaskNotCancelableError:
-            record.clear()
-            raise
-        finally:
-            if record:
-                audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
-
-    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
-        """Return the task after its run has stopped or was given up."""
-        queue, task_id = self._backend.queue, header.id
-        if header.state not in TERMINAL:
-            await within(self._limits.cancel_grace, self._backend.events.wait(task_id, header.last_event))
-            task = await self._load(task_id, owner, None)
-            if task.header.state not in TERMINAL:
-                with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                    await queue.cancel(task_id, owner, at=self._now(), force=True)
-                    if metrics.instruments is not None:
-                        metrics.instruments.enter('canceled')
-        task = await self._load(task_id, owner, None)
-        if task.header.state != 'canceled':
-            raise TaskNotCancelableError
-        return task
 
     async def subscribe_to_task(
         self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
