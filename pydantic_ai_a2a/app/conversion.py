@@ -39,8 +39,9 @@ from ..fasta2a.parts import foreign_worker
 from ..fasta2a.worker import AgentWorker
 from ..ports import Backend
 from ..quotas import Metering
-from ..runs.agent_job import AgentJob, plain_read
+from ..runs.agent_job import AgentJob
 from ..runs.job import Job
+from ..runs.run_messages import plain_read
 from ..settings import Approvals, Settings
 from ..types import Message
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from pydantic_ai import CancellationToken
-from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent, UserPromptPart
-from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
@@ -28,35 +26,22 @@ from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.client_schema import MARK, ClientOutput, client_output
-from ..conversion.client_tools import ClientTools, has_tools
-from ..conversion.inbound import Accepts, user_prompt
+from ..conversion.client_tools import ClientTools
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
 from ..conversion.pending import changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
-from ..conversion.typed_input import TypedInput, ValidatedInput
-from ..errors import A2AError, BadInput
+from ..conversion.typed_input import TypedInput
 from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering
-from ..settings import LONG, Settings
+from ..settings import Settings
 from ..telemetry import metrics
-from ..types import Message, PartialArtifact
+from ..types import PartialArtifact
 from .recorder import Recorder
+from .run_messages import Read, ReadTask, RunMessages
 
-__all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
-
-RunInput = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
-"""The input of a run: its prompt, and the messages between the context and the prompt."""
-Read = Callable[[Message], RunInput]
-"""Reads one message."""
-ReadTask = Callable[[Sequence[Message]], RunInput]
-"""Reads all messages of a task. The model then needs no messages of the task's earlier runs."""
-
-
-def plain_read(accepts: Accepts) -> Read:
-    """Read a message as one prompt and nothing else."""
-    return lambda message: (user_prompt(message, accepts), ())
+__all__ = ('AgentJob',)
 
 
 class AgentJob:
@@ -97,8 +82,7 @@ class AgentJob:
     ) -> None:
         self._backend = backend
         self._runner = runner
-        self._read = read
-        self._read_task = read_task
+        self._messages = RunMessages(backend, read, read_task, refer)
         self._outputs = outputs
         self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
         self._results = settings.results
@@ -106,7 +90,6 @@ class AgentJob:
         self._metering = metering
         self._approvals = settings.approvals
         self._steers = settings.messages.while_working == 'steer'
-        self._refer = refer
         self._dependencies = dependencies
         self.hooks = hooks
         self._vault = vault
@@ -122,16 +105,16 @@ class AgentJob:
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
         pending = None if claim.pending is None else load(claim.pending)
-        typed, prompt, before = self._typed_input, None, ()
-        validated = None if typed is None else await self._validated(typed, claim, recorder)
+        messages, typed, prompt, before = self._messages, self._typed_input, None, ()
+        validated = None if typed is None else await messages.validated(typed, claim, recorder)
         if pending is None or pending.takes_prompt:  # else the message is only an answer
-            prompt, before = await self._run_input(claim, claim.message, recorder, self._read_task, validated)
-        if pending is not None and pending.unread and prompt is not None and self._read_task is None:
-            prompt, before = await self._with_unread(pending.unread, claim, recorder, (prompt, before))
-        if self._read_task is None or prompt is None:
+            prompt, before = await messages.read(claim, claim.message, recorder, messages.read_task, validated)
+        if pending is not None and pending.unread and prompt is not None and messages.read_task is None:
+            prompt, before = await messages.with_unread(pending.unread, claim, recorder, (prompt, before))
+        if messages.read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
-            history = await recorder.store(partial(self._history, claim))
+            history = await recorder.store(partial(messages.history, claim))
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -154,6 +137,7 @@ class AgentJob:
         if claim.request is not None and MARK in claim.request:
             client = self._client_output(claim)
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
+        tools = () if self._client_tools is None else await messages.tools(self._client_tools, claim, recorder)
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         run = partial(
             self._runner.run,
@@ -174,7 +158,7 @@ class AgentJob:
             answers=answers,
             shown=() if pending is None else still_shown(pending),
             steering=self._steering(claim, recorder) if self._steers else None,
-            client_tools=() if self._client_tools is None else await self._tools(self._client_tools, claim, recorder),
+            client_tools=tools,
             client_output=client,
         )
         if self._dependencies is None:
@@ -197,88 +181,6 @@ class AgentJob:
         results = self._results
         return PartialOutputs(show, results.interval, with_validators=results.progress.partial_functions)
 
-    async def _validated(self, typed: TypedInput, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
-        """Return the data that has begun the task."""
-        body = claim.message if claim.run == 1 else await recorder.store(partial(self._first_message, claim))
-        message = stored.load_message(body)
-        return typed.validated(message) if len(body) < LONG else await asyncio.to_thread(typed.validated, message)
-
-    async def _first_message(self, claim: Claim) -> bytes:
-        """Return the message that has begun the task; the message of the run if the task was erased meanwhile."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        history = () if task is None else task.history or ()
-        return history[0] if history else claim.message
-
-    async def _run_input(
-        self,
-        claim: Claim,
-        body: bytes,
-        recorder: Recorder,
-        read_task: ReadTask | None,
-        validated: ValidatedInput | None = None,
-    ) -> RunInput:
-        """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.
-
-        Raises:
-            BadInput: `read_task` refuses one of the messages.
-        """
-        message = stored.load_message(body)
-        if validated is not None and claim.run == 1:
-            message = validated.shown(message)
-        if read_task is None:
-            read = self._read
-            prompt, before = read(message) if len(body) < LONG else await asyncio.to_thread(read, message)
-        else:
-            messages = await recorder.store(partial(self._messages, claim, stored.load_message(body)))
-            if validated is not None:
-                messages[0] = validated.shown(messages[0])
-            try:
-                prompt, before = read_task(messages)
-            except A2AError as refused:
-                raise BadInput(refused.message) from refused
-        if 'reference_task_ids' in message:
-            task_ids, owner = message['reference_task_ids'], claim.header.owner
-            artifacts = await recorder.store(partial(self._refer, task_ids, self._backend.reader, owner))
-            prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
-        return prompt, before
-
-    async def _with_unread(self, unread: Sequence[str], claim: Claim, recorder: Recorder, newest: RunInput) -> RunInput:
-        """Return the input of a run, after the messages that no earlier run has brought to the model."""
-        task = await recorder.store(partial(self._backend.reader.load, claim.header.id, None, artifacts=False))
-        history = () if task is None else task.history or ()
-        bodies = [body for body in history if stored.load_message(body)['message_id'] in unread]
-        inputs = [*[await self._run_input(claim, body, recorder, None) for body in bodies], newest]
-        prompts = ([prompt] if isinstance(prompt, str) else prompt for prompt, _ in inputs)
-        return [*chain.from_iterable(prompts)], [*chain.from_iterable(before for _, before in inputs)]
-
-    async def _tools(self, client_tools: ClientTools, claim: Claim, recorder: Recorder) -> Sequence[ToolDefinition]:
-        """Return the tools of the client: those of the newest message that declares tools, up to the run's message.
-
-        Raises:
-            BadInput: The message was accepted without a check, before the app had `Messages.client_tools`.
-        """
-        messages = [stored.load_message(claim.message)] if has_tools(claim.message) else []
-        try:
-            tools = next(map(client_tools.of, messages), None)
-            if tools is None and claim.run > 1:
-                messages = await recorder.store(partial(self._declaring, claim))
-                tools = next((tools for tools in map(client_tools.of, reversed(messages)) if tools is not None), None)
-        except A2AError as refused:
-            raise BadInput(refused.message) from refused
-        return tools or ()
-
-    async def _declaring(self, claim: Claim) -> list[Message]:
-        """Return the messages of the claim's task up to the message of the run; none if no message declares tools."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        history = () if task is None else task.history or ()
-        return await self._read_messages(claim, history) if any(map(has_tools, history)) else []
-
-    async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """Return the conversation before a run, without the messages of the task's earlier runs."""
-        history = await self._backend.history(claim)
-        own = f'{claim.header.id}.'
-        return [message for message in history if not (message.run_id or '').startswith(own)]
-
     async def _tool_artifacts(self, claim: Claim) -> dict[str, bytes]:
         """Return the artifacts that tools have added in earlier attempts of the run."""
         task = await self._backend.reader.load(claim.header.id, None, history_length=0)
@@ -287,44 +189,15 @@ class AgentJob:
         prefix = tool_artifact_prefix(claim)
         return {artifact_id: body for artifact_id, body in by_id.items() if artifact_id.startswith(prefix)}
 
-    async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
-        """Return the messages of the claim's task up to the newest message of the run."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        messages = await self._read_messages(claim, () if task is None else task.history or ())
-        # A user's storage may lack the message.
-        place = max((n for n, message in enumerate(messages) if message == newest), default=len(messages))
-        return [*messages[:place], newest]
-
-    async def _read_messages(self, claim: Claim, history: Sequence[bytes]) -> list[Message]:
-        """Return the messages of a history without the messages that later runs will read.
-
-        An answer to a pause is read before messages that were sent earlier.
-        """
-        later = [
-            stored.load_message(body) for _, body in await self._backend.reader.unread(claim.header.id, claim.inbox)
-        ]
-        messages: list[Message] = []
-        # From the end, because an anonymous client may send a message twice.
-        for message in map(stored.load_message, reversed(history)):
-            if message in later:
-                later.remove(message)
-            else:
-                messages.insert(0, message)
-        return messages
-
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
             messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
-            return [(row, await self._content(body, claim, recorder)) for row, body in messages]
+            return [(row, await self._messages.content(body, claim, recorder)) for row, body in messages]
 
         def take(row: int) -> None:
             recorder.taken = row
 
         return Steering(unread, recorder.taken or claim.inbox, take)
-
-    async def _content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
-        prompt, before = await self._run_input(claim, body, recorder, None)
-        return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""
