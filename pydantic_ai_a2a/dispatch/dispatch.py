@@ -6,7 +6,7 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentelemetry.trace import Span
 
@@ -15,18 +15,18 @@ from ..auth.guard import Guard
 from ..auth.request import RequestInfo, header
 from ..auth.tenants import Tenants
 from ..errors import A2AError, InvalidParamsError, QuotaExceededError
+from ..ports import Submission
 from ..protocol.codec import Codec, Params, tenant_of
 from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
 from ..quotas import Metering, audit_refusal
-from ..runs.direct import Direct
 from ..service.streams import EventStream
 from ..service.tasks import Service
-from ..types import Call, Caller, CreatePushParams, ListPushParams, PushParams, SendParams, StoredTask
+from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo
 from .refusals import as_error, audit_refused
 
-__all__ = ('ClientGone', 'DirectMessage', 'Dispatch', 'Dispatcher')
+__all__ = ('ClientGone', 'DirectMessage', 'DirectReplies', 'Dispatch', 'Dispatcher')
 
 Held = TypeVar('Held')
 
@@ -42,6 +42,20 @@ class DirectMessage(NamedTuple):
     """The message as JSON of A2A 1.0."""
 
 
+class DirectReplies(Protocol):
+    """Answers messages with messages: `runs.direct.Direct`."""
+
+    async def takes(self, message: Message) -> bool:
+        """Return True if the server answers a message with a message."""
+        ...
+
+    async def answer(
+        self, submission: Submission, correlation_id: str, gone: Callable[[], Coroutine[Any, Any, None]]
+    ) -> bytes | None:
+        """Run the agent. Return the answer as 1.0 JSON, or None if the client disconnects first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
     """The parts of an app that every request passes."""
@@ -53,7 +67,7 @@ class Dispatcher:
     capabilities: Collection[str]
     """Capabilities that the agent card declares (§4.4.3)."""
     extended: ExtendedCard | None = None
-    direct: Direct | None = None
+    direct: DirectReplies | None = None
     """Answers messages with messages; None: all answers are tasks."""
     tenants: Tenants | None = None
     """Tenants that requests may name; None: the names of tenants are ignored."""
@@ -261,14 +275,14 @@ class Dispatch:
         direct = self._parts.direct
         return direct is not None and await self._takes(direct, params)
 
-    async def _takes(self, direct: Direct, params: SendParams) -> bool:
+    async def _takes(self, direct: DirectReplies, params: SendParams) -> bool:
         """Return whether the agent answers the message with a message. The user's function is asked once."""
         if self._is_direct is None:
             self._is_direct = await direct.takes(params.message)
         return self._is_direct
 
     async def _reply(
-        self, direct: Direct, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
+        self, direct: DirectReplies, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
     ) -> DirectMessage:
         submission = await self._parts.service.check_direct(call, params)
         message = await direct.answer(submission, call.correlation_id, gone)
