@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
@@ -31,6 +31,7 @@ from pydantic_core import to_json
 
 from .card_schemas import CardSchemas, with_skills
 from .card_security import check_schemes, dump_requirements, dump_scheme
+from .types import value
 
 __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
@@ -47,7 +48,7 @@ _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_re
 """Fields that describe the server: an extended card cannot change them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class CardFacts:
     """Facts about the agent, without its instructions or system prompts."""
 
@@ -61,7 +62,7 @@ class CardFacts:
     """JSON Schemas of the input and the output."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class CardSettings:
     """The user's settings of the card. They take precedence over the agent's facts."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_ai import BinaryContent
 from pydantic_ai.messages import FilePart, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
@@ -20,8 +19,7 @@ from .turn import Turn
 __all__ = ('RunOutput', 'calls_of', 'files_of', 'schemas_of', 'stopped')
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutput:
+class RunOutput(NamedTuple):
     """The end of a run."""
 
     output: Any

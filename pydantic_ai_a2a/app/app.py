@@ -233,7 +233,7 @@ class A2AApp(FastA2A):
             TaskNotFoundError: No task has this id.
             UnsupportedOperationError: The task does not wait for credentials, or waits for other credentials by now.
         """
-        call = Call(ANONYMOUS, new_correlation_id())
+        call = Call(caller=ANONYMOUS, correlation_id=new_correlation_id())
         return stored.load_task(await self.dispatcher.service.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:

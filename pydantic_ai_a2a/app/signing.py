@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..http.card import KEYS_PATH, KeySet, check_url
 from ..settings import Access, Push
 from ..signing.algorithms import EXTRA, Key
+from ..types import value
 
 if TYPE_CHECKING:
     from ..signing.app_signer import AppSigner
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ('Signatures', 'signatures')
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Signatures:
     """The signatures of an app."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -50,8 +49,7 @@ class EntryReader(Protocol):
 _Key: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     head: str | None = None
     messages: Sequence[ModelMessage] = ()
     size: int = 0

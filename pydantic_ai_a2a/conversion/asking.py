@@ -6,7 +6,6 @@ The agent card declares the data part as an A2A extension.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from fasta2a.schema import AgentExtension
@@ -15,7 +14,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import to_json
 
 from ..settings import Approvals
-from ..types import Part, TaskState
+from ..types import Part, TaskState, value
 from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
 from .remote_calls import PRIVATE, calls_for_clients
@@ -37,7 +36,7 @@ MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
 """Media type of the data part with the pending calls, also in `metadata` for versions without media types."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Asked:
     """The end of a run with pending calls, or of a declining run."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
@@ -39,7 +38,7 @@ from pydantic_core import to_json
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
 from ..public_hosts import is_public_host
 from ..settings import HTTPS_ONLY
-from ..types import Message, Part
+from ..types import Message, Part, value
 from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse, signature
 
 __all__ = ('Accepts', 'accepts', 'check_parts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
@@ -58,7 +57,7 @@ _DOWNLOADABLE = frozenset({'https', 'http'})
 """Schemes that Pydantic AI can download, so that no provider inside the network fetches the URL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Accepts:
     """The files that a model accepts."""
 

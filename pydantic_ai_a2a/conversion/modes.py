@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_core import to_json
@@ -23,8 +22,7 @@ class UnacceptableOutput(UnexpectedModelBehavior):
     """The client accepts nothing of the agent's output. Never sent to a client."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputModes:
+class OutputModes(NamedTuple):
     """The media types that one client accepts."""
 
     text: bool

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
 from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
+
+from ..types import value
 
 __all__ = (
     'CallAnswer',
@@ -27,7 +29,7 @@ Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """Kind of answer that a pending call needs."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class PendingCall:
     """A tool call that waits for an answer from outside."""
 
@@ -50,7 +52,7 @@ class PendingCall:
     """For a call of a remote agent: id of the local call that waits for it. One local call may wait for several."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class CallAnswer:
     """The answer to one call."""
 
@@ -64,7 +66,7 @@ class CallAnswer:
     """Id of the deciding caller; empty for an anonymous one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Pending:
     """The pending calls or question of a task, and the answers so far."""
 

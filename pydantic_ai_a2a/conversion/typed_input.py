@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -25,8 +24,7 @@ class NoInput(Exception):
     """The task has no input of the requested type."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValidatedInput:
+class ValidatedInput(NamedTuple):
     """The validated data of a message."""
 
     type: Any

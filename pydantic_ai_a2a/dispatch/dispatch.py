@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentelemetry.trace import Span
@@ -21,7 +21,7 @@ from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
 from ..quotas import Metering, audit_refusal
 from ..service.streams import EventStream
 from ..service.tasks import Service
-from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask
+from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, value
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo
 from .refusals import as_error, audit_refused
@@ -56,7 +56,7 @@ class DirectReplies(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Dispatcher:
     """The parts of an app that every request passes."""
 
@@ -156,7 +156,15 @@ class Dispatch:
             span = self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
             traceparent = telemetry.traceparent()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
-        call = Call(caller, request.correlation_id, traceparent, facts, size, request, left)
+        call = Call(
+            caller=caller,
+            correlation_id=request.correlation_id,
+            traceparent=traceparent,
+            kept=facts,
+            size=size,
+            request=request,
+            left=left,
+        )
         try:
             if parts.metering is not None:
                 await self._meter(parts.metering, operation, params)

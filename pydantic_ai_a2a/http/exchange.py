@@ -8,7 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
@@ -25,7 +25,7 @@ from ..protocol.versions import CodecChoice, Versions, in_dialect_of
 from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..service.tasks import TaskList
 from ..settings import LONG
-from ..types import StoredTask, SubscribeParams, new_correlation_id
+from ..types import StoredTask, SubscribeParams, new_correlation_id, value
 from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start
 from .cached import cached_answer, send_cached
 from .connection import abort, abort_later
@@ -43,7 +43,7 @@ _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Serving:
     """The parts of the app that every exchange needs."""
 

@@ -7,17 +7,19 @@ sweeps delete expired credentials.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic_core import from_json, to_json
+
+from ..types import value
 
 __all__ = ('CredentialStore', 'SealedCredential', 'credential_id', 'may_have_credentials', 'with_credential')
 
 _NAME = 'credential'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SealedCredential:
     """An encrypted credential of the sender of a message."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import NamedTuple, TypeAlias
 
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage
 
 from ..settings import Retention
-from ..types import StoredTask, TaskHeader
+from ..types import StoredTask, TaskHeader, value
 
 __all__ = (
     'DEAD_LETTER',
@@ -34,7 +34,7 @@ DEAD_LETTERS = (DEAD_LETTER, 'storage')
 """Failure classes of dead letters: tasks to retry from the last checkpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DeadLetter:
     """A task that failed after too many attempts, or because of the store."""
 
@@ -53,7 +53,7 @@ class DeadLetter:
     """Id of the newest retry; None without a retry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Erased:
     """Counts of erased rows; false if all counts are 0."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
-from ..types import TaskEvent
+from ..types import TaskEvent, value
 
 __all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
 
@@ -19,7 +19,7 @@ Takes = Literal['statuses', 'artifacts', 'chunks']
 """The delivered events: status updates; status updates and whole artifacts; or every stored event."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PushConfig:
     """A webhook of a task."""
 
@@ -63,7 +63,7 @@ class PushConfigs(ABC):
         """Delete a configuration with all pending deliveries; do nothing without such a configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Delivery:
     """The next event for a configuration, with the sender's right to try."""
 
@@ -91,7 +91,7 @@ class Leased(NamedTuple):
     """Milliseconds until the sender can lease another delivery; 0: now; None: no delivery is pending."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DeadDelivery:
     """An undeliverable event."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ..types import TaskEvent, TaskHeader, TaskState
+from ..types import TaskEvent, TaskHeader, TaskState, value
 from .credentials import SealedCredential
 from .push import PushConfig
 from .quotas import Charge
@@ -30,7 +29,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """A message as the checked answer to a waiting task."""
 
@@ -44,7 +43,7 @@ class Answer:
     """True if the message is no answer: the deadline of the waiting task stays as before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Submission:
     """A client's message after all checks without storage."""
 
@@ -145,7 +144,7 @@ class Status(NamedTuple):
     message: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Checkpoint:
     """The progress of a run, for the next holder of the task."""
 
@@ -161,7 +160,7 @@ class Checkpoint:
     """Row of the newest client message in `messages` that entered the running run; 0 if no message did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Claim:
     """A claimed task, with the holder's right to write."""
 
@@ -195,7 +194,7 @@ class Claim:
     """The task's pending calls with their answers; None if the task waited only for a message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Finish:
     """The end of a run: all values of the last transaction."""
 

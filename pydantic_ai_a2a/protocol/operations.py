@@ -6,7 +6,6 @@ A new operation needs a row here, params in `types`, decoding in the codecs, and
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from ..types import (
     PushParams,
     SendParams,
     SubscribeParams,
+    value,
 )
 
 __all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported', 'refuse_unsupported_params')
@@ -29,7 +29,7 @@ Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card, by the name on the card (§4.4.3)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Operation:
     """One operation of the protocol (§3.1)."""
 

@@ -1,0 +1,46 @@
+"""Tests of the decorator of plain values."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a.types import value
+
+
+@value
+class Point:
+    x: int = 0
+    y: int
+    secret: str = field(default='', repr=False)
+    note: str = field(default='', compare=False)
+
+
+@value
+class Other:
+    y: int
+
+
+def test_a_value_is_equal_to_a_value_of_the_same_class_with_the_same_fields() -> None:
+    point = Point(y=1, secret='a')
+    assert point == Point(x=0, y=1, secret='a', note='not compared')
+    assert point != replace(point, y=2)
+    assert point != replace(point, secret='b')
+    assert Other(y=1) != Point(y=1)
+
+
+def test_a_value_shows_its_fields_without_secrets() -> None:
+    assert repr(Point(y=1, secret='a')) == "Point(x=0, y=1, note='')"
+
+
+def test_a_value_has_only_its_fields_and_no_hash() -> None:
+    point: Any = Point(y=1)
+    with pytest.raises(AttributeError):
+        point.z = 3
+    with pytest.raises(TypeError, match='unhashable'):
+        hash(point)
+    make: Any = Point
+    with pytest.raises(TypeError, match='positional'):
+        make(1, 2)
