@@ -6,37 +6,33 @@ The version in a request decides (§3.6). Without a version, the method and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Collection
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, cast
 
 from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
-from . import fasta2a, v0_3
 from .codec import Codec, HttpCodec, RpcRefused
 from .envelope import parse_json
-from .fasta2a import FastA2ADialect
 from .operations import OPERATIONS
-from .v0_3 import V0_3
 from .v1_0 import V1_0
 
 __all__ = ('HTTP', 'CodecChoice', 'Versions', 'codec_of', 'in_dialect_of')
 
 HTTP: HttpCodec = V1_0()
 """The codec of the HTTP+JSON binding, which exists in one version."""
-_V0_3 = V0_3()
-_FASTA2A = FastA2ADialect()
-_CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (HTTP, _V0_3)})
+_V0_3 = '0.3'
+_FASTA2A = 'fasta2a'
+"""The dialect of FastA2A, which clients cannot name as a version."""
+_ONLY_FASTA2A = {row.fasta2a for row in OPERATIONS.values()} - {row.v0_3 for row in OPERATIONS.values()}
+"""FastA2A's names of methods that 0.3 does not have."""
 
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
 _KEPT = 32
 """Values of `A2A-Version` whose codec is cached."""
-
-AnyCodec = TypeVar('AnyCodec', bound=Codec)
 
 
 class CodecChoice(NamedTuple):
@@ -65,12 +61,11 @@ class Versions:
             raise ValueError(f'versions= takes {" and ".join(map(repr, SUPPORTED))}, not {unknown[0]!r}.')
         if not served:
             raise ValueError(f'versions= is empty. Name at least one of {" and ".join(map(repr, SUPPORTED))}.')
-        self._codecs = {name: codec for name, codec in _CODECS.items() if name in served}
-        self.served = tuple(name for name in SUPPORTED if name in self._codecs)
+        self.served = tuple(name for name in SUPPORTED if name in served)
         """Names of the versions, the newest first."""
-        self.default = next(iter(self._codecs.values()))
+        self.default = codec_of(self.served[0])
         """The codec of requests that do not tell their version."""
-        self.http = HTTP if HTTP.dialect in self._codecs else None
+        self.http = HTTP if HTTP.dialect in self.served else None
         """The codec of the HTTP+JSON binding; None if it is not served."""
         self._named = lru_cache(maxsize=_KEPT)(self._find_named)
         self._named_http = lru_cache(maxsize=_KEPT)(self._find_http)
@@ -91,10 +86,11 @@ class Versions:
         if codec is not None:
             return CodecChoice(codec)
         choice, is_certain = _choice_of(body)
-        if _version_of(choice.codec) in self._codecs:
+        version = _version_of(choice.codec)
+        if version in self.served:
             return choice
         if is_certain:
-            raise self.not_served(_version_of(choice.codec), self._codecs)
+            raise self.not_served(version, self.served)
         return CodecChoice(self.default)
 
     def choose_http(self, version: str | None) -> HttpCodec:
@@ -117,56 +113,66 @@ class Versions:
             return CodecChoice(self.default)
 
     def _find_named(self, version: str) -> Codec | None:
-        return self._find(version, self._codecs)
+        name = self._find(version, self.served)
+        return None if name is None else codec_of(name)
 
     def _find_http(self, version: str) -> HttpCodec:
-        served = {} if self.http is None else {self.http.dialect: self.http}
-        codec = self._find(version, served) or self.http
-        if codec is None:
+        served = () if self.http is None else (HTTP.dialect,)
+        self._find(version, served)
+        if self.http is None:
             raise self.not_served(HTTP.dialect, served)
-        return codec
+        return self.http
 
-    def _find(self, version: str, codecs: Mapping[str, AnyCodec]) -> AnyCodec | None:
+    def _find(self, version: str, served: Collection[str]) -> str | None:
         names = {name.strip() for name in version.split(',')} - {''}
         if not names:
             return None
         keys = {_key(name) for name in names}
         if len(keys) > 1:
             raise InvalidRequestError('Invalid request: A2A-Version must name one version')
-        codec = codecs.get(keys.pop())
-        if codec is None:
-            raise self.not_served(min(names)[:_MAX_ECHO], codecs)
-        return codec
+        key = keys.pop()
+        if key not in served:
+            raise self.not_served(min(names)[:_MAX_ECHO], served)
+        return key
 
-    def not_served(self, name: str, codecs: Collection[str]) -> VersionNotSupportedError:
+    def not_served(self, name: str, served: Collection[str]) -> VersionNotSupportedError:
         """Return the refusal of a version.
 
         Args:
             name: The version.
-            codecs: The versions served over the binding of the request; if there are none, the JSON-RPC versions are
+            served: The versions served over the binding of the request; if there are none, the JSON-RPC versions are
                 named.
         """
-        served = tuple(codecs) or self.served
-        over = '' if codecs else ' over JSON-RPC'
+        usable = served or self.served
+        over = '' if served else ' over JSON-RPC'
         return VersionNotSupportedError(
-            f'A2A version {name!a} is not supported; use {" or ".join(served)}{over}.',
-            metadata={'supportedVersions': ', '.join(served)},
+            f'A2A version {name!a} is not supported; use {" or ".join(usable)}{over}.',
+            metadata={'supportedVersions': ', '.join(usable)},
         )
 
 
 def in_dialect_of(choice: CodecChoice, dialect: str) -> Codec:
     """Return the codec of an answer about a task with the dialect."""
-    return _FASTA2A if choice.task_decides and dialect == _FASTA2A.dialect else choice.codec
+    return codec_of(_FASTA2A) if choice.task_decides and dialect == _FASTA2A else choice.codec
 
 
+@cache
 def codec_of(dialect: str) -> Codec:
     """Return the codec with the name."""
-    return _CODECS.get(dialect, _FASTA2A)
+    if dialect == HTTP.dialect:
+        return HTTP
+    if dialect == _V0_3:
+        from .v0_3 import V0_3  # noqa: PLC0415 - clients of 1.0 need none
+
+        return V0_3()
+    from .fasta2a import FastA2ADialect  # noqa: PLC0415 - clients of 1.0 need none
+
+    return FastA2ADialect()
 
 
 def _version_of(codec: Codec) -> str:
     """Return the version that must be served for a codec."""
-    return codec.dialect if codec.dialect in _CODECS else _V0_3.dialect
+    return _V0_3 if codec.dialect == _FASTA2A else codec.dialect
 
 
 def _key(name: str) -> str:
@@ -181,13 +187,14 @@ def _choice_of(body: bytes) -> tuple[CodecChoice, bool]:
     method = request.get('method')
     if not isinstance(method, str) or '/' not in method:
         return CodecChoice(HTTP), isinstance(method, str) and method in OPERATIONS
-    if method in fasta2a.METHODS.keys() - v0_3.METHODS.keys():
-        return CodecChoice(_FASTA2A), True
+    if method in _ONLY_FASTA2A:
+        return CodecChoice(codec_of(_FASTA2A)), True
     message = _message(request.get('params'))
+    if message is None and request.get('id', '') is None:  # only FastA2A's client sends requests with `"id": null`
+        return CodecChoice(codec_of(_FASTA2A)), True
     if message is None:
-        # Only FastA2A's client sends requests with `"id": null`.
-        return CodecChoice(_FASTA2A) if request.get('id', '') is None else CodecChoice(_V0_3, task_decides=True), True
-    return CodecChoice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A), True
+        return CodecChoice(codec_of(_V0_3), task_decides=True), True
+    return CodecChoice(codec_of(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A)), True
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
