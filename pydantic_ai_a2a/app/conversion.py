@@ -34,9 +34,7 @@ from ..conversion.inbound import Accepts, accepts, check_parts, check_types, res
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..errors import UnsupportedOperationError
-from ..fasta2a.job import WorkerJob
-from ..fasta2a.parts import foreign_worker
-from ..fasta2a.worker import AgentWorker
+from ..fasta2a.parts import agent_worker, foreign_worker
 from ..ports import Backend
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob
@@ -82,7 +80,7 @@ class Conversion:
         self.keep = None if dependencies is None else dependencies.keep
         """Keeps the parts of a call that runs may ask for; None if no run asks for any."""
         self._hooks = hooks
-        own = worker if isinstance(worker, AgentWorker) else None
+        own = agent_worker(worker)
         self._foreign = foreign_worker(worker)
         self._is_known = own is not None or worker is None
         if own is not None:
@@ -163,6 +161,8 @@ class Conversion:
     def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
         """Return the job that runs the tasks."""
         if self._foreign is not None:
+            from ..fasta2a.job import WorkerJob  # noqa: PLC0415 - apps without an own worker need none
+
             return WorkerJob(self._foreign)
         assert self._runner is not None, 'there is no other worker'
         return AgentJob(

@@ -18,7 +18,6 @@ from .base import AllOf, Authenticate, Authenticator, CallableAuth
 from .challenge import challenges
 from .claims import MAX_CLAIMS, are_claims
 from .hosts import OF_PROXIES, remote
-from .jwt import JWTAuth
 from .request import InvalidCredentials, RequestInfo
 from .scopes import needed_scopes
 
@@ -56,6 +55,8 @@ def guard(
 
 def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
     """Refuse two issuers whose callers could have the same id."""
+    from .jwt import JWTAuth  # noqa: PLC0415 - apps without authenticators need none
+
     issuers: dict[str, str] = {}
     for authenticator in authenticators:
         decides = authenticator.first if isinstance(authenticator, AllOf) else authenticator

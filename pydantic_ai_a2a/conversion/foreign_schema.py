@@ -7,6 +7,7 @@ code reads the schema without checks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -77,7 +78,9 @@ class _Keywords(TypedDict, total=False):
     maxItems: int
 
 
-_KEYWORDS: TypeAdapter[_Keywords] = TypeAdapter(_Keywords)
+@cache
+def _keywords_ta() -> TypeAdapter[_Keywords]:
+    return TypeAdapter(_Keywords)
 
 
 def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema:
@@ -113,7 +116,7 @@ def _check_keywords(schema: Schema, definitions: Schema, field: str) -> None:
     """Check the forms of all keywords, and that all references lead to definitions."""
     for where, node in nodes(schema, field):
         try:
-            _KEYWORDS.validate_python(node)
+            _keywords_ta().validate_python(node)
         except ValidationError as error:
             [fault, *_] = error.errors(include_url=False, include_context=False, include_input=False)
             raise UnusableSchema(where + place_of(fault['loc'], node), fault['msg']) from None

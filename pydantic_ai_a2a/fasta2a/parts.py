@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fasta2a.broker import Broker
 from fasta2a.storage import Storage
@@ -11,13 +10,14 @@ from fasta2a.worker import Worker
 
 from ..backends.memory.backend import MemoryBackend
 from ..ports import Backend
-from .worker import AgentWorker
 
-__all__ = ('OwnParts', 'foreign_worker', 'own_parts')
+if TYPE_CHECKING:
+    from .worker import AgentWorker
+
+__all__ = ('OwnParts', 'agent_worker', 'foreign_worker', 'own_parts')
 
 
-@dataclass(frozen=True, slots=True)
-class OwnParts:
+class OwnParts(NamedTuple):
     """The user's own parts, including a worker's storage and broker."""
 
     storage: Storage[Any] | None
@@ -45,7 +45,17 @@ class OwnParts:
 
 def foreign_worker(worker: Worker[Any] | None) -> Worker[Any] | None:
     """Return the worker if the worker runs tasks itself."""
-    return None if isinstance(worker, AgentWorker) and not worker.runs_itself else worker
+    own = agent_worker(worker)
+    return worker if own is None or own.runs_itself else None
+
+
+def agent_worker(worker: Worker[Any] | None) -> AgentWorker | None:
+    """Return the worker if the worker is an `AgentWorker`."""
+    if worker is None:
+        return None
+    from .worker import AgentWorker  # noqa: PLC0415 - apps without an own worker need none
+
+    return worker if isinstance(worker, AgentWorker) else None
 
 
 def own_parts(storage: Storage[Any] | None, broker: Broker | None, worker: Worker[Any] | None) -> OwnParts | None:
