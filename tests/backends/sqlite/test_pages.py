@@ -17,7 +17,7 @@ from pydantic_ai_a2a import to_a2a
 from ...client import LIMIT, Client, lifespan, message, state_of
 
 TURNS, COUNTED = 104, 12
-PAGES, KILOBYTES = 16, 60
+PAGES, KILOBYTES = 15, 60
 STATEMENTS = 7
 """Besides BEGIN and COMMIT. SQLite reports a statement for each row, and an INSERT ... ON CONFLICT twice."""
 EPHEMERAL = 2
