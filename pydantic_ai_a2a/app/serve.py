@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from inspect import signature
 from ipaddress import ip_address
 from math import ceil
@@ -31,7 +32,7 @@ from .served import app_of, check_callers, served
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('Server', 'answering', 'run', 'serve')
+__all__ = ('Server', 'answering', 'frozen', 'run', 'serve')
 
 logger = logging.getLogger('uvicorn.error')
 
@@ -96,7 +97,22 @@ def run(
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = _uvicorn(app, listener, hosts, uvicorn_options, grpc=grpc)
-        server.run(sockets=[listener])
+        with frozen():
+            server.run(sockets=[listener])
+
+
+@contextmanager
+def frozen() -> Generator[None]:
+    """Leave the objects from before the start, such as modules, out of garbage collections.
+
+    Else each full collection visits a hundred thousand such objects, which takes a tenth of the CPU time of a task.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @checked

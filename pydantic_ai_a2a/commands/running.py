@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app.app import A2AApp
 from ..app.listening import listen, url_of
-from ..app.serve import answering, run
+from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of
 from ..app.served import check_callers
 from ..http.browser import AllowedHosts
@@ -93,7 +93,8 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
     for served in apps:
         served.hosting.drain_delay = 0.0  # a worker has no traffic to redirect
     try:
-        asyncio.run(_work(app, apps, target, health_host, health_port))
+        with frozen():
+            asyncio.run(_work(app, apps, target, health_host, health_port))
     except asyncio.CancelledError:
         return 1
     return 0

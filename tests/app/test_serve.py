@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,6 +32,21 @@ def test_a_port_that_is_taken_is_refused() -> None:
         taken.listen()
         with pytest.raises(OSError, match='in use'):
             serve(to_a2a(Agent(TestModel())), port=taken.getsockname()[1])
+
+
+def test_run_leaves_the_objects_from_before_the_start_out_of_garbage_collections() -> None:
+    frozen: list[int] = []
+
+    @asynccontextmanager
+    async def stopping(app: Any) -> AsyncGenerator[None]:
+        frozen.append(gc.get_freeze_count())
+        signal.raise_signal(signal.SIGINT)
+        yield
+
+    run(to_a2a(Agent(TestModel()), lifespan=stopping), port=0, log_config=None)
+    frozen.append(gc.get_freeze_count())
+    assert frozen[0] > 10_000
+    assert frozen[1] == 0
 
 
 async def test_an_app_that_has_not_begun_has_nothing_to_drain() -> None:
