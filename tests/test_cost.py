@@ -44,9 +44,9 @@ SEND_CALLS = 580
 STRUCTURED_CALLS = 775
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
-GET_CALLS = 130
-HTTP_GET_CALLS = 190
-CARD_CALLS = 45
+GET_CALLS = 115
+HTTP_GET_CALLS = 165
+CARD_CALLS = 42
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 295, 'file': 300}
 """In the thread of the event loop."""
@@ -57,7 +57,7 @@ RESUME_OVER_TOOL = 1.1
 
 An answer reads the pause before and the task after the run. The send has a model response more, and in a file the
 checkpoint of that response."""
-DELTA_CALLS = 100
+DELTA_CALLS = 40
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
