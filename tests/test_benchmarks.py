@@ -84,7 +84,7 @@ RUNS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('names', size(['cards written'], RUNS))
+@pytest.mark.parametrize('names', size(['cards'], RUNS))
 def test_the_benchmarks_measure(names: str, tmp_path: Path) -> None:
     only = [argument for name in names.split() for argument in ('--only', name)]
     command = [sys.executable, '-m', 'benchmarks', '--tiny', '--out', str(tmp_path), *only]
