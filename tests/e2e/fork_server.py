@@ -1,6 +1,6 @@
 """A script that imports the packages of servers, and forks a process for each request. A fork starts ten times faster.
 
-Standard input is a Unix socket. A request is JSON with `module`, `arguments`, `cwd`, `environment`, and `packages` that
+Standard input is a Unix socket. A request is JSON with `arguments` of Python, `cwd`, `environment`, and `packages` that
 the script imports before the fork, for this process and all later processes. Three files come with the request: the
 output of the process, its standard error, and a pipe for its states. The first state is the process ID. Each later
 state is a status of `waitpid` for a process that stops or ends. A state has 4 bytes.
@@ -39,7 +39,7 @@ _PACKAGES = (
 
 
 def _run(request: dict[str, Any], output: int, errors: int) -> None:
-    """Do what `python -u -W error -m module` does."""
+    """Do what `python -u -W error` does with the arguments."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(errors, 2)
@@ -47,9 +47,16 @@ def _run(request: dict[str, Any], output: int, errors: int) -> None:
     os.chdir(request['cwd'])
     os.environ.clear()
     os.environ.update(request['environment'])
-    sys.path[0] = request['cwd']
-    sys.argv = ['-m', *request['arguments']]
-    runpy.run_module(request['module'], run_name='__main__', alter_sys=True)
+    first, *rest = request['arguments']
+    if first == '-m':
+        module, *rest = rest
+        sys.path[0] = request['cwd']
+        sys.argv = [first, *rest]
+        runpy.run_module(module, run_name='__main__', alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        sys.argv = [first, *rest]
+        runpy.run_path(first, run_name='__main__')
 
 
 def _watch(request: dict[str, Any], output: int, errors: int, states: int) -> None:

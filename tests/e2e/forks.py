@@ -1,4 +1,4 @@
-"""Processes of `fork_server.py`. They do what `python -m module` does, without the seconds that imports take."""
+"""Processes of `fork_server.py`. They run modules and scripts as Python does, without the seconds that imports take."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PYTEST = ('-m', 'pytest', '-p', 'no:inline_snapshot', '-W', 'ignore::pytest.Pyte
 
 
 def can_fork(arguments: Sequence[str]) -> bool:
-    """Return whether a process with the arguments can be forked: a module on Linux."""
-    return sys.platform == 'linux' and arguments[0] == '-m'
+    """Return whether a process with the arguments can be forked: a module or a script on Linux."""
+    return sys.platform == 'linux' and (arguments[0] == '-m' or arguments[0].endswith('.py'))
 
 
 @cache
@@ -59,10 +59,8 @@ class Fork:
         packages: Sequence[str] = (),
         errors: int | None = None,
     ) -> None:
-        _, module, *rest = arguments
         request = {
-            'module': module,
-            'arguments': rest,
+            'arguments': arguments,
             'cwd': str(cwd),
             'environment': dict(environment),
             'packages': packages,

@@ -134,7 +134,7 @@ def test_the_readme_of_the_examples_lists_each_example() -> None:
 
 
 def test_a_receiver_of_signed_webhooks_refuses_repeated_and_changed_requests() -> None:
-    with process('examples/signed_webhooks.py', cwd=ROOT, fork=False) as running:
+    with process('examples/signed_webhooks.py') as running:
         assert running.exit_code() == 0
     assert running.output.splitlines() == [
         'verified statusUpdate',

@@ -48,6 +48,18 @@ def test_a_process_has_its_arguments_folder_environment_and_exit_code(
 
 
 @FORKED
+def test_a_script_has_its_arguments_and_imports_what_is_beside_it(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, fork: bool
+) -> None:
+    elsewhere = tmp_path_factory.mktemp('elsewhere')
+    script = str(folder / 'program.py')
+    with process(script, '3', cwd=elsewhere, env={'COLOUR': 'red'}, fork=fork) as running:
+        assert running.exit_code() == 3
+    first, *_ = running.output.splitlines()
+    assert json.loads(first) == ['__main__', ['3'], str(elsewhere), str(folder), 'red', '']
+
+
+@FORKED
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_is_stopped_goes_on_and_is_ended(folder: Path, number: signal.Signals, fork: bool) -> None:
     with process('-m', 'program', 'wait', cwd=folder, env={'COLOUR': 'red'}, fork=fork) as running:
