@@ -26,7 +26,7 @@ from .client import LIMIT, Client, lifespan, state_of
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
 """Of a SQLite file, with BEGIN and COMMIT, and without writes of several rows."""
 COMMITS = {'plain': 2, 'tool': 4, 'stream': 3}
-ROUND_TRIPS = {'plain': 2, 'tool': 13, 'stream': 3}
+ROUND_TRIPS = {'plain': 2, 'tool': 4, 'stream': 3}
 PAGE_ROUND_TRIPS = 4
 """BEGIN, the total, the tasks, and ROLLBACK."""
 WARM_UP, REPEATS = 3, 7

@@ -1,4 +1,4 @@
-"""Common writes as calls of the functions of the database: the start of a task, events, the end of the only run."""
+"""Common writes as calls of the functions of the database: start and only run of a task, and filing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from ...ports import Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
 from ...types import TaskEvent
+from ..model_json import dump_message, dump_usage
 from ..rules import replay_key
-from ..sql import conversations, endings, runs, submit
+from ..sql import conversations, endings, filing, runs, submit
 from ..sql.contexts import place_in_line
 from ..sql.database import BoundWrite
 from ..sql.transaction import Lock
@@ -117,20 +118,25 @@ def _start(
 
 
 def _emit(
-    settings: Postgres, agent: str, claimed: Claim, events: Sequence[TaskEvent], *further: Status | Checkpoint | None
+    settings: Postgres,
+    agent: str,
+    claimed: Claim,
+    events: Sequence[TaskEvent],
+    *further: *tuple[Status | None, Checkpoint | None],
 ) -> Call | None:
-    """Store events of a running task without webhooks, and nothing `further`."""
-    if not events or claimed.push or any(value is not None for value in further):
+    """Store events, a checkpoint or both of a running task without webhooks."""
+    status, checkpoint = further
+    nothing = not events and checkpoint is None
+    if claimed.push or status is not None or nothing:
         return None
-    values = (
-        _lock_timeout(settings),
-        agent,
-        claimed.header.id,
-        claimed.fence,
-        claimed.holder,
-        *_columns(events, len(TaskEvent._fields)),
-    )
-    return Call(_statement(settings.schema, 'a2a_emit', len(values)), lambda _: values, lambda _: None)
+    columns = _columns(events, len(TaskEvent._fields))
+    values = (_lock_timeout(settings), agent, claimed.header.id, claimed.fence, claimed.holder, *columns)
+    function = 'a2a_emit'
+    if checkpoint is not None:
+        bodies = [dump_message(message) for message in checkpoint.messages]
+        values += (checkpoint.first, checkpoint.run, checkpoint.taken, dump_usage(checkpoint.usage), bodies)
+        function = 'a2a_checkpoint'
+    return Call(_statement(settings.schema, function, len(values)), lambda _: values, lambda _: None)
 
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
@@ -175,6 +181,12 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
     )
 
 
+def _file(settings: Postgres, agent: str) -> Call:
+    """File a batch of stopped tasks."""
+    values = _lock_timeout(settings), agent, filing.BATCH
+    return Call(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
+
+
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     """Return the columns of rows: a function takes rows as one array for each column."""
     return [[row[n] for row in rows] for n in range(count)]
@@ -184,5 +196,6 @@ _CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {
     submit.submit: _start,
     runs.emit: _emit,
     runs.finish: _finish,
+    filing.file: _file,
 }
 """Makes the call for a write of each kind."""

@@ -1,10 +1,11 @@
 """PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
 
-The functions exist for speed: a generator of `backends.sql` takes a round trip for each step, 4 for the start of a
-task, 3 for events and 7 for the end, and a call takes one. A function takes the locks of the generator first and then
-checks. At READ COMMITTED each statement of a VOLATILE function sees what others have committed before the statement. In
-a case that is not common, a function writes nothing and returns FALSE, and the generator does the whole write. The
-generator is the oracle of the tests.
+The functions exist for speed. A generator of `backends.sql` takes a round trip for each step, and a call takes one. The
+generators take 4 steps for the start of a task, 3 for events, 5 for a checkpoint, 7 for the end and 5 to file tasks.
+
+A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
+function sees what others have committed before the statement. In a case that is not common, a function writes nothing
+and returns FALSE, and the generator does the whole write. The generator is the oracle of the tests.
 
 The text is translated like the statements of `backends.sql`.
 """
@@ -12,6 +13,8 @@ The text is translated like the statements of `backends.sql`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+from ..sql import ranges
 
 __all__ = ('FUNCTIONS',)
 
@@ -83,6 +86,37 @@ BEGIN
 END $$
 """
 
+_CHECKPOINT = f"""
+CREATE OR REPLACE FUNCTION a2a_checkpoint(
+    in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
+    in_states TEXT[], in_payloads BYTEA[], in_first BIGINT, in_run TEXT, in_taken BIGINT, in_used BYTEA,
+    in_messages BYTEA[], OUT out_done BOOLEAN
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+BEGIN
+    out_done := FALSE;{_BEGIN}
+    PERFORM 1 FROM task WHERE agent = in_agent AND id = in_id AND fence = in_fence AND holder = in_holder
+        AND state = 'working' AND push = 0 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF cardinality(in_numbers) > 0 THEN
+        INSERT INTO event (agent, task_id, n, state, payload)
+        SELECT in_agent, in_id, added.* FROM unnest(in_numbers, in_states, in_payloads) AS added (n, state, payload)
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN; -- the answer of a committed call was lost
+        END IF;
+    END IF;
+    DELETE FROM checkpoint WHERE agent = in_agent AND task_id = in_id AND n >= in_first;
+    INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)
+    SELECT in_agent, in_id, in_first + added.n - 1, in_run, added.message, in_used, in_taken
+    FROM unnest(in_messages) WITH ORDINALITY AS added (message, n);
+    out_done := TRUE;
+END $$
+"""
+
 _FINISH = f"""
 CREATE OR REPLACE FUNCTION a2a_finish(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_fence BIGINT,
@@ -139,5 +173,29 @@ BEGIN
 END $$
 """
 
-FUNCTIONS: Mapping[int, Sequence[str]] = {3: (_START, _EMIT, _FINISH)}
+# Locked tasks and conversations are filed later.
+_FILE = f"""
+CREATE OR REPLACE FUNCTION a2a_file(
+    in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+    ids TEXT[];
+BEGIN
+    out_done := FALSE;{_BEGIN}
+    ids := ARRAY(SELECT id FROM task WHERE agent = in_agent AND {ranges.UNFILED} ORDER BY owner, status_at
+        LIMIT in_limit FOR NO KEY UPDATE SKIP LOCKED);
+    UPDATE task SET filed = 1 WHERE agent = in_agent AND id = ANY (ids);
+    UPDATE conversation SET listed_at = updated_at FROM (
+        SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = in_agent AND task.id = ANY (ids)
+            AND c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id AND c.listed_at IS NULL
+        FOR NO KEY UPDATE OF c SKIP LOCKED
+    ) AS unlisted
+    WHERE conversation.agent = in_agent AND conversation.owner = unlisted.owner AND conversation.id = unlisted.id;
+    out_done := TRUE;
+    out_more := CAST(cardinality(ids) = in_limit AS INTEGER);
+END $$
+"""
+
+FUNCTIONS: Mapping[int, Sequence[str]] = {5: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
 """The functions that each step of the schema creates or replaces, after the statements of the step."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 from . import ranges
 from .transaction import Transaction, Write
 
-__all__ = ('EVERY', 'file', 'list_conversation')
+__all__ = ('BATCH', 'EVERY', 'file', 'list_conversation')
 
 EVERY = 100
 """The ends of runs in a process between two batches. Lists read about as many tasks that are not filed."""
-_BATCH = 500
+BATCH = 500
+"""The most tasks of a batch."""
 _UNFILED = (
     f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} ORDER BY owner, status_at LIMIT ?'
     ' /* FOR NO KEY UPDATE SKIP LOCKED */'
@@ -33,7 +34,7 @@ _LIST = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owne
 
 def file(agent: str) -> Transaction[int]:
     """File a batch of stopped tasks; return 0 if these were all, else 1."""
-    rows = yield _UNFILED, (agent, _BATCH)
+    rows = yield _UNFILED, (agent, BATCH)
     if not rows:
         return 0
     ids = [row[0] for row in rows]
@@ -42,7 +43,7 @@ def file(agent: str) -> Transaction[int]:
         (_FILE, [(agent, task_id) for task_id in ids]),
         (_LIST, sorted({(agent, owner, context_id) for owner, context_id in contexts})),
     ]
-    return int(len(rows) == _BATCH)
+    return int(len(rows) == BATCH)
 
 
 def list_conversation(agent: str, owner: str, context_id: str) -> Write:

@@ -19,8 +19,8 @@ __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, (), INDEXES)
-"""The third step changes functions of PostgreSQL alone: see `postgres.functions`."""
+MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, (), INDEXES, ())
+"""The third and the fifth step change functions of PostgreSQL alone: see `postgres.functions`."""
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'

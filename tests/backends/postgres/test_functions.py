@@ -15,14 +15,16 @@ from typing import Any
 import asyncpg
 import pytest
 from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.connect import perform
 from pydantic_ai_a2a.backends.postgres.statements import begin, lock
-from pydantic_ai_a2a.backends.sql import runs
+from pydantic_ai_a2a.backends.sql import filing, runs
 from pydantic_ai_a2a.backends.sql import submit as accept
+from pydantic_ai_a2a.backends.sql.database import WriteKind
 from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
@@ -58,6 +60,7 @@ FIRST, SECOND = turn('one', '1'), turn('two', '2')
 ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
 USED = RunUsage(requests=1, input_tokens=2)
 WEBHOOK = PushConfig(id='p', version='1.0', takes='statuses', body=b'{}')
+CHECKPOINT = Checkpoint(run='r', messages=FIRST, usage=USED)
 CONTEXT = Lock(('agent', OWNER, 'c'))
 
 
@@ -95,6 +98,17 @@ class Stage:
     async def emit(self, claimed: Claim, *events: TaskEvent) -> None:
         """Store events of a run."""
         await self.note(self.backend.queue.emit(claimed, events))
+
+    async def save(
+        self, claimed: Claim, messages: Sequence[ModelMessage], *events: TaskEvent, first: int = 0, taken: int = 0
+    ) -> None:
+        """Store events and a checkpoint of a run."""
+        checkpoint = Checkpoint(run='r', messages=messages, usage=USED, first=first, taken=taken)
+        await self.note(self.backend.queue.emit(claimed, events, checkpoint=checkpoint))
+
+    async def file(self) -> None:
+        """File the tasks that have stopped."""
+        await self.note(self.backend.write(WriteKind(filing.file), 'agent'))
 
     async def end(self, claimed: Claim, end: Finish) -> Claim | None:
         """End a run."""
@@ -272,9 +286,59 @@ async def ends_that_are_not_common(stage: Stage) -> None:
 
 async def an_end_after_a_checkpoint(stage: Stage) -> None:
     claimed = await stage.started()
-    checkpoint = Checkpoint(run='r', messages=FIRST, usage=USED)
-    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], None, checkpoint)
+    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], None, CHECKPOINT)
     await stage.end(claimed, done(claimed, after=2))
+
+
+async def checkpoints_of_a_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.save(claimed, FIRST)
+    await stage.save(claimed, SECOND, first=2, taken=1)
+    await stage.save(claimed, FIRST[:1], chunk(2, 'a'), status_event(3, 'working'), first=1)
+    await stage.save(claimed, [], first=1)
+    await stage.end(claimed, done(claimed, after=3))
+
+
+async def a_checkpoint_that_is_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for events in ((), (chunk(2, 'a'), chunk(3, 'b'))):
+        for _ in range(2):
+            await stage.save(claimed, FIRST, *events)
+
+
+async def a_checkpoint_with_a_status(stage: Stage) -> None:
+    claimed = await stage.started()
+    status = Status('working', AT, b'{"messageId":"s"}')
+    await stage.note(stage.backend.queue.emit(claimed, [], status, CHECKPOINT))
+
+
+async def a_checkpoint_of_a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.save(claimed, FIRST)
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    await claim_one(stage.backend, 't', 'other')
+    await stage.save(claimed, SECOND, first=2)
+
+
+async def a_checkpoint_after_a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.save(claimed, FIRST, chunk(2, 'a'))
+    await stage.save(replace(claimed, push=True), SECOND, status_event(3, 'working'), first=2)
+    await stage.name_deliveries()
+
+
+async def tasks_that_are_filed(stage: Stage) -> None:
+    await stage.file()
+    for name, context in (('t', 'c'), ('u', 'c'), ('v', 'd')):
+        await stage.end(*both(await stage.started(name, context)))
+        await stage.file()
+    for state in ('input-required', 'failed'):
+        claimed = await stage.started(state, state)
+        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+    await stage.started('y', 'f')
+    await stage.file()
 
 
 async def an_end_after_a_status_with_a_message(stage: Stage) -> None:
@@ -446,6 +510,44 @@ async def events_after_the_claim_of_another(stage: Stage) -> None:
         await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')]))
 
 
+async def a_checkpoint_after_a_request_to_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=False)) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT))
+
+
+async def a_checkpoint_after_a_forced_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=True)) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT))
+
+
+async def a_checkpoint_after_the_claim_of_another(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    async with stage.meeting(transaction) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')], checkpoint=CHECKPOINT))
+
+
+async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    claimed = await stage.started('u')
+    end = ending(claimed, messages=SECOND, artifacts=ARTIFACTS)
+    async with stage.meeting(runs.finish('agent', claimed, end), CONTEXT) as gate:
+        await stage.file()
+        await gate.commit()
+    await stage.file()
+
+
+async def tasks_that_another_files(stage: Stage) -> None:
+    await stage.end(*both(await stage.started()))
+    async with stage.meeting(filing.file('agent')) as gate:
+        await stage.end(*both(await stage.started('u', 'd')))
+        await stage.file()
+        await gate.commit()
+
+
 async def an_end_before_another_task(stage: Stage) -> None:
     claimed = await stage.started()
     other = message(new='u', context='c')
@@ -497,6 +599,17 @@ SCHEDULES: Sequence[Schedule] = (
     events_after_a_request_to_cancel,
     events_after_a_forced_cancel,
     events_after_the_claim_of_another,
+    checkpoints_of_a_run,
+    a_checkpoint_that_is_sent_again,
+    a_checkpoint_with_a_status,
+    a_checkpoint_of_a_lost_lease,
+    a_checkpoint_after_a_webhook_in_mid_run,
+    a_checkpoint_after_a_request_to_cancel,
+    a_checkpoint_after_a_forced_cancel,
+    a_checkpoint_after_the_claim_of_another,
+    tasks_that_are_filed,
+    tasks_whose_conversation_another_changes_are_filed,
+    tasks_that_another_files,
 )
 
 
