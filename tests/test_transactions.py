@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import asyncpg
@@ -16,6 +18,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+import pydantic_ai_a2a
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.sqlite import connect as sqlite_connect
@@ -29,6 +32,9 @@ COMMITS = {'plain': 2, 'tool': 4, 'stream': 3}
 ROUND_TRIPS = {'plain': 2, 'tool': 4, 'stream': 3}
 PAGE_ROUND_TRIPS = 4
 """BEGIN, the total, the tasks, and ROLLBACK."""
+THREAD_CALLS = {'plain': 185, 'tool': 320}
+"""Of functions of the package and of asyncpg, in Python."""
+COUNTED = tuple(f'{module.__path__[0]}{os.sep}' for module in (pydantic_ai_a2a, asyncpg))
 WARM_UP, REPEATS = 3, 7
 
 
@@ -145,6 +151,27 @@ async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_proce
     assert counted['here: round trips'] <= ROUND_TRIPS[task]
     assert counted['here: notifications'] == 0
     assert counted['there: round trips'] == 0
+
+
+@pytest.mark.parametrize('task', ['plain', 'tool'])
+async def test_a_task_on_postgres_takes_few_calls_in_the_thread_of_the_connections(
+    task: str, postgres_url: str
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == 'call' and frame.f_code.co_filename.startswith(COUNTED):
+            counts['calls'] += 1
+
+    threading.setprofile(count)  # of the threads that start from now on
+    app = to_a2a(agent_of(task), backend=postgres_url)
+    try:
+        async with lifespan(app), asyncio.timeout(LIMIT):
+            counted = await least(task, Client(app), counts)
+    finally:
+        threading.setprofile(None)
+    await asyncio.to_thread(app.backend.close)
+    assert counted['calls'] <= THREAD_CALLS[task]
 
 
 async def test_a_page_of_tasks_on_postgres_takes_the_same_few_round_trips_for_any_number_of_tasks(
