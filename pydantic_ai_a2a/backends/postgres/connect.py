@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from ..sql.migrations import MIGRATIONS, missing, version
 from ..sql.transaction import Lock, LockTasks, Rows, Step, Transaction
+from .clock import DatabaseClock
 from .settings import Postgres
 from .statements import begin, lock, migrations_of, translated
 
 __all__ = (
     'CONFLICTS',
     'Connection',
+    'Pool',
+    'give_up',
     'is_away',
     'migrate',
     'once',
     'open_connection',
+    'open_pool',
     'perform',
     'roll_back',
     'stored_version',
@@ -29,7 +35,8 @@ __all__ = (
 )
 
 T = TypeVar('T')
-Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record]'
+Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
+Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 
 CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
 """A conflict with another transaction: a repetition sees the writes of the other transaction."""
@@ -62,6 +69,8 @@ _UNUSABLE = (
     asyncpg.UndefinedFunctionError,
 )
 _OLDEST = 14
+_IDLE = 300.0
+"""Seconds until an unused connection is closed."""
 _LATE = 5.0
 """Seconds after the database's own time-out until the connection counts as dead."""
 
@@ -106,12 +115,29 @@ def _options(settings: Postgres) -> dict[str, Any]:
     }
 
 
-async def open_connection(settings: Postgres, url: str, *, patient: bool = False) -> Connection:
+async def open_connection(settings: Postgres, url: str, *, patient: bool = False) -> asyncpg.Connection[asyncpg.Record]:
     """Open a connection; `patient` connections leave time limits to the database."""
     options = _options(settings)
     if patient:
         del options['command_timeout']
     return await asyncpg.connect(url, **options)
+
+
+async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool:
+    """Make a pool that opens connections on demand, and reads the database's clock over each new connection."""
+
+    async def reset(_: object) -> None:
+        """Do nothing: a transaction leaves no state to reset."""
+
+    return await asyncpg.create_pool(
+        settings.url,
+        min_size=0,
+        max_size=size,
+        max_inactive_connection_lifetime=_IDLE,
+        init=clock.ask,
+        reset=reset,
+        **_options(settings),
+    )
 
 
 async def migrate(settings: Postgres, connection: Connection) -> None:
@@ -187,6 +213,12 @@ async def roll_back(connection: Connection) -> None:
         async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
             await connection.execute('ROLLBACK')
     except (*_LOST, asyncpg.PostgresError):
+        give_up(connection)
+
+
+def give_up(connection: Connection) -> None:
+    """Terminate a connection in an unknown state."""
+    with suppress(asyncpg.InterfaceError):  # the pool has already closed a lost connection
         connection.terminate()
 
 

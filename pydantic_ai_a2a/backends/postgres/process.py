@@ -21,7 +21,7 @@ from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
 from .calls import Call, call_of
 from .clock import DatabaseClock
-from .connect import is_away, perform, roll_back, told
+from .connect import give_up, is_away, perform, roll_back, told
 from .listener import Listener
 from .settings import Postgres
 from .statements import begin, channel, notify
@@ -151,7 +151,7 @@ class PostgresProcess:
                 if not is_away(error):
                     await roll_back(connection)
                     raise
-                connection.terminate()
+                give_up(connection)
                 if write.kind.undo is not None:  # else no other process could claim the tasks
                     self._take_back(write, result)
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown

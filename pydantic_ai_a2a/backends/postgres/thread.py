@@ -20,8 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
-from .connect import CONFLICTS, Connection, is_away, migrate, perform, roll_back, told
-from .pool import Pool
+from .connect import CONFLICTS, Connection, Pool, is_away, migrate, open_pool, perform, roll_back, told
 from .settings import Postgres
 from .statements import READ, begin
 
@@ -55,18 +54,13 @@ class Session:
         """Acquire a connection; `first` for urgent work, one at a time, on a reserved connection."""
         pool = self._pools.get(first)
         if pool is None:
-            size = 1 if first else self.settings.pool_size
-            pool = self._pools[first] = Pool(self.settings, size, self.clock)
-        connection = await pool.acquire()
-        try:
+            pool = self._pools[first] = await open_pool(
+                self.settings, 1 if first else self.settings.pool_size, self.clock
+            )
+        async with pool.acquire(timeout=self.settings.acquire_timeout) as connection:
             if not self._migrated:
                 await self._migrate(connection)
             yield connection
-        except (TimeoutError, asyncio.CancelledError):
-            connection.terminate()  # the server may still execute a statement
-            raise
-        finally:
-            pool.release(connection)
 
     async def _migrate(self, connection: Connection) -> None:
         async with self._migrating:
@@ -109,7 +103,11 @@ class Session:
     async def close(self) -> None:
         """Close all connections."""
         for pool in self._pools.values():
-            await pool.close()
+            try:
+                async with asyncio.timeout(STOP_TIME):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
 
 
 Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
