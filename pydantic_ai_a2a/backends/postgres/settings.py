@@ -47,7 +47,7 @@ class Postgres:
     schema: str = 'a2a'
     """Schema of the tables, created if missing. Default `a2a`."""
     pool_size: int = 8
-    """Limit of connections for each process, without the listening and the lease-renewing connection. Default 10."""
+    """Limit of connections for each process, without the listening and the lease-renewing connection. Default 8."""
     connect_timeout: Span[float] = Span(5.0)
     """Time limit for opening a connection, in seconds. Default 5."""
     acquire_timeout: Span[float] = Span(10.0)
