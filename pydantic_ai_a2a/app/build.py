@@ -36,11 +36,10 @@ from ..ports import Backend
 from ..protocol import replay
 from ..protocol.run_metadata import EXTENSION
 from ..protocol.versions import Versions
-from ..quotas import Metering
 from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from .app import A2AApp
-from .combinations import check_auth, check_parts, check_run, check_signing
+from .combinations import check_auth, check_parts, check_run
 from .conversion import Conversion
 from .parts import Assembly
 from .playground import check_docs_url, playground
@@ -203,17 +202,14 @@ def to_a2a(
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))
-    check_signing(access, push, url)
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
     store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
-    metering = None if limits.quotas is None else Metering(limits.quotas, store.quotas, store.now)
     parts = Assembly(
         agent,
         store,
         settings,
-        metering=metering,
         sign_push=signed.sign_push,
         conversion=Conversion(
             agent,

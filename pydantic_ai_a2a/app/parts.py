@@ -63,14 +63,14 @@ class Assembly:
         backend: Backend,
         settings: Settings,
         *,
-        metering: Metering | None,
         sign_push: SignPush | None,
         conversion: Conversion,
     ) -> None:
         self._agent = agent
         self._conversion = conversion
         self._limits = limits = settings.limits
-        self._metering = metering
+        quotas = limits.quotas
+        self._metering = metering = None if quotas is None else Metering(quotas, backend.quotas, backend.now)
         self.streams = OpenStreams(limits.keep_alive)
         workers, push = settings.workers, settings.push
         credentials = settings.access.credentials

@@ -9,6 +9,7 @@ from ..http.card import KEYS_PATH, KeySet, check_url
 from ..settings import Access, Push
 from ..signing.algorithms import EXTRA, Key
 from ..types import value
+from .combinations import check_signing
 
 if TYPE_CHECKING:
     from ..signing.app_signer import AppSigner
@@ -33,9 +34,11 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
     """Return the signatures of the settings.
 
     Raises:
+        TypeError: See `check_signing`.
         ValueError: A key cannot be used, or two keys have the same id.
         ImportError: There are keys, and the extra `jwt` is not installed.
     """
+    check_signing(access, push, url)
     pushes = () if push is None else push.signing
     cards, notifications = _signer(access.signing, 'Access.signing', url), _signer(pushes, 'Push.signing', url)
     pairs = [pair for signer in (cards, notifications) if signer is not None for pair in signer.keys]
