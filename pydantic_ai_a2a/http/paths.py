@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -37,6 +38,7 @@ class AnyPath(Route):
         takes: Callable[[Mapping[str, str]], bool] | None = None,
     ) -> None:
         super().__init__(path, endpoint, methods=methods, include_in_schema=False)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix('$') + '/?')
         self._takes = takes
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -44,7 +46,7 @@ class AnyPath(Route):
         if scope['type'] != 'http' or (self.methods is not None and scope['method'] not in self.methods):
             return Match.NONE, {}
         path = _encoded_path(scope['path'], scope.get('root_path', ''), scope.get('raw_path') or b'')
-        match = self.path_regex.fullmatch(path) or self.path_regex.fullmatch(path.removesuffix('/'))
+        match = self.path_regex.fullmatch(path)
         if match is None:
             return Match.NONE, {}
         params = {name: unquote(value) for name, value in match.groupdict().items()}
