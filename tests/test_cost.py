@@ -68,7 +68,7 @@ PARTIAL_CALLS = 10
 CLIENT_TOOLS_CALLS = 10
 """Of a send without tools, where clients may declare tools: no message is read again, and no toolset is added."""
 
-APP_MODULES = 190
+APP_MODULES = 192
 """Modules of the package that an app over the memory of the process loads."""
 APP_FROZEN = 27
 """Frozen dataclasses among these modules, each half a millisecond of the import: options and arguments of users."""
