@@ -84,7 +84,7 @@ class Pending:
     tried: bool = False
     """True if a run had the answers, and stopped before the calls, such as for credentials. The next message of the
     client is then a prompt, and no answer."""
-    unread: Sequence[str] = ()
+    unprompted: Sequence[str] = ()
     """Ids of messages of the client that no run has brought to the model: a prompt follows the results of calls."""
 
     def only(self, kinds: Collection[Kind]) -> Pending:

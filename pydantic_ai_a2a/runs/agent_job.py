@@ -108,10 +108,11 @@ class AgentJob:
         messages, typed, prompt, before = self._messages, self._typed_input, None, ()
         validated = None if typed is None else await messages.validated(typed, claim, recorder)
         if pending is None or pending.takes_prompt:  # else the message is only an answer
-            prompt, before = await messages.read(claim, claim.message, recorder, messages.read_task, validated)
-        if pending is not None and pending.unread and prompt is not None and messages.read_task is None:
-            prompt, before = await messages.with_unread(pending.unread, claim, recorder, (prompt, before))
-        if messages.read_task is None or prompt is None:
+            prompt, before = await messages.read_run(claim, recorder, validated)
+        reads_task = messages.reads_tasks and prompt is not None
+        if pending is not None and pending.unprompted and not reads_task:
+            prompt, before = await messages.with_unprompted(pending.unprompted, claim, recorder, prompt, before)
+        if not reads_task:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
             history = await recorder.store(partial(messages.history, claim))
@@ -229,8 +230,9 @@ class AgentJob:
         pending = asked.pending
         if before is not None and result.keeps_pending:
             pending = replace(before, tried=True)
-        if before is not None and pending is not None and before.takes_prompt and not _has_prompt(result.messages):
-            pending = replace(pending, unread=[*before.unread, stored.load_message(claim.message)['message_id']])
+        if before is not None and pending is not None and not _has_prompt(result.messages):
+            newest = [stored.load_message(claim.message)['message_id']] if before.takes_prompt else []
+            pending = replace(pending, unprompted=[*before.unprompted, *newest])
         body = None if pending is None else dump(pending)
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=body)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import chain
 
@@ -51,7 +51,9 @@ class RunMessages:
         self._backend = backend
         self._read = read
         self._refer = refer
-        self.read_task = read_task
+        self._read_task = read_task
+        self.reads_tasks = read_task is not None
+        """True if runs read all messages of their task."""
 
     async def validated(self, typed: TypedInput, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
         """Return the data that has begun the task."""
@@ -65,19 +67,23 @@ class RunMessages:
         history = () if task is None else task.history or ()
         return history[0] if history else claim.message
 
-    async def read(
-        self,
-        claim: Claim,
-        body: bytes,
-        recorder: Recorder,
-        read_task: ReadTask | None,
-        validated: ValidatedInput | None = None,
-    ) -> RunInput:
-        """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.
+    async def read_run(self, claim: Claim, recorder: Recorder, validated: ValidatedInput | None) -> RunInput:
+        """Read the message of a run, or all messages of its task.
 
         Raises:
             BadInput: `read_task` refuses one of the messages.
         """
+        return await self._read_one(claim, claim.message, recorder, self._read_task, validated)
+
+    async def _read_one(
+        self,
+        claim: Claim,
+        body: bytes,
+        recorder: Recorder,
+        read_task: ReadTask | None = None,
+        validated: ValidatedInput | None = None,
+    ) -> RunInput:
+        """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks."""
         message = stored.load_message(body)
         if validated is not None and claim.run == 1:
             message = validated.shown(message)
@@ -98,12 +104,31 @@ class RunMessages:
             prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
         return prompt, before
 
-    async def with_unread(self, unread: Sequence[str], claim: Claim, recorder: Recorder, newest: RunInput) -> RunInput:
-        """Return the input of a run, after the messages that no earlier run has brought to the model."""
+    async def with_unprompted(
+        self,
+        message_ids: Sequence[str],
+        claim: Claim,
+        recorder: Recorder,
+        prompt: str | Sequence[UserContent] | None,
+        before: Sequence[ModelMessage],
+    ) -> RunInput:
+        """Return the input of a run, after the messages that no earlier run has brought to the model.
+
+        Args:
+            message_ids: Ids of these messages.
+            claim: The run.
+            recorder: Records the run.
+            prompt: The prompt of the run; None if its message is only an answer.
+            before: The messages before the prompt.
+        """
         task = await recorder.store(partial(self._backend.reader.load, claim.header.id, None, artifacts=False))
         history = () if task is None else task.history or ()
-        bodies = [body for body in history if stored.load_message(body)['message_id'] in unread]
-        inputs = [*[await self.read(claim, body, recorder, None) for body in bodies], newest]
+        bodies = await asyncio.to_thread(_of_ids, history, {*message_ids})
+        inputs = [await self._read_one(claim, body, recorder) for body in bodies]
+        if prompt is not None:
+            inputs.append((prompt, before))
+        if len(inputs) == 1:
+            return inputs[0]
         prompts = ([prompt] if isinstance(prompt, str) else prompt for prompt, _ in inputs)
         return [*chain.from_iterable(prompts)], [*chain.from_iterable(before for _, before in inputs)]
 
@@ -162,5 +187,9 @@ class RunMessages:
 
     async def content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
         """Return a message for a run that has begun."""
-        prompt, before = await self.read(claim, body, recorder, None)
+        prompt, before = await self._read_one(claim, body, recorder)
         return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
+
+
+def _of_ids(history: Sequence[bytes], message_ids: Collection[str]) -> list[bytes]:
+    return [body for body in history if stored.load_message(body)['message_id'] in message_ids]

@@ -129,6 +129,17 @@ async def test_a_tool_that_asks_is_given_an_answer_that_fits_its_schema() -> Non
     assert (texts(done), desk.calls) == (["['hi'] 3"], 1)
 
 
+async def test_a_text_beside_a_sign_in_reaches_the_model_after_a_question_of_the_tool() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        task = await client.send('hi')
+        desk.state = InputRequired('How many?')
+        await client.send(message('Signed in.', taskId=task['id']))
+        part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', 'result': 3}]}}
+        done = await client.send(message(parts=[part], taskId=task['id']))
+    assert texts(done) == ["['hi', 'Signed in.'] 3"]
+
+
 @pytest.mark.parametrize('way', ['call', 'message'])
 async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_are_there(way: str) -> None:
     desk = Desk(AuthRequired('Sign in.', schemes=['sso'], url='https://sso.example/'))
