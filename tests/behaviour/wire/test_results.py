@@ -13,6 +13,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic_ai import Agent
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     BinaryContent,
     BinaryImage,
@@ -326,6 +327,47 @@ async def test_the_model_is_asked_again_for_a_number_that_json_cannot_hold(outpu
         task = await Client(app).send()
     assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': result})
     assert ['is NaN or infinite, which JSON cannot represent.' in text for text in asked] == [False, True, True]
+
+
+class Spoiling(AbstractCapability[Any]):
+    """Replaces the number of the first output by NaN."""
+
+    def __init__(self) -> None:
+        self.outputs = 0
+
+    def spoiled(self, output: Reading) -> Reading:
+        self.outputs += 1
+        return Reading(celsius=math.nan) if self.outputs == 1 else output
+
+
+class SpoilingAfterwards(Spoiling):
+    async def after_output_process(self, ctx: Any, *, output_context: Any, output: Any) -> Any:
+        return self.spoiled(output)
+
+
+class SpoilingAround(Spoiling):
+    async def wrap_output_process(self, ctx: Any, *, output_context: Any, output: Any, handler: Any) -> Any:
+        return self.spoiled(await handler(output))
+
+
+@pytest.mark.parametrize('output_type', [Reading, PromptedOutput(Reading)], ids=['output tool', 'text'])
+@pytest.mark.parametrize('spoiling', [SpoilingAfterwards, SpoilingAround])
+async def test_the_model_is_asked_again_for_a_number_that_a_capability_has_made(
+    spoiling: type[Spoiling], output_type: Any
+) -> None:
+    asked: list[str] = []
+
+    async def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(str(messages[-1]))
+        if info.output_tools:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'celsius': 21.5})])
+        return ModelResponse(parts=[TextPart('{"celsius": 21.5}')])
+
+    app = to_a2a(Agent(FunctionModel(measure), output_type=output_type, capabilities=[spoiling()]))
+    async with lifespan(app):
+        task = await Client(app).send()
+    assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': {'celsius': 21.5}})
+    assert ['is NaN or infinite, which JSON cannot represent.' in text for text in asked] == [False, True]
 
 
 @pytest.mark.parametrize('output', [object(), Rejected('Not here.')], ids=['unserializable', 'rejected'])
