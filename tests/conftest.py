@@ -38,9 +38,9 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect without the garbage collector, and keep it away from the tests themselves: a million objects that stay.
+    """Collect the tests without garbage collections. Later collections skip the million objects of the tests.
 
-    Afterwards it comes more rarely than is usual. What one test leaves is less than that.
+    Garbage collections are rarer than usual, since a test leaves few objects.
     """
     gc.disable()
     _import_tests(session.config)
@@ -48,7 +48,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(10_000, 20, 50)
+        gc.set_threshold(10_000, 20, 10)
         gc.enable()
 
 

@@ -69,7 +69,7 @@ def allow_deferred_calls(run: AgentRun[Any, Any]) -> None:
 
 
 def wrap_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
-    """Wrap the hooks of a run's streamed model requests. Replaced by cheap capabilities of a run."""
+    """Wrap the hooks of a run's model requests, and of outputs without a tool. Replaced by cheap run capabilities."""
     run.ctx.deps.root_capability = wrap(run.ctx.deps.root_capability)
 
 

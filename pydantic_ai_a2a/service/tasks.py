@@ -114,7 +114,7 @@ class Service:
         """Like `check`, for a message that is answered without a task."""
         cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace, now=now)
         self.cancel = cancellation.cancel
-        """Cancels a task of any owner, for users of the app in Python."""
+        """Cancels a task of an owner; of any owner for None."""
         self._vault = vault
         self._metering = metering
         self._push = push
