@@ -39,7 +39,7 @@ from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_para
 from .operations import OPERATIONS, Operation
 from .requests import older_params
 
-__all__ = ('METHODS', 'FastA2ADialect')
+__all__ = ('FastA2ADialect',)
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.fasta2a: operation for operation in OPERATIONS.values() if operation.fasta2a}

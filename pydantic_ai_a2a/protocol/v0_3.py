@@ -39,7 +39,7 @@ from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_para
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
 from .requests import older_params
 
-__all__ = ('METHODS', 'V0_3')
+__all__ = ('V0_3',)
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.v0_3: operation for operation in OPERATIONS.values() if operation.v0_3}
