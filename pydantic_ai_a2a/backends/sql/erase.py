@@ -59,14 +59,15 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     tasks = items = events = 0
     ended: Told = []
     for row in rows:
-        header = header_of(row)
-        events += yield from drop_events(agent, header.id, ROWS - events)
-        if (yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, header.id)):
+        task_id, _, _, state, *_ = row
+        events += yield from drop_events(agent, task_id, ROWS - events)
+        if (yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)):
             break
         tasks += 1
-        items += (yield from drop_task(agent, header.id)) - 1
-        if header.state in INTERRUPTED:
-            ended.append((header.id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
+        items += (yield from drop_task(agent, task_id)) - 1
+        if state in INTERRUPTED:  # `header_of` raises for an unknown state, and such a task is erased too
+            header = header_of(row)
+            ended.append((task_id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
         if tasks + items + events >= ROWS:
             break
     return Erased(tasks=tasks, items=items, events=events), ended

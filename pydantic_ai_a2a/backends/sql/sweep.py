@@ -15,7 +15,7 @@ from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks, Rows, Transaction
-from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_locked, header_of
+from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_row_locked, header_of
 
 __all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
 
@@ -219,12 +219,14 @@ def _list_again(agent: str, rows: Rows) -> Transaction[int]:
 def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
     """See `Housekeeping.erase_task`. Also return the events to publish to readers of a waiting task."""
     try:
-        header = yield from find_locked(agent, task_id, owner)
+        row = yield from find_row_locked(agent, task_id, owner)
     except TaskNotFoundError:
         return False, []
-    if header.state in LIVE:
+    _, _, _, state, *_ = row
+    if state in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
     yield from drop_task(agent, task_id)
-    if header.state not in INTERRUPTED:
+    if state not in INTERRUPTED:  # may be an unknown state, for which `header_of` raises
         return True, []
+    header = header_of(row)
     return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]

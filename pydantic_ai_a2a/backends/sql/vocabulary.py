@@ -33,6 +33,7 @@ __all__ = (
     'end_unheld',
     'find',
     'find_locked',
+    'find_row_locked',
     'header_of',
     'keep_streamed',
     'log_from_now',
@@ -99,18 +100,27 @@ def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]
     Raises:
         TaskNotFoundError: The owner has no such task.
     """
+    return header_of((yield from _find_row(agent, task_id, owner)))
+
+
+def _find_row(agent: str, task_id: str, owner: str | None) -> Transaction[Sequence[Any]]:
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
     if not rows:
         raise TaskNotFoundError
-    return header_of(rows[0])
+    return rows[0]
 
 
 def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
     """Lock a task and the context against other writers, and return the result of `find`."""
-    header = yield from find(agent, task_id, owner)
-    yield Lock((agent, header.owner, header.context_id))
+    return header_of((yield from find_row_locked(agent, task_id, owner)))
+
+
+def find_row_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Sequence[Any]]:
+    """Lock a task like `find_locked`, and return the `HEADER` row. The row may have an unknown state."""
+    _, context_id, task_owner, *_ = yield from _find_row(agent, task_id, owner)
+    yield Lock((agent, task_owner, context_id))
     yield LockTasks(agent, [task_id])
-    return (yield from find(agent, task_id, owner))
+    return (yield from _find_row(agent, task_id, owner))
 
 
 def set_status(agent: str, task_id: str, status: Status) -> list[Write]:

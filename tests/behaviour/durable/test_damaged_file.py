@@ -14,7 +14,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a import A2AApp, Workers
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
 from pydantic_ai_a2a.commands.cli import main
 
@@ -217,3 +217,17 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
     [record] = [record for record in caplog.records if record.exc_info]
     assert record.getMessage().startswith('Request failed (correlation id ')
     assert damaged in str(record.exc_info and record.exc_info[1])
+
+
+@BELOW
+async def test_a_task_in_an_unknown_state_can_be_erased_alone_and_with_its_context(tmp_path: Path) -> None:
+    file = tmp_path / 'agent.db'
+    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        assert await app.erase_task(await written(client, file, STATE))
+        await written(client, file, STATE)
+        with closing(sqlite3.connect(file)) as other:
+            [(context,)] = other.execute('SELECT context_id FROM task').fetchall()
+            assert await app.erase_context(context)
+            assert other.execute('SELECT * FROM task').fetchall() == []
