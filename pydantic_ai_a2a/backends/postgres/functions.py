@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql import ranges
-
 __all__ = ('FUNCTIONS',)
 
 _BEGIN = """
@@ -173,7 +171,8 @@ BEGIN
 END $$
 """
 
-# Locked tasks and conversations are filed later.
+# Locked tasks and conversations are filed later, and tasks in an unknown state never. The condition repeats that of the
+# index `task_unfiled`.
 _FILE = f"""
 CREATE OR REPLACE FUNCTION a2a_file(
     in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
@@ -183,8 +182,9 @@ DECLARE
     ids TEXT[];
 BEGIN
     out_done := FALSE;{_BEGIN}
-    ids := ARRAY(SELECT id FROM task WHERE agent = in_agent AND {ranges.UNFILED} ORDER BY owner, status_at
-        LIMIT in_limit FOR NO KEY UPDATE SKIP LOCKED);
+    ids := ARRAY(SELECT id FROM task WHERE agent = in_agent AND filed = 0 AND state NOT IN ('submitted', 'working')
+        AND state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
+        ORDER BY owner, status_at LIMIT in_limit FOR NO KEY UPDATE SKIP LOCKED);
     UPDATE task SET filed = 1 WHERE agent = in_agent AND id = ANY (ids);
     UPDATE conversation SET listed_at = updated_at FROM (
         SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = in_agent AND task.id = ANY (ids)

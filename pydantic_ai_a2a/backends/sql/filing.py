@@ -9,6 +9,7 @@ A conversation is listed for sweeps, and counted, with the first filed task of i
 
 from __future__ import annotations
 
+from ...lifecycle import STOPPED
 from . import ranges
 from .transaction import Transaction, Write
 
@@ -19,8 +20,9 @@ EVERY = 100
 BATCH = 500
 """The most tasks of a batch."""
 _UNFILED = (
-    f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} ORDER BY owner, status_at LIMIT ?'
-    ' /* FOR NO KEY UPDATE SKIP LOCKED */'
+    # A task in an unknown state is never filed: lists leave it out with a log line, and no sweep deletes it.
+    f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} AND state IN {tuple(sorted(STOPPED))}'
+    ' ORDER BY owner, status_at LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
 _FILE = f'UPDATE task SET filed = 1 WHERE agent = ? AND id = ? AND {ranges.UNFILED}'
 _UNLISTED = (

@@ -6,6 +6,7 @@ Each schedule runs in two schemas of one database: with calls of the functions, 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -110,6 +111,12 @@ class Stage:
         """File the tasks that have stopped."""
         await self.note(self.backend.write(WriteKind(filing.file), 'agent'))
 
+    async def execute(self, statement: str) -> None:
+        """Execute a statement in another session. The schema replaces the field of the statement."""
+        connection = await asyncpg.connect(self.settings.url)
+        await connection.execute(statement.format(self.settings.schema))
+        await connection.close()
+
     async def end(self, claimed: Claim, end: Finish) -> Claim | None:
         """End a run."""
         return await self.note(self.backend.queue.finish(claimed, end))
@@ -135,9 +142,7 @@ class Stage:
 
     async def name_deliveries(self) -> None:
         """Replace the ids of deliveries, which are random."""
-        connection = await asyncpg.connect(self.settings.url)
-        await connection.execute(f'UPDATE {self.settings.schema}.delivery SET id = seq')
-        await connection.close()
+        await self.execute('UPDATE {}.delivery SET id = seq')
 
     async def rows(self) -> dict[str, list[str]]:
         """Return all rows of all tables, without times and places in the queue."""
@@ -339,6 +344,15 @@ async def tasks_that_are_filed(stage: Stage) -> None:
         await stage.end(claimed, ending(claimed, state, messages=FIRST))
     await stage.started('y', 'f')
     await stage.file()
+
+
+async def a_task_in_an_unknown_state_is_not_filed(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.end(*both(await stage.started(name, name)))
+    await stage.execute("UPDATE {}.task SET state = 'dreaming' WHERE id = 't'")
+    await stage.file()
+    filed = {row['id']: row['filed'] for row in map(json.loads, (await stage.rows())['task'])}
+    assert filed == {'t': 0, 'u': 1}
 
 
 async def an_end_after_a_status_with_a_message(stage: Stage) -> None:
@@ -608,6 +622,7 @@ SCHEDULES: Sequence[Schedule] = (
     a_checkpoint_after_a_forced_cancel,
     a_checkpoint_after_the_claim_of_another,
     tasks_that_are_filed,
+    a_task_in_an_unknown_state_is_not_filed,
     tasks_whose_conversation_another_changes_are_filed,
     tasks_that_another_files,
 )
