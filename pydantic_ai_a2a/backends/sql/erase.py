@@ -51,7 +51,8 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     for idle in (ranges.FILED, ranges.UNFILED):
         rows = rows or (
             yield (
-                f'SELECT {HEADER} FROM task WHERE {tasks_of} AND {idle} ORDER BY id /* COLLATE "C" */'
+                # Without the order, SQLite finds the tasks in an index of lists. PostgreSQL locks in the order of ids.
+                f'SELECT {HEADER} FROM task WHERE {tasks_of} AND {idle} /* ORDER BY id COLLATE "C" */'
                 ' LIMIT ? /* FOR UPDATE */',
                 (*values, TASKS),
             )

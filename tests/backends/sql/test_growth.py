@@ -162,6 +162,15 @@ def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite
     assert few == many
 
 
+@pytest.mark.long
+@pytest.mark.parametrize('context', [None, 'c3'])
+def test_an_erasure_costs_the_same_however_many_tasks_others_have(
+    sizes: list[sqlite3.Connection], context: str | None
+) -> None:
+    taken = [steps(connection, erase.erase('agent', '/bob', context, AT)) for connection in sizes]
+    assert abs(taken[0] - taken[1]) < 100
+
+
 def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
