@@ -22,7 +22,7 @@ from .steps import perform
 __all__ = ('ConnectionThread', 'Poll', 'QueuedTransaction', 'Work', 'commit', 'read')
 
 _GROUP = 100
-"""The most jobs in one commit: an urgent job waits for one commit at most."""
+"""The most jobs in one commit: an urgent job waits for one group at most, whose jobs may commit one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,25 @@ def test_one_that_fails_leaves_nothing_and_fails_no_other(desk: Desk) -> None:
     assert desk.put(words).result(LIMIT) == ['a', 'b']
 
 
+def refuse() -> Transaction[None]:
+    yield from words()
+    raise LookupError('on purpose')
+
+
+def test_one_that_fails_before_it_writes_keeps_the_others_in_one_commit(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said, refused, after = desk.say('a'), desk.put(refuse), desk.say('b')
+    desk.statements.clear()
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    assert isinstance(refused.exception(LIMIT), LookupError)
+    frame = [each for each in desk.statements if each.startswith(('BEGIN', 'COMMIT', 'ROLLBACK'))]
+    assert frame == ['COMMIT', 'BEGIN IMMEDIATE', 'COMMIT']  # that of the one before, and one for all three
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+    assert desk.published == [None, 'a', 'b', ['a', 'b']]
+
+
 def fill() -> Transaction[None]:
     """Need more pages than the file may have, so that SQLite rolls back the whole transaction by itself."""
     yield 'PRAGMA max_page_count = 10', ()
