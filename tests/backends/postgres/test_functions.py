@@ -346,6 +346,16 @@ async def tasks_that_are_filed(stage: Stage) -> None:
     await stage.file()
 
 
+async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
+    for name in ('t', 'u', 'v'):
+        await stage.end(*both(await stage.started(name, name)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filing, 'BATCH', 2)
+        for _ in range(3):
+            await stage.file()
+    assert stage.results[-3:] == [1, 0, 0]
+
+
 async def a_task_in_an_unknown_state_is_not_filed(stage: Stage) -> None:
     for name in ('t', 'u'):
         await stage.end(*both(await stage.started(name, name)))
@@ -622,6 +632,7 @@ SCHEDULES: Sequence[Schedule] = (
     a_checkpoint_after_a_forced_cancel,
     a_checkpoint_after_the_claim_of_another,
     tasks_that_are_filed,
+    tasks_that_are_filed_in_two_batches,
     a_task_in_an_unknown_state_is_not_filed,
     tasks_whose_conversation_another_changes_are_filed,
     tasks_that_another_files,
@@ -639,6 +650,28 @@ async def test_calls_and_generators_have_the_same_results_and_rows(schedule: Sch
         assert await called.rows() == await stepped.rows()
         for stage in stages:
             await asyncio.to_thread(stage.backend.close)
+
+
+async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    queries: list[str] = []
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(connection: object, query: str, *args: Any, **options: Any) -> Any:
+            queries.append(query)
+            return method(connection, query, *args, **options)
+
+        return call
+
+    for name in ('execute', 'fetch', 'fetchrow', 'fetchval', 'executemany'):
+        monkeypatch.setattr(asyncpg.Connection, name, counted(getattr(asyncpg.Connection, name)))
+    await stage.file()
+    monkeypatch.undo()
+    [query] = queries
+    assert 'called.a2a_file(' in query
+    assert [json.loads(row)['filed'] for row in (await stage.rows())['task']] == [1]
+    await asyncio.to_thread(stage.backend.close)
 
 
 @pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
