@@ -1,4 +1,4 @@
-"""Common writes as calls of the functions of the database: start and only run of a task, and filing."""
+"""Common writes as calls of functions of the database: start, events, checkpoint and end of a task, and filing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables, indexes and triggers of a store, which are the first step of `migrations`.
+"""The tables, indexes and triggers of a store: the statements of steps 1, 2 and 4 of `migrations`.
 
 The text is SQL of SQLite, and `postgres.statements` translates it. A blank line ends a statement. Text between `/*` and
 `*/` is for PostgreSQL only.
@@ -72,14 +72,17 @@ CREATE TABLE task (
 ) /* WITH (fillfactor = 80) */
 
 -- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
+-- This index is replaced in step 4.
 CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
     WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 0
 
 -- Lists the filed tasks of an owner, in the order of pages.
+-- This index is replaced in step 4.
 CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed)
     WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
 
 -- Lists the filed tasks of a context, in the order of pages.
+-- This index is replaced in step 4.
 CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed)
     WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
 
@@ -99,6 +102,7 @@ CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued 
 CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1
 
 -- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
+-- This index is replaced in step 4.
 CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
     WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND filed = 1
 

@@ -99,8 +99,8 @@ class OpenedFile:
             )
         if self._wal_identity and _identity_of(self._wal) != self._wal_identity:
             # SQLite deletes the WAL when another file with the name of the database is opened. This connection still
-            # has
-            # the deleted WAL open. Later connections would lose its writes, so move the writes into the database now.
+            # has the deleted WAL open. Later connections would lose its writes, so move the writes into the database
+            # now.
             if connection is not None:
                 with suppress(sqlite3.Error):
                     connection.execute('PRAGMA wal_checkpoint(TRUNCATE)')
