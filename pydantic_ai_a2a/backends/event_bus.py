@@ -14,8 +14,8 @@ from itertools import islice
 from math import inf
 from threading import Lock
 
-from ..lifecycle import STOPPED
 from ..ports import Ending, Subscription
+from ..task_states import STOPPED
 from ..types import StoredTask, TaskEvent
 
 __all__ = ('EventBus', 'Read')

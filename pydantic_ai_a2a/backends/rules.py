@@ -10,10 +10,10 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ..errors import AnswerNeeded, InvalidParamsError
-from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import DEAD_LETTERS, Charge, Finish, OnExpired, Status, Submission, amounts_of
 from ..protocol import stored
 from ..protocol.replay import SHORTEST_ID
+from ..task_states import INTERRUPTED, TERMINAL
 from ..types import TaskEvent, TaskHeader
 
 __all__ = (

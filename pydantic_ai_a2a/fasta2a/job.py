@@ -18,10 +18,10 @@ from pydantic_core import from_json
 from ..agent.exits import contained
 from ..agent.hooks import Hooks
 from ..clock import STOP_TIME
-from ..lifecycle import STOPPED, TERMINAL
 from ..ports import Claim
 from ..protocol import stored
 from ..runs.recorder import Recorder
+from ..task_states import STOPPED, TERMINAL
 from ..types import Message
 from .values import context_key
 

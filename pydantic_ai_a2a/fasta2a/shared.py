@@ -6,9 +6,9 @@ import sys
 
 from ..backends.rules import status_event
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..lifecycle import STOPPED
 from ..ports import Claim, Finish, Status, Submission
 from ..protocol import stored
+from ..task_states import STOPPED
 from ..types import StoredTask, TaskEvent
 from .storage import FastA2ABackend
 from .values import stored_task

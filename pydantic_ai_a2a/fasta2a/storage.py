@@ -25,7 +25,6 @@ from ..backends.memory.ports import MemoryQueue, MemoryReader
 from ..backends.model_json import load_messages
 from ..conversion.turns import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..lifecycle import TERMINAL, check_cancel, check_message
 from ..ports import (
     Accepted,
     Backend,
@@ -37,6 +36,7 @@ from ..ports import (
     Submission,
 )
 from ..protocol import stored
+from ..task_states import TERMINAL, check_cancel, check_message
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from .events import StorageEvents
 from .housekeeping import StorageHousekeeping

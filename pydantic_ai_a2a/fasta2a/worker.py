@@ -37,10 +37,10 @@ from ..conversion.modes import OutputModes
 from ..conversion.outbound import text_of
 from ..conversion.turns import closed
 from ..errors import A2AError, StoreFailed
-from ..lifecycle import TERMINAL
 from ..protocol import stored
 from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
+from ..task_states import TERMINAL
 from ..types import Note, Step, TextDelta
 from .outputs import WorkerOutputs, in_fasta2as_form
 from .prompts import Prompt, prompt_of

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from ..audit import Fact, audit
 from ..errors import TaskNotCancelableError
-from ..lifecycle import TERMINAL
 from ..ports import Backend
+from ..task_states import TERMINAL
 from ..telemetry import metrics
 from ..types import StoredTask, TaskHeader
 from .ends import within

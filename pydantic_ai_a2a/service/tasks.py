@@ -14,13 +14,13 @@ from ..errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from ..lifecycle import TERMINAL, check_subscribe
 from ..ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..protocol import stored
 from ..protocol.limits import check_metadata
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
+from ..task_states import TERMINAL, check_subscribe
 from ..telemetry import metrics
 from ..types import (
     Call,

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from ..errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from ..lifecycle import INTERRUPTED, LIVE, TERMINAL, may_move
 from ..ports import Backend, Claim
+from ..task_states import INTERRUPTED, LIVE, TERMINAL, may_move
 from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
 from .values import (

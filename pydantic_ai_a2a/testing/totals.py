@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..errors import A2AError
-from ..lifecycle import INTERRUPTED, LIVE, TERMINAL
 from ..ports import Backend, Claim
 from ..settings import Retention
+from ..task_states import INTERRUPTED, LIVE, TERMINAL
 from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
 from .values import AT, LEASE, OWNER, ending, message, submit, turn

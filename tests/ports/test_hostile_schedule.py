@@ -28,8 +28,8 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.lifecycle import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.testing.values import (
     LEASE,
     LIMIT,

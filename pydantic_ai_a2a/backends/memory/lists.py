@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from ...lifecycle import INTERRUPTED, TERMINAL
+from ...task_states import INTERRUPTED, TERMINAL
 from ...types import TaskQuery, TaskState
 from .records import Key, Task
 

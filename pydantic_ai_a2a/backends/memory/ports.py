@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import (
     Accepted,
     Bucket,
@@ -41,6 +40,7 @@ from ...ports import (
     TaskReader,
 )
 from ...settings import Retention
+from ...task_states import INTERRUPTED, TERMINAL
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
 from ..model_json import load_message_rows, load_record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ...lifecycle import STOPPED, TERMINAL
 from ...protocol import stored
+from ...task_states import STOPPED, TERMINAL
 from ...types import Page, StoredTask, TaskQuery
 from .records import Task
 from .store import Store

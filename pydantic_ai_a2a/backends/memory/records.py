@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from ...lifecycle import LIVE
 from ...ports import PushConfig, Status
 from ...protocol import stored
+from ...task_states import LIVE
 from ...types import TaskEvent, TaskHeader, TaskState
 from .splices import Body, SplicedEvent
 

@@ -12,9 +12,9 @@ from threading import RLock
 
 from ...clock import Clock
 from ...errors import OverloadedError, TaskNotFoundError
-from ...lifecycle import TERMINAL
 from ...ports import DEAD_LETTERS, SealedCredential, Status
 from ...protocol import stored
+from ...task_states import TERMINAL
 from ...types import TaskEvent
 from ..event_bus import EventBus
 from ..histories import Histories

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
-from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Answer, Slot, Status, Submission
 from ...protocol import stored
+from ...task_states import INTERRUPTED, check_cancel, check_message
 from ...types import TaskHeader
 from ..rules import check_answer, replays
 from .records import Message, Task

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOperationError
-from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import Erased, Status
 from ...settings import Retention
+from ...task_states import INTERRUPTED, TERMINAL
 from ..rules import EXPIRED, Expired, expired_status
 from .conversations import BATCH
 from .records import Task

@@ -9,7 +9,7 @@ A conversation is listed for sweeps, and counted, with the first filed task of i
 
 from __future__ import annotations
 
-from ...lifecycle import STOPPED
+from ...task_states import STOPPED
 from . import ranges
 from .transaction import Transaction, Write
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...lifecycle import INTERRUPTED
 from ...ports import Answer, Status, Submission
+from ...task_states import INTERRUPTED
 from ...types import TaskEvent, TaskHeader
 from ..rules import check_answer, status_event
 from . import deliveries

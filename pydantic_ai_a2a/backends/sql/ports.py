@@ -8,7 +8,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ...lifecycle import TERMINAL
 from ...ports import (
     Accepted,
     Checkpoint,
@@ -32,6 +31,7 @@ from ...ports import (
     TaskReader,
 )
 from ...settings import Retention
+from ...task_states import TERMINAL
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
 from ..rules import Expired, tell_expired

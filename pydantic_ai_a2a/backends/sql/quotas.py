@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ...lifecycle import TERMINAL
 from ...ports import Bucket, Charge, Spent
+from ...task_states import TERMINAL
 from ..rules import divided, unpaid
 from .transaction import LockTasks, Transaction, Write
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoredDamaged
-from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import Pause
 from ...protocol import stored
+from ...task_states import INTERRUPTED, TERMINAL
 from ...types import Page, StoredTask, TaskEvent, TaskQuery
 from . import endings, ranges, totals
 from .damage import check_stored

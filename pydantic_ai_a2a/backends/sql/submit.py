@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
-from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Claim, Slot, Status, Submission
 from ...protocol import stored
+from ...task_states import INTERRUPTED, check_cancel, check_message
 from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key, status_event
 from . import credentials, deliveries, pauses, ranges, runs, webhooks

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ...errors import TaskNotFoundError, UnsupportedOperationError
-from ...lifecycle import INTERRUPTED, LIVE
 from ...ports import Status
 from ...settings import Retention
+from ...task_states import INTERRUPTED, LIVE
 from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals

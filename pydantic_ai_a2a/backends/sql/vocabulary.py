@@ -7,9 +7,9 @@ from typing import Any
 
 from ...conversion import turns
 from ...errors import StoredDamaged, TaskNotFoundError
-from ...lifecycle import LIVE, STOPPED
 from ...ports import Status
 from ...protocol import stored
+from ...task_states import LIVE, STOPPED
 from ...types import TaskEvent, TaskHeader
 from ..model_json import load_messages, load_usage
 from ..rules import status_event

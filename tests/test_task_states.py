@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.lifecycle import (
+from pydantic_ai_a2a.task_states import (
     INTERRUPTED,
     LIVE,
     STOPPED,
