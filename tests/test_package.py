@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import sysconfig
 import tarfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from .e2e.venvs import missing
 from .long import size
 from .package import (
     METADATA,
+    PIP,
     PLUGIN,
     ROOT,
     SOURCES,
@@ -89,7 +89,7 @@ def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: i
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp('dist')
-    command = [sys.executable, '-m', 'uv', 'build', '--quiet', '--wheel', '--out-dir', str(folder), str(ROOT)]
+    command = [*PIP, 'wheel', '--quiet', '--no-deps', '--wheel-dir', str(folder), str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     if built.returncode:
         missing(f'The wheel cannot be built: {built.stderr}')
