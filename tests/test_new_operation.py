@@ -21,9 +21,9 @@ Addition = tuple[str, str]
 ADDITIONS: dict[str, list[Addition]] = {
     'types.py': [
         (
-            '@dataclass(frozen=True, slots=True, kw_only=True)\nclass GetParams:',
+            '@value\nclass GetParams:',
             """
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CountParams:
     context_id: str
     tenant: str = ''
