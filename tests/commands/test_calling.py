@@ -366,29 +366,39 @@ def test_a_task_that_cannot_be_canceled_after_ctrl_c_is_named(monkeypatch: pytes
     assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
 
 
-@pytest.mark.parametrize(('end', 'code'), [('Ctrl-C', 130), ('Ctrl-D', 0)])
-def test_without_the_extra_the_terminal_is_plain(
-    url: str, end: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit'):
+PLAIN = ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit')
+"""Modules of the extra `cli`."""
+
+
+def test_without_the_extra_the_terminal_is_plain(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in PLAIN:
         monkeypatch.setitem(sys.modules, module, None)
 
     def leave() -> None:
         terminal.until('> ', times=2)
-        if end == 'Ctrl-C':
-            os.kill(os.getpid(), signal.SIGINT)
-            terminal.type('\n')  # a signal that comes just before the read does not interrupt the read
-        else:
-            terminal.type('\x04')
+        terminal.type('\x04')
 
-    leaving = Thread(target=leave, daemon=True)
     with in_terminal(monkeypatch, 'hello\n') as terminal:
-        leaving.start()
+        Thread(target=leave, daemon=True).start()
         with pytest.raises(SystemExit) as exit_:
             main(('chat', url))
-        leaving.join(LIMIT)
-    assert exit_.value.code == code
+    assert exit_.value.code == 0
     assert 'You said **hello** with 0 files.' in terminal.close()
+
+
+def test_ctrl_c_at_the_plain_prompt_ends_the_command(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in PLAIN:
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def interrupted(prompt: str) -> str:
+        # A signal of the test could come just before the read, which the signal would not interrupt.
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr('builtins.input', interrupted)
+    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit) as exit_:
+        main(('chat', url))
+    assert exit_.value.code == 130
+    assert '/exit ends' in terminal.close()
 
 
 def test_a_chat_at_a_terminal(url: str) -> None:
