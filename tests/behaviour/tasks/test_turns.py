@@ -139,12 +139,12 @@ async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_ear
 
 async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
     writer = Writer()
-    writer.gates['one'].set()
     writer.gates['delete'].set()
     async with serving(writer.agent) as client:
         async with client.send_streaming('one') as stream:
             task = (await anext(stream)).result['task']
             await send_more(client, task, 'delete')
+            writer.gates['one'].set()
             before = await stream.rest()
         assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
         done = await client.send(answers(task, approve()))
@@ -154,10 +154,10 @@ async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
 
 async def test_a_turn_keeps_its_artifact_when_another_process_goes_on_with_it(tmp_path: Path) -> None:
     writer, url = Writer(), f'sqlite:///{tmp_path / "tasks.db"}'
-    writer.gates['one'].set()
     async with serving(writer.agent, backend=url) as client, client.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await send_more(client, task, 'two')
+        writer.gates['one'].set()
         await writer.begun['two'].wait()
     writer.begun['two'].clear()
     async with serving(writer.agent, backend=url) as client:
