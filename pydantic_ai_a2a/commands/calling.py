@@ -52,10 +52,12 @@ def agent_options(command: Command) -> Command:
     """Add the argument and the options for a remote agent. The command gets both as `remote`."""
 
     @argument('url')
-    @option('--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Repeatable.')
+    @option(
+        '--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Can be repeated.'
+    )
     @option('--token-env', metavar='NAME', help='Environment variable with a bearer token.')
     @option(
-        '--timeout', default=30.0, show_default=True, metavar='SECONDS', help='Limit of a connection and of silence.'
+        '--timeout', default=30.0, show_default=True, metavar='SECONDS', help='Longest wait for a connection or data.'
     )
     @option('--debug', is_flag=True, help='Show the traceback of an error.')
     @wraps(command)

@@ -47,7 +47,7 @@ dead_deliveries = commands_for(
         retry=_retry,
     ),
     name='dead-deliveries',
-    summary='Push notifications that no webhook accepted.',
+    summary='List or retry failed push notifications.',
     list_help='List the dead deliveries, oldest failure first.',
-    retry_help='Send dead deliveries again, with the same ids.\n\nServers and workers of the store send them.',
+    retry_help='Retry dead deliveries, with the same ids.\n\nServers and workers of the store send them.',
 )

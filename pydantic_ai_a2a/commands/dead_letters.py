@@ -41,8 +41,8 @@ dead_letters = commands_for(
         retry=_retry,
     ),
     name='dead-letters',
-    summary='Failed tasks that are not started again.',
+    summary='List or retry tasks of lost processes.',
     list_help='List the dead letters, oldest failure first.',
-    retry_help='Make a new, queued task of each dead letter.\n\nIt has the same message, owner and context.',
+    retry_help='Retry each dead letter as a new task.\n\nThe new task has the same message, owner and context.',
     retry_options=[Option(['--again'], is_flag=True, help='Also retry dead letters that were retried before.')],
 )

@@ -25,7 +25,7 @@ _INDENT = 12
 def doctor(*, remote: Remote, is_json: bool) -> int:
     """Examine an agent, and say what to change.
 
-    URL is the agent or its card. The agent gets harmless text, and tasks that go on are canceled. The exit code is 1
+    URL is the agent or its card. The command sends harmless text, and cancels tasks that still run. The exit code is 1
     if there is a fault.
     """
     return asyncio.run(_examine(remote, is_json=is_json))

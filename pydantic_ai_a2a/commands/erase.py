@@ -36,7 +36,7 @@ _AT_ONCE = 100
     default=Limits().cancel_grace,
     show_default=True,
     metavar='SECONDS',
-    help='Time for a cancelled run to stop before the run loses its task.',
+    help='Time for a cancelled run to stop.',
 )
 @click.option('--compact', is_flag=True, help='Rewrite the SQLite file, so that no erased data stays in the file.')
 @click.option('--json', 'as_json', is_flag=True, help='Write the counts as JSON.')

@@ -36,9 +36,9 @@ class _Store(NamedTuple):
 @option('--all-sql', is_flag=True, help='Print all steps as SQL without reading the store.')
 @option('--check', is_flag=True, help='Only check the schema: the exit code is 1 if a step is missing.')
 def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool, all_sql: bool, check: bool) -> int:
-    """Take the steps to the newest schema that a store lacks.
+    """Upgrade the schema of a store.
 
-    Servers and workers take these steps, too, when they start.
+    Servers and workers also upgrade the schema, when they start.
     """
     if sql + all_sql + check > 1:
         raise UsageError('--sql, --all-sql and --check cannot be combined: give one of them.')

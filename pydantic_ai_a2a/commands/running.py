@@ -35,10 +35,8 @@ _NOT_FOUND = PlainTextResponse('Not Found', 404)
 @click.option('--host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on.')
 @click.option('--port', default=8000, show_default=True, metavar='PORT', help='Port to listen on.')
 @click.option('--grpc-port', type=int, metavar='PORT', help='Also serve gRPC on this port.')
-@click.option(
-    '--allowed-host', multiple=True, metavar='NAME', help='Also answer for a host of this name. Can be repeated.'
-)
-@click.option('--no-worker', is_flag=True, help='Run no tasks in this process: worker processes run the tasks.')
+@click.option('--allowed-host', multiple=True, metavar='NAME', help='Also answer for this host name. Can be repeated.')
+@click.option('--no-worker', is_flag=True, help='Leave all tasks to worker processes.')
 @click.option('--auth', metavar='MODULE:NAME', help='Authenticator for the callers of an agent, such as a BearerAuth.')
 @click.option('--anonymous', is_flag=True, help='Serve without authentication, also on a public address.')
 def serve(
@@ -54,7 +52,7 @@ def serve(
     auth: str | None,
     anonymous: bool,
 ) -> int:
-    """Serve an app or an agent over HTTP, and over gRPC if wanted.
+    """Serve an app or an agent over HTTP and gRPC.
 
     MODULE:NAME is the app or the agent, such as joker:app. The server ends at SIGINT or SIGTERM.
     """

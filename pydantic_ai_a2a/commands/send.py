@@ -29,7 +29,7 @@ __all__ = ('send',)
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar='FILE',
-    help='Attach a file. Repeatable.',
+    help='Attach a file. Can be repeated.',
 )
 @click.option('--data', metavar='JSON', help='Attach a JSON value.')
 @click.option('--context', default='', metavar='ID', help='Conversation that the message continues.')

@@ -28,7 +28,7 @@ __all__ = ('cancel', 'tasks', 'watch')
     default=50,
     show_default=True,
     metavar='N',
-    help='Most tasks, the newest status first.',
+    help='Maximum number of tasks, newest status first.',
     type=click.IntRange(1),
 )
 @click.option('--json', 'json_lines', is_flag=True, help='Write each task as a line of JSON.')
@@ -72,7 +72,7 @@ def watch(*, remote: Remote, task_id: str, form: Form) -> int:
 
     URL is the agent or its card. A task stops when it has ended or waits for its client.
 
-    The exit codes are those of `send`. Ctrl-C ends the command only, and the task goes on.
+    The exit codes are the same as of `send`. After Ctrl-C, the task continues.
     """
     with Talk(remote, form) as talk:
         return talk.watch(task_id)
