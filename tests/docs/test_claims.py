@@ -137,11 +137,13 @@ def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
     assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
 
 
-def test_the_files_of_the_ten_examples_are_there() -> None:
+def test_the_files_of_the_examples_and_the_rooms_of_the_changes_are_there() -> None:
     text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('\n## ')[0]
     files = set(re.findall(r'`((?:\w+/)*\w+\.py)`', text)) - {'__init__.py'}
+    rooms = {room for _, room in table(ROOT / 'CONTRIBUTING.md', 'The change')}
     assert files
     assert [file for file in files if not (PACKAGE / file).exists()] == []
+    assert [room for room in rooms if not list(PACKAGE.glob(f'{room}*'))] == []
 
 
 def test_the_picture_of_the_rooms_shows_their_imports() -> None:
