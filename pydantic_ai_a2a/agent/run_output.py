@@ -1,13 +1,12 @@
-"""The end of a run: the output, and the calls and files in the last response of the model."""
+"""The end of a run: the output, and the schemas of deferred calls."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from pydantic_ai import BinaryContent
-from pydantic_ai.messages import FilePart, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
@@ -16,7 +15,7 @@ from ..conversion.states import State
 from .internals import tool_of
 from .turn import Turn
 
-__all__ = ('RunOutput', 'calls_of', 'files_of', 'schemas_of', 'stopped')
+__all__ = ('RunOutput', 'schemas_of', 'stopped')
 
 
 class RunOutput(NamedTuple):
@@ -86,15 +85,3 @@ def stopped(
     if not messages and not answers and prompt is not None:
         messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
     return RunOutput(state, (), None, messages, usage, waits=True, keeps_pending=keeps_pending)
-
-
-def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
-    """Return the ids of the calls of the last response, in the model's order."""
-    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
-    return [call.tool_call_id for response in islice(responses, 1) for call in response.tool_calls]
-
-
-def files_of(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
-    """Return the files of the last response. An output tool's return may follow the response."""
-    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
-    return [part.content for response in islice(responses, 1) for part in response.parts if isinstance(part, FilePart)]

@@ -57,7 +57,7 @@ from .options import (
     may_prepare_tools,
 )
 from .partial_output import PartialOutputs
-from .run_output import RunOutput, calls_of, files_of, schemas_of, stopped
+from .run_output import RunOutput, schemas_of, stopped
 from .steering import Steering
 from .tool_events import ToolEvents
 from .turn import Turn
@@ -223,13 +223,13 @@ class Runner:
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
-        output = (question_of(result.response) if may_wait else None) or result.output
+        response = result.response
+        output = (question_of(response) if may_wait else None) or result.output
         waits = isinstance(output, _WAITS)
         schemas = schemas_of(run, result.output) if waits else None
-        calls = calls_of(run.all_messages()) if waits else ()
-        files = files_of(messages)
+        calls = [call.tool_call_id for call in response.tool_calls] if waits else ()
         text = answer.streamed
-        return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
+        return RunOutput(output, response.files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
     def _wrap(
         self,
