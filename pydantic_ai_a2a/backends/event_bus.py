@@ -18,7 +18,7 @@ from ..ports import Ending, Subscription
 from ..task_states import STOPPED
 from ..types import StoredTask, TaskEvent
 
-__all__ = ('EventBus', 'Read')
+__all__ = ('BusEnding', 'EventBus', 'Read')
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
 """Stored events of a task after a number, at most so many."""
@@ -325,13 +325,9 @@ class EventBus:
             for waiter in self._waiters.get(task_id, ()):
                 waiter.prepared = final, task
 
-    def expect(self, task_id: str, stopped: Stopped) -> Ending:
-        """See `EventLog.expect`; `stopped` reads whether the task has stopped after an event."""
-        return _Ending(self, task_id, stopped)
-
     async def wait(self, task_id: str, after: int, stopped: Stopped) -> None:
         """Wait until an event after a number stops the task; return at once if `stopped` returns true."""
-        ending = _Ending(self, task_id, stopped)
+        ending = BusEnding(self, task_id, stopped)
         try:
             if not await stopped(after):
                 await ending.wait(after)
@@ -356,7 +352,9 @@ class EventBus:
                 del self._waiters[task_id]
 
 
-class _Ending(Ending):
+class BusEnding(Ending):
+    """A registered wait for the end of a task; `stopped` reads whether the task has stopped after an event."""
+
     def __init__(self, event_bus: EventBus, task_id: str, stopped: Stopped) -> None:
         self._event_bus = event_bus
         self._task_id = task_id

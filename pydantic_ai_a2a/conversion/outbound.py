@@ -231,7 +231,8 @@ class OutputMapper:
             files = [file for file in files if accepted.takes(file.media_type)]
         if self._data_as_text and accepted.text:
             named = [(name, with_json(parts)) for name, parts in named]
-        _add_files(named[0][1], files)
+        if files:
+            _add_files(named[0][1], files)
         return [
             Artifact(artifact_id=f'{artifact_id}-{n}' if n > 1 else artifact_id, name=name, parts=parts)
             for n, (name, parts) in enumerate(named, 1)

@@ -43,6 +43,8 @@ _RETRY_CLAIM = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Running:
+    """A task that the worker runs."""
+
     claim: Claim
     token: Token
     """One token for all runs of the task: a cancel between two runs stops the second run."""

@@ -128,7 +128,7 @@ class Service:
 
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
-        if (decided := await self._decide(call, params)) is not None:
+        if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return decided
         submission = await self.check(call, params)
         if self._vault is not None:
@@ -154,7 +154,7 @@ class Service:
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
-        if (decided := await self._decide(call, params)) is not None:
+        if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.check(call, params)
         if not submission.new:
@@ -196,18 +196,15 @@ class Service:
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
-    async def _decide(self, call: Call, params: SendParams) -> StoredTask | None:
+    async def _decide(self, approvers: ApproverAccess, call: Call, params: SendParams) -> StoredTask | None:
         """Store an approver's decision about a task of another owner. Return None for any other message."""
         task_id = params.message.get('task_id')
-        if self._approvers is None or task_id is None:
+        if task_id is None or (found := await approvers.find(call.caller, task_id)) is None:
             return None
-        found = await self._approvers.find(call.caller, task_id)
-        if found is None:
-            return None
-        params = self._approvers.message(task_id, params)
-        submission = self._approvers.submission(await self.check(call, params), *found)
+        params = approvers.message(task_id, params)
+        submission = approvers.submission(await self.check(call, params), *found)
         accepted = await self._submit(submission, call, params.message)
-        return await self._approvers.after(accepted.header)
+        return await approvers.after(accepted.header)
 
     async def _with_credential(self, vault: CredentialVault, submission: Submission, call: Call) -> Submission:
         """Return a message of the owner of its task with the credential for the run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic_ai_a2a.backends.event_bus import EventBus
+from pydantic_ai_a2a.backends.event_bus import BusEnding, EventBus
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT
@@ -175,7 +175,7 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
         return asked[-1]
 
     event_bus = EventBus(read, 1000)
-    ending = event_bus.expect('t', stopped)
+    ending = BusEnding(event_bus, 't', stopped)
     assert event_bus.awaited_tasks() == {'t'}
     waiting = asyncio.ensure_future(ending.wait(0))
     async with asyncio.timeout(LIMIT):
@@ -200,7 +200,7 @@ async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() 
 
     event_bus = EventBus(read, 1000)
     for stops in ([1], [1, 3]):
-        ending = event_bus.expect('t', stopped)
+        ending = BusEnding(event_bus, 't', stopped)
         for n in stops:
             event_bus.publish('t', [stop(n)])
         waiting = asyncio.ensure_future(ending.wait(2))
@@ -234,7 +234,7 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
     given: list[StoredTask | None] = []
     for final in (event(2), event(2)):
         event_bus = EventBus(read, 1000)
-        ending = event_bus.expect('t', stopped)
+        ending = BusEnding(event_bus, 't', stopped)
         event_bus.prepare('t', final, lambda: StoredTask(header, [], []))
         event_bus.publish('t', [final if not given else event(2)])
         async with asyncio.timeout(LIMIT):

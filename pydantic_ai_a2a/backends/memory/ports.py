@@ -43,6 +43,7 @@ from ...settings import Retention
 from ...task_states import INTERRUPTED, TERMINAL
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
+from ..event_bus import BusEnding
 from ..model_json import load_message_rows, load_record
 from ..rules import tell_expired, unpaid
 from . import dead_letters, ends, reads, runs, submit, sweep
@@ -169,7 +170,7 @@ class MemoryEvents(_Port, EventLog):
         return self.store.event_bus.subscribe(task_id, on_drop)
 
     def expect(self, task_id: str) -> Ending:
-        return self.store.event_bus.expect(task_id, partial(self._stopped_after, task_id))
+        return BusEnding(self.store.event_bus, task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
         await self.store.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))

@@ -42,13 +42,11 @@ def take(store: Store, task: Task, holder: str, at: int, lease: int) -> Claim:
     task.run = task.run or 1
     if progress.shown != 'working':
         store.log(task, [task.status_event(Status('working', at, None))])
-    return claim_of(store, task, holder, checkpoint=_checkpoint(task))
+    checkpoint = None if progress.checkpoint is None else _loaded(progress.checkpoint)
+    return claim_of(store, task, holder, checkpoint=checkpoint)
 
 
-def _checkpoint(task: Task) -> Checkpoint | None:
-    checkpoint = task.progress.checkpoint
-    if checkpoint is None:
-        return None
+def _loaded(checkpoint: Checkpointed) -> Checkpoint:
     return Checkpoint(
         run=checkpoint.run,
         messages=load_message_rows(checkpoint.messages),

@@ -34,6 +34,7 @@ from ...settings import Retention
 from ...task_states import TERMINAL
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
+from ..event_bus import BusEnding
 from ..rules import Expired, tell_expired
 from . import conversations, credentials, erase, export, filing, quotas, reads, runs, sweep
 from . import dead_letters as dead
@@ -242,7 +243,7 @@ class SqlEvents(Port, EventLog):
         return self.database.event_bus.subscribe(task_id, on_drop)
 
     def expect(self, task_id: str) -> Ending:
-        return self.database.event_bus.expect(task_id, partial(self._stopped_after, task_id))
+        return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
         await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
