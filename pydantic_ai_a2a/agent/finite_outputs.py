@@ -12,7 +12,7 @@ from pydantic_ai.run import AgentRun
 
 from ..conversion.json_schema import problem
 from ..conversion.outbound import OutputMapper
-from .internals import wrap_hooks, wrap_tool_hooks
+from .internals import wrap_all_hooks
 
 __all__ = ('check_outputs',)
 
@@ -27,12 +27,7 @@ def check_outputs(run: AgentRun[Any, Any], outputs: OutputMapper, schema: Mappin
         outputs: Converts the outputs, which must not hold NaN or infinity.
         schema: The schema of the client, which the outputs must fit; None for the outputs of the agent.
     """
-
-    def wrap(capability: AbstractCapability[Any]) -> AbstractCapability[Any]:
-        return _Checked(capability, outputs, schema)
-
-    wrap_hooks(run, wrap)
-    wrap_tool_hooks(run, wrap)
+    wrap_all_hooks(run, lambda capability: _Checked(capability, outputs, schema))
 
 
 class _Checked(WrapperCapability[Any]):

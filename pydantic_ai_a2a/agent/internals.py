@@ -22,6 +22,7 @@ __all__ = (
     'set_prompt',
     'tool_of',
     'validates_output',
+    'wrap_all_hooks',
     'wrap_hooks',
     'wrap_tool_hooks',
     'wrap_toolset',
@@ -68,9 +69,16 @@ def allow_deferred_calls(run: AgentRun[Any, Any]) -> None:
         deps.output_schema.allows_deferred_tools = True
 
 
+def wrap_all_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
+    """Wrap all hooks of a run before its first step. Replaced by cheap capabilities of a run."""
+    deps = run.ctx.deps  # once, because each `ctx` is a new context
+    deps.root_capability = deps.tool_manager.root_capability = wrap(deps.root_capability)
+
+
 def wrap_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
     """Wrap the hooks of a run's model requests, and of outputs without a tool. Replaced by cheap run capabilities."""
-    run.ctx.deps.root_capability = wrap(run.ctx.deps.root_capability)
+    deps = run.ctx.deps
+    deps.root_capability = wrap(deps.root_capability)
 
 
 def wrap_tool_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
