@@ -9,11 +9,13 @@ A conversation is listed for sweeps, and counted, with the first filed task of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...task_states import STOPPED
 from . import ranges
 from .transaction import Transaction, Write
 
-__all__ = ('BATCH', 'EVERY', 'file', 'list_conversation')
+__all__ = ('BATCH', 'EVERY', 'file', 'list_conversation', 'unfile')
 
 EVERY = 100
 """The ends of runs in a process between two batches. Lists read about as many tasks that are not filed."""
@@ -25,6 +27,7 @@ _UNFILED = (
     ' ORDER BY owner, status_at LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
 _FILE = f'UPDATE task SET filed = 1 WHERE agent = ? AND id = ? AND {ranges.UNFILED}'
+_UNFILE = f'UPDATE task SET filed = 0 WHERE agent = ? AND id = ? AND {ranges.FILED}'
 _UNLISTED = (
     # A locked conversation is in a transaction whose task is filed later.
     'SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = ? AND task.id IN ({})'
@@ -46,6 +49,11 @@ def file(agent: str) -> Transaction[int]:
         (_LIST, sorted({(agent, owner, context_id) for owner, context_id in contexts})),
     ]
     return int(len(rows) == BATCH)
+
+
+def unfile(agent: str, ids: Sequence[str]) -> Write:
+    """Take tasks out of the indexes of lists and of sweeps. The caller has locked the tasks."""
+    return _UNFILE, [(agent, task_id) for task_id in ids]
 
 
 def list_conversation(agent: str, owner: str, context_id: str) -> Write:

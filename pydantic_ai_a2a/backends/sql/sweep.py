@@ -9,13 +9,13 @@ from typing import TypeAlias
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...ports import Status
 from ...settings import Retention
-from ...task_states import INTERRUPTED, LIVE
+from ...task_states import INTERRUPTED, LIVE, STOPPED
 from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks, Rows, Transaction
-from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_row_locked, header_of
+from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_row_locked, header_of, unknown_state
 
 __all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
 
@@ -29,15 +29,19 @@ ROWS = 500
 TASKS = 50
 _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
 _UNENDED = (
     *ranges.LIVE_RANGES,
     *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
+    f'{ranges.UNFILED} AND {_UNKNOWN}',
 )
 _IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
 )
-
-
+_FILED_UNKNOWN = (
+    f'SELECT id, state FROM task WHERE agent = ? AND owner = ? AND context_id = ? AND {ranges.FILED} AND {_UNKNOWN}'
+    ' LIMIT ?'
+)
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
@@ -90,15 +94,33 @@ def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
     return [task_id for task_id in tasks if task_id not in locked]
 
 
+def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
+    """Lock tasks like `_lock`, and return the ids of tasks in a known state. A sweep keeps the other tasks.
+
+    A task in an unknown state leaves the indexes of sweeps. Lists then leave out the task with a log line.
+
+    Args:
+        agent: Namespace.
+        rows: The id and the state of each task.
+    """
+    locked = yield from _lock(agent, [row[0] for row in rows])
+    unknown = {row[0]: row[1] for row in rows if row[0] in locked and row[1] not in STOPPED}
+    if unknown:
+        yield [filing.unfile(agent, [*unknown])]
+    for task_id, state in unknown.items():
+        logger.error('A sweep keeps a damaged task: %s', unknown_state(task_id, state))
+    return [task_id for task_id in locked if task_id not in unknown]
+
+
 def _sweep_events(agent: str, before: int) -> Transaction[int]:
     """Delete old event logs of ended tasks; long logs take several sweeps."""
     rows = yield (
-        f'SELECT id FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
+        f'SELECT id, state FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
         ' ORDER BY status_at LIMIT ?',
         (agent, before, TASKS),
     )
     swept = 0
-    for task_id in (yield from _lock(agent, [row[0] for row in rows])):
+    for task_id in (yield from _lock_known(agent, rows)):
         swept += yield from drop_events(agent, task_id, ROWS - swept)
         remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if remaining:
@@ -129,15 +151,15 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
     rows = yield (
         # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
-        f'SELECT id, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
+        f'SELECT id, state, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
         ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, waiting, agent, TASKS),
     )
     before = at - _ms(retention.tasks.total_seconds())
-    due = [task_id for index, (task_id, status_at) in enumerate(rows) if index < surplus or status_at < before]
+    due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
     swept = 0
-    for task_id in (yield from _lock(agent, due)):
+    for task_id in (yield from _lock_known(agent, due)):
         swept += yield from drop_events(agent, task_id, ROWS)
         remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if remaining:
@@ -199,7 +221,12 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
         if (yield Lock((agent, owner, context_id), wait=False)):
             continue
         # A new message may have changed the row or created a task before the lock, so check again.
-        if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
+        if not (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
+            continue
+        unknown = yield _FILED_UNKNOWN, (agent, owner, context_id, TASKS)
+        if unknown:  # the next sweep finds these tasks in `_IDLE`
+            yield from _lock_known(agent, unknown)
+        else:
             swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
         if swept >= limit:
             break

@@ -39,6 +39,7 @@ __all__ = (
     'log_from_now',
     'message_to_history',
     'set_status',
+    'unknown_state',
 )
 
 LAST_EVENT = (
@@ -79,7 +80,7 @@ def header_of(row: Sequence[Any]) -> TaskHeader:
     """
     task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
     if state not in _STATES:
-        raise StoredDamaged(f'Task {task_id} is in the unknown state {state!r}.')
+        raise unknown_state(task_id, state)
     return TaskHeader(
         id=task_id,
         context_id=context_id,
@@ -92,6 +93,11 @@ def header_of(row: Sequence[Any]) -> TaskHeader:
         dialect=dialect,
         queued=bool(queued),
     )
+
+
+def unknown_state(task_id: str, state: str) -> StoredDamaged:
+    """Return the error of a task whose state is damaged, or is of a newer version."""
+    return StoredDamaged(f'Task {task_id} is in the unknown state {state!r}.')
 
 
 def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
