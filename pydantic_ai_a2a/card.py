@@ -162,7 +162,7 @@ class CardTemplate:
                 urls[_HTTP] = url
         return urls
 
-    def serve_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension] = ()) -> None:
+    def serve_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension]) -> None:
         """Declare the gRPC binding from now on, or withdraw it.
 
         Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from fasta2a import FastA2A
@@ -103,6 +104,7 @@ class A2AApp(FastA2A):
         self.router.default = fallback
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
+        self._grpc: dict[Callable[[str], str], asyncio.AbstractEventLoop] = {}
         self.docs_url = docs_url
         """Path of the playground; None without one."""
         self.serving = serving
@@ -144,14 +146,24 @@ class A2AApp(FastA2A):
         """The backend of the app's tasks and conversations."""
         return self._backend
 
-    def declare_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension] = ()) -> None:
-        """List the gRPC binding on the agent card; None: no longer.
+    def declare_grpc(self, place: Callable[[str], str], extensions: Sequence[AgentExtension]) -> None:
+        """List a gRPC server of the running loop on the agent card. The card lists the newest of several servers.
 
         Args:
             place: Returns `host:port` of the gRPC server, from the URL of the agent.
             extensions: Extensions of the binding.
         """
-        self.card.serve_grpc(place, extensions)
+        self._grpc[place] = asyncio.get_running_loop()
+        self._list_grpc(extensions)
+
+    def withdraw_grpc(self, place: Callable[[str], str], extensions: Sequence[AgentExtension]) -> bool:
+        """List a gRPC server no longer. Return True if it was the last one of the running loop."""
+        loop = self._grpc.pop(place)
+        self._list_grpc(extensions)
+        return loop not in self._grpc.values()
+
+    def _list_grpc(self, extensions: Sequence[AgentExtension]) -> None:
+        self.card.serve_grpc(next(reversed(self._grpc), None), extensions)
         self.dispatcher.extensions.declared = self.card.extensions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

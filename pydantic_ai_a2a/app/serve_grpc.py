@@ -29,6 +29,8 @@ __all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
 
+_EXTENSIONS = (event_ids.EXTENSION,)
+
 
 class GrpcState(TypedDict):
     """State of a lifespan with gRPC."""
@@ -62,12 +64,13 @@ def serve_grpc(
     app = to_a2a(Agent('test'), lifespan=partial(serve_grpc, port=50051))
     ```
 
-    The end of the block drains the app, as the end of its lifespan does.
+    The end of the block drains the app, as the end of its lifespan does. If several gRPC servers serve the app, the end
+    of the last one drains the app, and the card lists the newest one.
 
     Args:
         app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with one app of `to_a2a` inside.
         host: Address to listen on. Default: only programs on this machine can connect.
-        port: Port to listen on; 0 takes a free one. Default 50051.
+        port: Port to listen on; 0 takes a free one, if uvicorn has one worker. Default 50051.
         url: The public `host:port` of the server, for the card. Default: the host of the agent's URL, and the port.
         tls: Certificate and key of the server, and the authority of the certificates of clients. Default: no TLS.
         reuse_port: True if several processes listen on the port, and share the connections. Default: True if uvicorn
@@ -83,11 +86,18 @@ def serve_grpc(
         OSError: A file of `tls` cannot be read.
         TypeError: An argument has a wrong type.
         ValueError: The app does not serve A2A 1.0, or does not have exactly one app of `to_a2a`. Everyone could call
-            the agent without `anonymous=True`. Processes cannot share a port on this machine.
+            the agent without `anonymous=True`. Processes cannot share a port on this machine, or would take free
+            ports, each another one.
     """
     agent = grpc_agent_of(app_of(app))
     check_callers(agent, host, None, anonymous)
-    shares = server_processes() > 1 if reuse_port is None else reuse_port
+    processes = server_processes()
+    if processes > 1 and port == 0:
+        raise ValueError(
+            f'Each of the {processes} workers of uvicorn would serve gRPC on another free port: choose a port= for'
+            ' serve_grpc().'
+        )
+    shares = processes > 1 if reuse_port is None else reuse_port
     if shares and not hasattr(socket, 'SO_REUSEPORT'):
         raise ValueError(
             'Several processes cannot share the port of gRPC on this machine, because its kernel has no SO_REUSEPORT:'
@@ -113,12 +123,16 @@ async def _serving(
         if not agent.hosting.begun:  # no HTTP server serves the app
             await stack.enter_async_context(agent.router.lifespan_context(agent))
         await server.start()
-        agent.declare_grpc(lambda base: url or f'{_host(base) or address}:{server.port}', [event_ids.EXTENSION])
+
+        def place(base: str) -> str:
+            return url or f'{_host(base) or address}:{server.port}'
+
+        agent.declare_grpc(place, _EXTENSIONS)
         try:
             yield GrpcState(grpc_address=f'{address}:{server.port}')
         finally:
-            agent.declare_grpc(None)
-            agent.hosting.drain(asyncio.get_running_loop())
+            if agent.withdraw_grpc(place, _EXTENSIONS):
+                agent.hosting.drain(asyncio.get_running_loop())
             await server.stop(agent.hosting.drain_grace + _END)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import socket
 import ssl
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -20,7 +22,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
 from pydantic_ai_a2a.app.listening import listen
 from pydantic_ai_a2a.app.serve import _uvicorn  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai_a2a.app.serve_grpc import GrpcState
@@ -153,6 +155,37 @@ def test_a_shared_port_needs_a_kernel_that_shares_ports(monkeypatch: pytest.Monk
     monkeypatch.delattr(socket, 'SO_REUSEPORT')
     with pytest.raises(ValueError, match=r'Several processes cannot share the port of gRPC on this machine'):
         serve_grpc(AGENT, reuse_port=True)
+
+
+def test_workers_of_uvicorn_are_not_served_on_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(AGENT)
+    started_with = {'config': SimpleNamespace(workers=2)}  # as uvicorn starts its workers
+    monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', started_with, raising=False)
+    with pytest.raises(ValueError, match=r'Each of the 2 workers of uvicorn would serve gRPC on another free port'):
+        serve_grpc(app, port=0)
+
+
+@pytest.mark.parametrize('first', [0, 1], ids=['the older ends first', 'the newer ends first'])
+async def test_the_card_lists_a_grpc_server_until_the_end_of_the_last_one(first: int) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        blocks = [serve_grpc(app, port=0), serve_grpc(app, port=0)]
+        addresses = [(await block.__aenter__())['grpc_address'] for block in blocks]
+        assert grpc_places(app) == addresses[1:]
+        await blocks.pop(first).__aexit__(None, None, None)
+        remaining = addresses[1 - first]
+        assert grpc_places(app) == [remaining]
+        async with grpc.aio.insecure_channel(remaining) as channel:
+            task = (await Caller(channel).call('SendMessage', say())).task
+        assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+        await blocks.pop().__aexit__(None, None, None)
+        assert grpc_places(app) == []
+
+
+def grpc_places(app: A2AApp) -> list[str]:
+    """Return the addresses of gRPC servers on the card of an app at 127.0.0.1."""
+    card: Any = app.card.public('http://127.0.0.1/')
+    return [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
 
 
 async def test_a_port_that_is_taken_is_refused_unless_it_is_shared() -> None:
