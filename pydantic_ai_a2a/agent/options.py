@@ -25,6 +25,7 @@ from pydantic_ai.capabilities import (
     WrapperCapability,
 )
 from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.native_tools import AbstractNativeTool
 from pydantic_ai.output import OutputSpec
 from pydantic_ai.toolsets import (
     AbstractToolset,
@@ -209,9 +210,20 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
 
 
 def known_tools(agent: AbstractAgent[Any, Any], options: RunOptions) -> set[str]:
-    """Return the names of the tools of the agent that are known before a run."""
+    """Return the names of the tools of the agent that are known before a run.
+
+    Providers such as Anthropic refuse a request if a tool has the name of a native tool, such as `web_search`.
+    """
     names, _ = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
-    return names
+    return names.union(*map(_native_tools, _capabilities(agent, options)))
+
+
+def _native_tools(capability: object) -> set[str]:
+    """Return the names of the native tools of a capability. A function that makes a native tool is left out."""
+    if not isinstance(capability, AbstractCapability):
+        return set()
+    tools = cast('AbstractCapability[Any]', capability).get_native_tools() or ()
+    return {tool.kind for tool in tools if isinstance(tool, AbstractNativeTool)}
 
 
 def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> tuple[set[str], bool]:

@@ -54,17 +54,20 @@ class ClientTools:
         """Return True if a message declares tools, or declares that its task has none.
 
         Raises:
-            InvalidParamsError: A tool cannot be used, or has the name of a tool of the agent.
+            InvalidParamsError: A tool cannot be used, or has a reserved name, or the name of a tool of the agent.
         """
         tools = self.of(message)
         if tools is None:
             return False
         names = self._taken()
         for n, tool in enumerate(tools):
-            if tool.name in names or _OUTPUT.fullmatch(tool.name):
-                raise InvalidParamsError.of(
-                    f'{FIELD}.tools[{n}].name', 'is the name of a tool of the agent: choose another name'
-                )
+            if _OUTPUT.fullmatch(tool.name):
+                fault = 'is reserved for the structured output of agents'
+            elif tool.name in names:
+                fault = 'is the name of a tool of the agent'
+            else:
+                continue
+            raise InvalidParamsError.of(f'{FIELD}.tools[{n}].name', f'{fault}: choose another name')
         return True
 
     def of(self, message: Message) -> list[ToolDefinition] | None:

@@ -10,9 +10,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, FunctionToolset, RunContext, ToolDefinition, ToolOutput
+from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.native_tools import WebFetchTool, WebSearchTool
 
-from pydantic_ai_a2a import Approvals, Limits, Messages, Workers, to_a2a
+from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to_a2a
 from pydantic_ai_a2a.conversion.client_tools import FIELD, URI
 
 from ...client import Client, RpcError, message, state_of, texts
@@ -59,7 +61,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
     'a name for outputs': (
         {'tools': [tool('final_result')]},
         '.tools[0].name',
-        'is the name of a tool of the agent: choose another name',
+        'is reserved for the structured output of agents: choose another name',
     ),
     'a number as description': (
         {'tools': [tool(description=7)]},
@@ -153,6 +155,23 @@ async def test_tools_that_the_agent_gets_later_and_tools_that_the_settings_name_
         agent.tool_plain(name='later')(lambda: 'x')
         for name in ('search_mail', 'later', 'pay'):
             assert (await refused(client, declaring('hello', tool(name)))).code == -32602
+
+
+def searching(ctx: RunContext[object]) -> WebSearchTool:
+    return WebSearchTool()
+
+
+@covers(ROW)
+async def test_a_tool_with_the_name_of_a_native_tool_of_the_agent_is_refused_and_other_names_are_free() -> None:
+    native = agent_of(capabilities=[NativeTool(WebSearchTool())])
+    async with serving(native, messages=ALLOWED) as client:
+        error = await refused(client, declaring('hello', tool('web_search')))
+    assert (error.code, 'is the name of a tool of the agent' in error.message) == (-32602, True)
+    more: RunOptions = {'capabilities': [NativeTool(WebFetchTool()), lambda ctx: NativeTool(searching)]}
+    async with serving(agent_of(capabilities=[NativeTool(searching)]), messages=ALLOWED, **more) as client:
+        assert (await refused(client, declaring('hello', tool('web_fetch')))).code == -32602
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        assert asked(await client.send(declaring('web_search:a', tool('web_search'))))
 
 
 def search_mail() -> str:
