@@ -7,17 +7,17 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
 from urllib.parse import quote_plus, urlsplit
-from weakref import WeakKeyDictionary
 
 import httpx2
 from fasta2a.schema import AgentCard
 
 from ..arguments import checked
-from ..auth.issuers import TIME, checked_url, connected, fetch, fetch_json, metadata_urls, read_object
+from ..auth.issuers import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from .urls import origin, shown
 
@@ -76,7 +76,7 @@ class ClientCredentials:
         scope = {'scope': ' '.join(scopes)} if scopes else {}
         self._form = {**(parameters or {}), **scope, 'grant_type': 'client_credentials'}
         self._token: _Token | None = None
-        self._locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+        self._fetching: dict[asyncio.AbstractEventLoop, asyncio.Task[_Token]] = {}
 
     def __repr__(self) -> str:
         """Return the issuer and the id, without the secret."""
@@ -113,22 +113,27 @@ class ClientCredentials:
             RemoteProtocolError: The answer of the issuer is no metadata of the issuer, or no bearer token.
         """
         if (token := self._usable(refused)) is None:
-            token = await self._fetched(refused)
+            token = await self._fetched()
         return token.value
 
     def _usable(self, refused: str | None) -> _Token | None:
         token = self._token
         return None if token is None or token.value == refused or token.until <= time.monotonic() else token
 
-    async def _fetched(self, refused: str | None) -> _Token:
-        lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    async def _fetched(self) -> _Token:
+        """Return the next token. Calls at the same time in one event loop share one request, and its error."""
+        loop = asyncio.get_running_loop()
+        if (fetching := self._fetching.get(loop)) is None:
+            # In an empty context: the request does not belong to the trace of one call.
+            fetching = self._fetching[loop] = loop.create_task(self._ask(), context=Context())
+            fetching.add_done_callback(lambda _: self._fetching.pop(loop))
+        return await asyncio.shield(fetching)
+
+    async def _ask(self) -> _Token:
         try:
-            # The time of a request includes the wait for other requests: an issuer that hangs delays all by one limit.
-            async with asyncio.timeout(TIME), lock:
-                if (token := self._usable(refused)) is None:
-                    async with connected() as client:
-                        token = self._token = await self._fetch(client)
-                return token
+            async with connected() as client:
+                self._token = await self._fetch(client)
+            return self._token
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached ({type(error).__name__}).') from error
         except ValueError as error:
