@@ -1,22 +1,13 @@
-"""Limits of the content of one message, with errors that name the field (§13).
-
-Sizes are those of the stored JSON, so the client's way of writing JSON has no effect.
-"""
+"""Limit of the JSON values of a body, counted before the body is parsed (§13)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
-from pydantic_core import to_json
-
-from ..errors import InvalidParamsError, PayloadTooLargeError
-from ..settings import Limits
-from ..types import Message, Part
+from ..errors import PayloadTooLargeError
 from .fields import DIGITS_AS_ZERO, LONG_NUMBER
 
-__all__ = ('check_message', 'check_metadata', 'check_names', 'check_values')
+__all__ = ('check_values',)
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; an unterminated string extends to the end."""
@@ -54,95 +45,3 @@ def _check_numbers(digits: bytes) -> None:
 def _values(json: bytes) -> int:
     """Return an upper bound of the number of values in JSON."""
     return 1 + json.count(b',') + json.count(b'[') + json.count(b'{')
-
-
-def check_message(message: Message, size: int, limits: Limits) -> None:
-    """Refuse a message over a limit.
-
-    Args:
-        message: The message, with padded base64.
-        size: Bytes of all its parts as JSON.
-        limits: The limits.
-
-    Raises:
-        InvalidParamsError: The message is over a limit.
-    """
-    parts = message['parts']
-    if size > limits.text or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
-        _check_parts(parts, limits)
-    if 'metadata' in message:
-        check_metadata(message['metadata'], 'message.metadata', limits)
-    if 'reference_task_ids' in message:
-        referenced = len(message['reference_task_ids'])
-        _at_most(limits.references, referenced, 'tasks', 'message.referenceTaskIds')
-    if 'extensions' in message:
-        check_names(message['extensions'], 'message.extensions', limits)
-
-
-def check_metadata(metadata: Mapping[str, Any], field: str, limits: Limits) -> None:
-    """Refuse metadata that is too large or nested too deeply.
-
-    Raises:
-        InvalidParamsError: The metadata is over a limit.
-    """
-    _check_json(metadata, field, limits.metadata, limits)
-
-
-def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
-    """Refuse a list of names larger than the limit of metadata.
-
-    Raises:
-        InvalidParamsError: The list is over the limit.
-    """
-    _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
-
-
-def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
-    _at_most(limits.parts, len(parts), 'parts', 'message.parts')
-    if len(parts) > limits.files:
-        files = [part for part in parts if 'raw' in part or 'url' in part]
-        _at_most(limits.files, len(files), 'files', 'message.parts')
-    for index, part in enumerate(parts):
-        _check_part(part, f'message.parts[{index}]', limits)
-
-
-def _check_part(part: Part, field: str, limits: Limits) -> None:
-    if 'text' in part:
-        _at_most(limits.text, len(part['text']), 'characters', f'{field}.text')
-    if 'raw' in part:
-        _at_most(limits.raw, _decoded_size(part['raw']), 'bytes, decoded', f'{field}.raw')
-    if 'data' in part:
-        _check_json(part['data'], f'{field}.data', limits.data, limits)
-    if 'metadata' in part:
-        _check_json(part['metadata'], f'{field}.metadata', limits.metadata, limits)
-
-
-def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
-    text = to_json(value)
-    # Most values have fewer objects and lists than the limit of the depth.
-    if text.count(b'[') + text.count(b'{') > limits.depth and _deeper_than(limits.depth, value):
-        raise InvalidParamsError.of(field, f'must not be nested more than {limits.depth} deep')
-    _at_most(limit, len(text), 'bytes of JSON', field)
-
-
-def _at_most(limit: int, size: int, unit: str, field: str) -> None:
-    if size > limit:
-        raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
-
-
-def _decoded_size(base64: str) -> int:
-    return len(base64) // 4 * 3 - base64[-2:].count('=')
-
-
-def _deeper_than(depth: int, value: object) -> bool:
-    """Return True if objects and lists are nested deeper than `depth`, level by level."""
-    level = [value] if type(value) in (dict, list) else []
-    for _ in range(depth):
-        if not level:
-            return False
-        level = [item for container in level for item in _items(container) if type(item) in (dict, list)]
-    return bool(level)
-
-
-def _items(container: object) -> Any:
-    return cast('dict[str, object]', container).values() if type(container) is dict else container

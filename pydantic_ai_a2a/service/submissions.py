@@ -12,10 +12,10 @@ from ..conversion import answers
 from ..conversion.client_schema import request_fields
 from ..conversion.client_tools import FIELD, URI, ClientTools
 from ..conversion.inbound import check_types
+from ..conversion.limits import check_limits, check_metadata, check_names
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
 from ..ports import Submission
 from ..protocol import stored
-from ..protocol.limits import check_message, check_metadata, check_names
 from ..settings import LONG, Settings
 from ..types import Call, Message, SendParams
 from .answering import without_marks
@@ -102,7 +102,7 @@ class Submissions:
             message = without_marks(message, message['metadata'])
         parts = stored.dump_parts(message['parts'])
         size = len(parts)
-        check_message(message, size, self._limits)
+        check_limits(message, size, self._limits)
         if self._client_tools is not None:
             declares_tools = self._client_tools.check(message)
         if params.metadata:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..conversion.limits import check_metadata
 from ..errors import (
     AnswerNeeded,
     QuotaExceededError,
@@ -16,7 +17,6 @@ from ..errors import (
 )
 from ..ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..protocol import stored
-from ..protocol.limits import check_metadata
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
