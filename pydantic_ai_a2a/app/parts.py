@@ -31,7 +31,6 @@ from ..quotas import Metering
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
-from ..service.streams import OpenStreams
 from ..service.tasks import Service
 from ..settings import Push, Settings
 from .conversion import Conversion
@@ -71,7 +70,6 @@ class Assembly:
         self._limits = limits = settings.limits
         quotas = limits.quotas
         self._metering = metering = None if quotas is None else Metering(quotas, backend.quotas, backend.now)
-        self.streams = OpenStreams(limits.keep_alive)
         workers, push = settings.workers, settings.push
         credentials = settings.access.credentials
         vault = None if credentials is None else CredentialVault(credentials, backend.credentials, backend.now)
@@ -95,10 +93,9 @@ class Assembly:
             agent if store is None else LoopExitStack(agent, *stores),
             backend=backend,
             store=store or nullcontext(),
-            streams=self.streams,
+            keep_alive=limits.keep_alive,
             drain_grace=workers.drain_grace,
             drain_delay=workers.drain_delay,
-            durable=backend.durable,
             beside=None if self.direct is None else self.direct.drain,
         )
         smallest_read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
@@ -153,8 +150,7 @@ class Assembly:
             value_limit=limits.values,
             senders=SlowClients(limits.body_time, request_late),
             readers=Readers(limits.answer_time, limits.unsent),
-            streams=self.streams,
-            runs_here=self.hosting.running,
+            streams=self.hosting.streams,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:

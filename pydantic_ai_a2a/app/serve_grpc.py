@@ -169,7 +169,6 @@ def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
         received=parts.senders.wait,
         room=parts.readers.answer,
         streams=parts.streams,
-        runs_here=parts.runs_here,
     )
     return GrpcServer(serving, reuse_port=reuse_port)
 

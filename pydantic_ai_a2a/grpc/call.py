@@ -51,8 +51,6 @@ class Serving:
     room: Callable[[int], AbstractContextManager[object]]
     """Reserves room for an unread answer of so many bytes."""
     streams: OpenStreams
-    runs_here: Callable[[str], bool]
-    """Returns whether this process runs a task."""
     calls: dict[asyncio.Task[None], Call] = field(default_factory=dict['asyncio.Task[None]', 'Call'])
     """The calls that have not ended, also calls that store a message although their clients have gone."""
 
@@ -219,10 +217,10 @@ class Call:
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
         """Write the events of a subscription."""
-        serving, encode = self._serving, self._codec.event_encoder(None)
+        encode = self._codec.event_encoder(None)
         while True:
             events = await subscription.next()
-            if not events and serving.streams.closing and not serving.runs_here(stream.task_id):
+            if not events and self._serving.streams.over(stream.task_id):
                 return
             events, ended = stream.up_to_end(events)
             for event in events:

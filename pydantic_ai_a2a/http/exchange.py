@@ -6,10 +6,9 @@ import asyncio
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
@@ -58,8 +57,6 @@ class Serving:
     readers: Readers
     """Sends long answers, and ends answers that are not read."""
     streams: OpenStreams
-    runs_here: Callable[[str], bool]
-    """Returns whether this process runs a task."""
 
 
 Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
@@ -269,14 +266,13 @@ class Exchange(ABC):
     def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:
         return EventWriter(
             self.send,
+            codec,
+            first,
             envelope=self.envelope(),
-            encoder=partial(codec.event_encoder, first),
-            encode_first=codec.result_pieces,
             correlation_id=self.correlation_id,
             headers=self.dispatch.headers,
             readers=self.serving.readers,
             streams=self.serving.streams,
-            runs_here=self.serving.runs_here,
         )
 
 

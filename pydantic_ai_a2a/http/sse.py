@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
 from ..ports import Subscription
-from ..protocol.codec import EncodeEvent, Hold
+from ..protocol.codec import Codec
 from ..service.streams import EventStream, OpenStreams
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
@@ -25,33 +25,42 @@ _COMMENT = b': keep-alive\n\n'
 
 
 class EventWriter:
-    """Writes a stream."""
+    """Writes a stream.
+
+    Args:
+        send: Sends an ASGI message.
+        codec: Writes the snapshot and the events.
+        first: The snapshot at the beginning of the stream; None if the client resumes.
+        envelope: The bytes before and after an event.
+        correlation_id: Names the request.
+        headers: Headers of the answer.
+        streams: The open streams of the app.
+        readers: Sends long events.
+    """
 
     def __init__(
         self,
         send: Send,
+        codec: Codec,
+        first: StoredTask | None,
         *,
         envelope: tuple[bytes, bytes],
-        encoder: Callable[[Hold], EncodeEvent],
-        encode_first: Callable[[StoredTask], Iterable[bytes]],
         correlation_id: str,
         headers: Sequence[tuple[str, str]],
         streams: OpenStreams,
         readers: Readers,
-        runs_here: Callable[[str], bool],
     ) -> None:
         self._send = send
         before, after = envelope
         self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
         """The bytes between an event's number and content, and behind the content."""
         self._held = Held(readers)
-        self._encode = encoder(self._held)
-        self._encode_first = encode_first
+        self._encode = codec.event_encoder(first, self._held)
+        self._encode_first = codec.result_pieces
         self._correlation_id = correlation_id
         self._headers = headers
         self._streams = streams
         self._readers = readers
-        self._runs_here = runs_here
         self._gone = False
 
     async def begin(self, stream: EventStream, answer: UnsentAnswer | None) -> None:
@@ -100,7 +109,7 @@ class EventWriter:
             if self._gone or subscription.dropped:
                 return
             if not events:
-                if self._streams.closing and not self._runs_here(stream.task_id):
+                if self._streams.over(stream.task_id):
                     return
                 await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
                 continue

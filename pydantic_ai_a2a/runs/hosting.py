@@ -18,6 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ..errors import BackendUnusable
+from ..ports import Backend
 from ..service.offers import Offer
 from ..service.streams import OpenStreams
 from ..telemetry import metrics
@@ -39,7 +40,7 @@ def server_processes() -> int:
     return getattr(started_with.get('config'), 'workers', 1)
 
 
-_running: WeakKeyDictionary[object, ref[Hosting]] = WeakKeyDictionary()
+_running: WeakKeyDictionary[Backend, ref[Hosting]] = WeakKeyDictionary()
 """The `Hosting` that runs the tasks of each backend in this process."""
 
 
@@ -59,10 +60,9 @@ class Hosting:
         backend: Stores the tasks. One app of a process may run the tasks of a backend.
         agent: Entered while a host lives, together with the store.
         store: Entered alone if the host runs no tasks.
-        streams: The app's event streams, which end at the drain.
+        keep_alive: Seconds between two keep-alive ticks of the app's event streams.
         drain_grace: Seconds for running tasks at a shutdown.
         drain_delay: Seconds of normal service between the signal and the drain.
-        durable: True if other processes see the tasks and may run them.
         beside: Ends the work beside the tasks within the given seconds. Called in its loop.
     """
 
@@ -71,22 +71,23 @@ class Hosting:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         *,
-        backend: object,
+        backend: Backend,
         store: AbstractAsyncContextManager[Any],
-        streams: OpenStreams,
+        keep_alive: float,
         drain_grace: float,
         drain_delay: float = 0.0,
-        durable: bool = False,
         beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._make_worker = make_worker
         self._agent = agent
         self._backend = backend
         self._store = store
-        self._streams = streams
+        self.streams = OpenStreams(keep_alive, self.running)
+        """The app's event streams, which end at the drain."""
         self.drain_grace = drain_grace
         self.drain_delay = drain_delay
-        self.durable = durable
+        self.durable = backend.durable
+        """True if other processes see the tasks and may run them."""
         self._beside = beside
         self.runs_tasks = True
         """True if hosts run tasks. Set to False before the first use, all tasks are left to other processes."""
@@ -171,7 +172,7 @@ class Hosting:
                 del self._hosts[closed]
                 self._trying.pop(closed, None)
             if not self._hosts:
-                self._draining = self._streams.closing = False
+                self._draining = self.streams.closing = False
             if self.runs_tasks:
                 self._check_alone()
             metrics.begin()
@@ -230,7 +231,7 @@ class Hosting:
             self._draining = False
             self._context = Context()
             # Some streams of this loop may still be open. The next lifespan accepts streams again.
-            self._streams.closing = not self._hosts
+            self.streams.closing = not self._hosts
 
     def drain_everywhere(self) -> None:
         """Begin to drain in every loop, from any thread."""
@@ -274,8 +275,8 @@ class Hosting:
         if host is not None:
             self._draining = True
             # Streams of running tasks go on until the drain has ended the tasks or handed them back.
-            host.drain(self.drain_grace, self._beside, self._streams.close)
-            self._streams.close()
+            host.drain(self.drain_grace, self._beside, self.streams.close)
+            self.streams.close()
 
 
 def _install(number: int, handler: Handler) -> Handler:

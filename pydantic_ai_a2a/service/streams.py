@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ports import Subscription
@@ -40,12 +40,18 @@ class EventStream:
 
 
 class OpenStreams:
-    """The open streams of an app: one keep-alive timer for all, and the end of all at a shutdown."""
+    """The open streams of an app: one keep-alive timer for all, and the end of all at a shutdown.
 
-    def __init__(self, interval: float) -> None:
+    Args:
+        interval: Seconds between two keep-alive ticks.
+        runs_here: Returns whether this process runs a task.
+    """
+
+    def __init__(self, interval: float, runs_here: Callable[[str], bool]) -> None:
         self.closing = False
         """True if streams end once no running task can send them events."""
         self._interval = interval
+        self._runs_here = runs_here
         self._subscriptions: set[Subscription] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -61,6 +67,10 @@ class OpenStreams:
     def remove(self, subscription: Subscription) -> None:
         """Remove a closed stream."""
         self._subscriptions.discard(subscription)
+
+    def over(self, task_id: str) -> bool:
+        """Return whether the stream of a task ends now, because the server shuts down and does not run the task."""
+        return self.closing and not self._runs_here(task_id)
 
     def close(self) -> None:
         """End the streams without a running task in this process."""
