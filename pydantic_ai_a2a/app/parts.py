@@ -31,6 +31,7 @@ from ..quotas import Metering
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
+from ..service.submissions import Submissions
 from ..service.tasks import Service
 from ..settings import Push, Settings
 from .conversion import Conversion
@@ -100,19 +101,24 @@ class Assembly:
         )
         smallest_read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
         self.ready = Ready(self.hosting.components, smallest_read, backend.check_writes)
-        self.service = Service(
-            backend,
+        submissions = Submissions(
             settings,
             check_content=conversion.check_content,
             check_output=conversion.check_output,
             client_schema=conversion.client_schema,
             accepting=self.hosting.accepting,
             now=backend.now,
+            push=registration,
+            client_tools=conversion.client_tools,
+        )
+        self.service = Service(
+            backend,
+            settings,
+            submissions,
             metering=metering,
             push=registration,
             offers=self.hosting.offer,
             vault=vault,
-            client_tools=conversion.client_tools,
         )
 
     @property

@@ -23,7 +23,6 @@ class Cancellation:
         backend: The backend of the tasks.
         load: Returns a task of an owner with some of its history, or raises `TaskNotFoundError`.
         grace: Seconds that a run has to stop.
-        now: Returns the time of the store, in milliseconds.
     """
 
     def __init__(
@@ -32,18 +31,16 @@ class Cancellation:
         load: Callable[[str, str | None, int | None], Awaitable[StoredTask]],
         *,
         grace: float,
-        now: Callable[[], int],
     ) -> None:
         self._backend = backend
         self._load = load
         self._grace = grace
-        self._now = now
 
     async def cancel(
         self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
     ) -> StoredTask:
         """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
-        header = await self._backend.queue.cancel(task_id, owner, at=self._now())
+        header = await self._backend.queue.cancel(task_id, owner, at=self._backend.now())
         if metrics.instruments is not None and header.state == 'canceled':
             metrics.instruments.enter('canceled')
         record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
@@ -66,7 +63,7 @@ class Cancellation:
             task = await self._load(task_id, owner, None)
             if task.header.state not in TERMINAL:
                 with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                    await queue.cancel(task_id, owner, at=self._now(), force=True)
+                    await queue.cancel(task_id, owner, at=self._backend.now(), force=True)
                     if metrics.instruments is not None:
                         metrics.instruments.enter('canceled')
         task = await self._load(task_id, owner, None)

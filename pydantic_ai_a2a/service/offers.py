@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..ports import Claim, Slot
 
-__all__ = ('Offer', 'Offers', 'no_offers')
+__all__ = ('Offer', 'Offers')
 
 
 class Offer(NamedTuple):
@@ -20,7 +20,3 @@ class Offer(NamedTuple):
 
 Offers: TypeAlias = Callable[[], Offer | None]
 """Returns the offer of a free slot, or None if tasks have to wait."""
-
-
-def no_offers() -> None:
-    """Offer no slot."""

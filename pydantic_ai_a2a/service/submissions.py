@@ -23,7 +23,7 @@ from .answering import without_marks
 if TYPE_CHECKING:
     from ..push.registration import Registration
 
-__all__ = ('Schema', 'Submissions', 'registration_of')
+__all__ = ('Submissions', 'registration_of')
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""

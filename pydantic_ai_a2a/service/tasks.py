@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,13 +45,12 @@ from .answering import answered, audit_answers, with_mark
 from .approvers import ApproverAccess
 from .cancellation import Cancellation
 from .ends import shortened, within
-from .offers import Offers, no_offers
+from .offers import Offers
 from .streams import EventStream
-from .submissions import Schema, Submissions, registration_of
+from .submissions import Submissions, registration_of
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault
-    from ..conversion.client_tools import ClientTools
     from ..push.registration import Registration
 
 __all__ = ('CAPABILITIES', 'Service', 'TaskList')
@@ -75,44 +74,39 @@ class TaskList(NamedTuple):
 
 
 class Service:
-    """The operations of one agent, for authenticated callers."""
+    """The operations of one agent, for authenticated callers.
+
+    Args:
+        backend: Stores the tasks.
+        settings: Settings of the app.
+        submissions: Checks the messages of clients.
+        metering: Checks the quotas of callers; None without quotas.
+        push: The webhooks of clients; None without push notifications.
+        offers: Offers a free slot for the task of a new message.
+        vault: Exchanges and stores the credentials of callers; None without `Access.credentials`.
+    """
 
     def __init__(
         self,
         backend: Backend,
         settings: Settings,
+        submissions: Submissions,
         *,
-        check_content: Callable[[Message], object],
-        check_output: Callable[[Sequence[str], Schema | None], object],
-        client_schema: Callable[[Message], Schema | None],
-        accepting: Callable[[], bool],
-        now: Callable[[], int],
-        metering: Metering | None = None,
-        push: Registration | None = None,
-        offers: Offers = no_offers,
-        vault: CredentialVault | None = None,
-        client_tools: ClientTools | None = None,
+        metering: Metering | None,
+        push: Registration | None,
+        offers: Offers,
+        vault: CredentialVault | None,
     ) -> None:
         self._backend = backend
         self._offers = offers
         self._limits = settings.limits
         self._max_wait = settings.limits.max_wait
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
-        submissions = Submissions(
-            settings,
-            check_content=check_content,
-            check_output=check_output,
-            client_schema=client_schema,
-            accepting=accepting,
-            now=now,
-            push=push,
-            client_tools=client_tools,
-        )
         self.check = submissions.check
         """Checks a message without storage, and converts the message to the stored form."""
         self.check_direct = submissions.check_direct
         """Like `check`, for a message that is answered without a task."""
-        cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace, now=now)
+        cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace)
         self.cancel = cancellation.cancel
         """Cancels a task of an owner; of any owner for None."""
         self._vault = vault
