@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -87,13 +87,13 @@ class Assembly:
             limit, max_wait = workers.running, limits.max_wait
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
-        stores = [part for part in (backend, sending) if isinstance(part, AbstractAsyncContextManager)]
-        store = LoopExitStack(*stores) if stores else None
+        entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
+        stores = (lambda: entered, sending or nullcontext)
         self.hosting = Hosting(
             make_worker,
-            agent if store is None else LoopExitStack(agent, *stores),
+            LoopExitStack(lambda: agent, *stores),
             backend=backend,
-            store=store or nullcontext(),
+            store=LoopExitStack(*stores),
             keep_alive=limits.keep_alive,
             drain_grace=workers.drain_grace,
             drain_delay=workers.drain_delay,
@@ -174,16 +174,20 @@ class Assembly:
 
 
 class LoopExitStack(AbstractAsyncContextManager[None]):
-    """Enters several context managers together, once in each event loop."""
+    """Enters several context managers together, once in each event loop.
 
-    def __init__(self, *managers: AbstractAsyncContextManager[Any]) -> None:
-        self._managers = managers
+    Args:
+        makers: Each returns a context manager for the running loop.
+    """
+
+    def __init__(self, *makers: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        self._makers = makers
         self._stacks: dict[asyncio.AbstractEventLoop, AsyncExitStack] = {}
 
     async def __aenter__(self) -> None:
         async with AsyncExitStack() as stack:
-            for manager in self._managers:
-                await stack.enter_async_context(manager)
+            for make in self._makers:
+                await stack.enter_async_context(make())
             self._stacks[asyncio.get_running_loop()] = stack.pop_all()
 
     async def __aexit__(self, *error: Any) -> bool | None:

@@ -41,7 +41,7 @@ def pause_after(failures: int, backoff: float, chance: float) -> float:
 
 
 class Sender:
-    """Sends deliveries from construction to `close`.
+    """Sends deliveries from construction to `aclose`.
 
     Args:
         outbox: The deliveries.
@@ -82,7 +82,7 @@ class Sender:
         # In an empty context: spans and variables of a request must not outlive the request.
         self._sending = self._loop.create_task(self._send(), context=Context())
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Send due deliveries for a few seconds; leave the others to other processes, or to the next start."""
         self._closing = True
         self._wake.set()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeAlias
 
 from ..ports import Backend
 from ..settings import Push
@@ -16,23 +15,8 @@ from .sender import Sender
 
 __all__ = ('Sending', 'webhooks')
 
-
-class Sending(AbstractAsyncContextManager[None]):
-    """Sends while entered; once in each event loop.
-
-    Args:
-        make_sender: Makes the sender of the running loop.
-    """
-
-    def __init__(self, make_sender: Callable[[], Sender]) -> None:
-        self._make_sender = make_sender
-        self._senders: dict[asyncio.AbstractEventLoop, Sender] = {}
-
-    async def __aenter__(self) -> None:
-        self._senders[asyncio.get_running_loop()] = self._make_sender()
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._senders.pop(asyncio.get_running_loop()).close()
+Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[Sender]]
+"""Makes a sender for the running event loop, which sends until the context is left."""
 
 
 def webhooks(
@@ -49,8 +33,6 @@ def webhooks(
         raise ValueError(
             'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
         )
-
-    def make_sender() -> Sender:
-        return Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
-
-    return Registration(configs, settings, cipher), Sending(make_sender)
+    return Registration(configs, settings, cipher), lambda: aclosing(
+        Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
+    )

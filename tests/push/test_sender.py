@@ -50,7 +50,7 @@ async def sending(
         try:
             yield
         finally:
-            await sender.close()
+            await sender.aclose()
 
 
 async def canceled(backend: MemoryBackend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:

@@ -52,7 +52,7 @@ async def sending(backend: SqliteFileBackend) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            await sender.close()
+            await sender.aclose()
 
 
 async def canceled(backend: SqliteFileBackend, hook: Webhook) -> None:
