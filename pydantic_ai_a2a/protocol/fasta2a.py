@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
-from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
+from ..errors import A2AError
 from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
 from . import push, stored
 from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
@@ -35,7 +35,7 @@ from .fields import (
     names_of,
     read_message,
 )
-from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
+from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation
 from .requests import older_params
 
@@ -164,13 +164,9 @@ class FastA2ADialect(OlderCodec):
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
         return {**artifact, 'parts': [_own_part(part) for part in artifact['parts']]}
 
-    def encode_deleted(self) -> bytes:
-        """Write null."""
-        return b'null'
-
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object: the message is FastA2A's, and the data has the details."""
-        code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
+        code = older_code(error)
         text = error.message.removesuffix('.')
         message = _MESSAGES.get(code, text)
         written: dict[str, Any] = {'code': code, 'message': message}

@@ -14,12 +14,13 @@ from pydantic import AfterValidator, StrictBool, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
+from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
 from .codec import Codec
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct
 
-__all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'role', 'send_params')
+__all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'older_code', 'role', 'send_params')
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """States in which streams end, besides the terminal ones: the task waits for its client."""
@@ -105,6 +106,11 @@ TASKS: Mapping[str, Any] = {
 """The params of the operations on one task, by their names in 1.0."""
 
 
+def older_code(error: A2AError) -> int:
+    """Return the JSON-RPC code of an error. These versions do not have the error of a required extension."""
+    return InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
+
+
 class OlderCodec(Codec):
     """Writes whole objects, with each message and artifact in the form of the version."""
 
@@ -126,6 +132,10 @@ class OlderCodec(Codec):
         if 'message' in status:
             written['message'] = self._message(status['message'])
         return written
+
+    def encode_deleted(self) -> bytes:
+        """Write null."""
+        return b'null'
 
     def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a bare task. Each message and artifact is a piece, so that the caller can pause between pieces."""

@@ -14,12 +14,7 @@ from pydantic import AfterValidator, Field, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
-from ..errors import (
-    A2AError,
-    ExtendedAgentCardNotConfiguredError,
-    ExtensionSupportRequiredError,
-    InvalidRequestError,
-)
+from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
 from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
@@ -35,7 +30,7 @@ from .fields import (
     names_of,
     read_message,
 )
-from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
+from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
 from .requests import older_params
 
@@ -218,13 +213,7 @@ class V0_3(OlderCodec):
         """Write a list: 0.3 has no wrapper."""
         return b'[%s]' % b','.join(map(self.encode_push_config, configs))
 
-    def encode_deleted(self) -> bytes:
-        """Write null."""
-        return b'null'
-
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object. The correlation id is in the HTTP header only: 0.3 has no field for it."""
-        # 0.3 does not have this error of 1.0, so the codec writes the code of an invalid request.
-        code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
         message = _NEWER_NAME.sub(_own_name, error.message.removesuffix('.'))
-        return to_json({'code': code, 'message': message})
+        return to_json({'code': older_code(error), 'message': message})
