@@ -39,7 +39,7 @@ from ..conversion.stream import AnswerStream
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
-from ..types import Note, Step, TextDelta
+from ..types import Note, Step, TextDelta, value
 from .budget import charge_unanswered, within
 from .client_tools import add_client_tools
 from .downloads import Downloads, has_files
@@ -62,13 +62,56 @@ from .steering import Steering
 from .tool_events import ToolEvents
 from .turn import Turn
 
-__all__ = ('Runner', 'can_stream')
+__all__ = ('RunArguments', 'Runner', 'can_stream')
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph. Pydantic AI exports no type for nodes."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
+
+
+@value
+class RunArguments:
+    """The arguments of one run of the agent."""
+
+    prompt: str | Sequence[UserContent] | None
+    """The user's prompt; None for answers only."""
+    history: Sequence[ModelMessage]
+    """Messages before the prompt, never changed."""
+    info: RunInfo
+    """Information for tools."""
+    run_id: str
+    token: CancellationToken
+    """Cancels the run."""
+    watched: Callable[[], bool]
+    """Returns True if the run has readers."""
+    emit: Emit
+    """Takes the events of the run."""
+    text_output: bool
+    """True if text of the model can be the output."""
+    partial_outputs: PartialOutputs | None = None
+    """Takes partial outputs for readers; None for no partial outputs."""
+    collects_text: bool = False
+    """True to return the streamed text, too: a copy of the answer."""
+    turn: Turn | None = None
+    """Stores the run step by step."""
+    usage: RunUsage | None = None
+    """Usage before the run, increased by the run."""
+    budget: Left | None = None
+    """Remaining budget of the owner; None for no limit."""
+    may_wait: bool = False
+    """True to let the run end with deferred calls, for any output type of the agent."""
+    answers: DeferredToolResults | None = None
+    """Results of the calls at the end of the history."""
+    shown: Collection[str] = ()
+    """Ids of those calls shown to clients before."""
+    steering: Steering | None = None
+    """Brings in messages of the user during the run."""
+    client_tools: Sequence[ToolDefinition] = ()
+    """Tools whose calls the client answers."""
+    client_output: ClientOutput | None = None
+    """The output by the schema of the client; None for the output of the agent."""
 
 
 class Runner:
@@ -116,52 +159,11 @@ class Runner:
         self._wraps = self._prepares_tools or hooks.of_tools or self._outputs is not None
         self._may_have_model = may_have_model(agent, options)
 
-    async def run(
-        self,
-        prompt: str | Sequence[UserContent] | None,
-        history: Sequence[ModelMessage],
-        *,
-        info: RunInfo,
-        run_id: str,
-        token: CancellationToken,
-        watched: Callable[[], bool],
-        emit: Emit,
-        text_output: bool,
-        partial_outputs: PartialOutputs | None = None,
-        collects_text: bool = False,
-        turn: Turn | None = None,
-        usage: RunUsage | None = None,
-        budget: Left | None = None,
-        may_wait: bool = False,
-        answers: DeferredToolResults | None = None,
-        shown: Collection[str] = (),
-        steering: Steering | None = None,
-        client_tools: Sequence[ToolDefinition] = (),
-        client_output: ClientOutput | None = None,
-        options: RunOptions | None = None,
-    ) -> RunOutput:
-        """Run the agent once, in the current task, or the rest of a run that `turn` has stored in part.
+    async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
+        """Run the agent once, in the current task, or the rest of a run that `RunArguments.turn` has stored in part.
 
         Args:
-            prompt: The user's prompt; None for answers only.
-            history: Messages before the prompt, never changed.
-            info: Information for tools.
-            run_id: Names the run.
-            token: Cancels the run.
-            watched: Returns True if the run has readers.
-            emit: Takes the events of the run.
-            text_output: True if text of the model can be the output.
-            partial_outputs: Takes partial outputs for readers; None for no partial outputs.
-            collects_text: True to return the streamed text, too: a copy of the answer.
-            turn: Stores the run step by step.
-            usage: Usage before the run, increased by the run.
-            budget: Remaining budget of the owner; None for no limit.
-            may_wait: True to let the run end with deferred calls, for any output type of the agent.
-            answers: Results of the calls at the end of the history.
-            shown: Ids of those calls shown to clients before.
-            steering: Brings in messages of the user during the run.
-            client_tools: Tools whose calls the client answers.
-            client_output: The output by the schema of the client; None for the output of the agent.
+            arguments: The arguments of the run.
             options: Options of this run only, over the options of every run.
 
         Raises:
@@ -169,45 +171,35 @@ class Runner:
             NoModel: The agent has no model.
             ToolConflict: The agent has a tool with the name of a tool of the client.
         """
-        answer = AnswerStream(text_output, collects=collects_text)
+        history, turn = arguments.history, arguments.turn
+        answer = AnswerStream(arguments.text_output, collects=arguments.collects_text)
         if self._changes_history:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
-        downloads = steering is not None or has_files(prompt, [*history, *(resumed or ())])
+        answers = None if resumed else arguments.answers
         run: AgentRun[Any, Any] | None = None
         try:
             async with self._agent.iter(
-                None if resumed else prompt,
+                None if resumed else arguments.prompt,
                 message_history=turn.after(history) if turn is not None and resumed else history or None,
-                deferred_tool_results=None if resumed else answers,
-                conversation_id=info['context_id'],
-                run_id=run_id,
-                cancellation_token=token,
-                usage=usage,
+                deferred_tool_results=answers,
+                conversation_id=arguments.info['context_id'],
+                run_id=arguments.run_id,
+                cancellation_token=arguments.token,
+                usage=arguments.usage,
                 infer_name=False,
-                **self._options_of(info, options, budget, client_output, downloads=downloads),
+                **self._options_of(arguments, options, [*history, *(resumed or ())]),
             ) as run:
                 node = run.next_node
-                if self._wraps or client_tools or client_output is not None:
-                    self._wrap(run, info['task_id'], client_tools, client_output)
+                if self._wraps or arguments.client_tools or arguments.client_output is not None:
+                    self._wrap(run, arguments)
                 try:
                     if resumed:
-                        node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
-                    seen = ToolEvents(run, None if resumed else answers, shown)
-                    await self._drive(
-                        run,
-                        node,
-                        answer,
-                        watched,
-                        emit,
-                        partial_outputs=partial_outputs,
-                        shown=seen,
-                        turn=turn,
-                        may_wait=may_wait,
-                        steering=steering,
-                    )
+                        node = await _resume(run, arguments, resumed[-1])
+                    shown = ToolEvents(run, answers, arguments.shown)
+                    await self._drive(run, node, arguments, answer, shown)
                 except (asyncio.CancelledError, RunCancelled):
-                    charge_unanswered(run, budget)
+                    charge_unanswered(run, arguments.budget)
                     raise
                 except SystemExit as error:
                     # Within the block: Pydantic AI raises the errors of the block in another task.
@@ -217,80 +209,59 @@ class Runner:
                 raise
             raise NoModel(NO_MODEL) from error
         except STATES as state:
-            if not may_wait:
+            if not arguments.may_wait:
                 raise
-            return stopped(run, state, turn, prompt, usage, answers=answers is not None)
+            return stopped(run, state, turn, arguments.prompt, arguments.usage, answers=arguments.answers is not None)
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
         response = result.response
-        output = (question_of(response) if may_wait else None) or result.output
+        output = (question_of(response) if arguments.may_wait else None) or result.output
         waits = isinstance(output, _WAITS)
         schemas = schemas_of(run, result.output) if waits else None
         calls = [call.tool_call_id for call in response.tool_calls] if waits else ()
-        text = answer.streamed
-        return RunOutput(output, response.files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
+        files, streamed = response.files, answer.streamed
+        return RunOutput(output, files, streamed, messages, run.usage, waits, schemas, calls, shown.ids, result)
 
-    def _wrap(
-        self,
-        run: AgentRun[Any, Any],
-        task_id: str,
-        client_tools: Sequence[ToolDefinition],
-        client_output: ClientOutput | None,
-    ) -> None:
-        if client_output is not None:
+    def _wrap(self, run: AgentRun[Any, Any], arguments: RunArguments) -> None:
+        if (client_output := arguments.client_output) is not None:
             check_outputs(run, client_output.outputs, client_output.schema)
         elif self._outputs is not None:
             check_outputs(run, self._outputs)
         if self._prepares_tools:
             contain_prepare_exits(run)
-        observe_tools(run, self._hooks, task_id)
-        if client_tools:
-            add_client_tools(run, client_tools)
+        observe_tools(run, self._hooks, arguments.info['task_id'])
+        if arguments.client_tools:
+            add_client_tools(run, arguments.client_tools)
 
     def _options_of(
-        self,
-        info: RunInfo,
-        run_options: RunOptions | None,
-        budget: Left | None,
-        client_output: ClientOutput | None,
-        *,
-        downloads: bool,
+        self, arguments: RunArguments, run_options: RunOptions | None, messages: Sequence[ModelMessage]
     ) -> dict[str, Any]:
-        metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
+        """Return the options of a run, whose prompt follows the messages."""
+        metadata: dict[str, Any] = {**self._metadata, 'a2a': arguments.info}
         options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = _merged(metadata_of, metadata)
-        if client_output is not None:
-            options['output_type'] = [client_output.type, *self._states]
-        if downloads:
+        if arguments.client_output is not None:
+            options['output_type'] = [arguments.client_output.type, *self._states]
+        if arguments.steering is not None or has_files(arguments.prompt, messages):
             # Only when needed: a run with its own capabilities starts more slowly.
             options['capabilities'] = [*options.get('capabilities', ()), self._downloads]
-        if budget is not None:
-            options['usage_limits'] = within(budget, options.get('usage_limits') or UsageLimits())
+        if arguments.budget is not None:
+            options['usage_limits'] = within(arguments.budget, options.get('usage_limits') or UsageLimits())
         return options
 
     async def _drive(
-        self,
-        run: AgentRun[Any, Any],
-        node: _Node,
-        answer: AnswerStream,
-        watched: Callable[[], bool],
-        emit: Emit,
-        *,
-        partial_outputs: PartialOutputs | None,
-        shown: ToolEvents,
-        turn: Turn | None,
-        may_wait: bool,
-        steering: Steering | None,
+        self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments, answer: AnswerStream, shown: ToolEvents
     ) -> None:
+        turn, steering = arguments.turn, arguments.steering
         while not isinstance(node, End) and run.result is None:
             # `isinstance` takes three calls for a class with an abstract base.
             stream, asks = None, type(node) is ModelRequestNode
-            if (asks or self._steps.of_tools) and watched():
+            if (asks or self._steps.of_tools) and arguments.watched():
                 stream = self._stream(node, shown)
             if stream is not None:
-                await self._observe(run, stream, answer, emit, partial_outputs)
+                await self._observe(run, stream, arguments, answer)
             before, node, note = node, await run.next(node), None
             if node is before:
                 raise Stalled
@@ -298,14 +269,14 @@ class Runner:
                 await steering.step(run, node)
             responded = type(node) is CallToolsNode
             if responded:
-                _prepare_tools(run, node.model_response, may_wait=may_wait)
+                _prepare_tools(run, node.model_response, may_wait=arguments.may_wait)
                 if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()
-                    if self._steps.any and stream is None and watched():
-                        await self._show(node.model_response, emit)
+                    if self._steps.any and stream is None and arguments.watched():
+                        await self._show(node.model_response, arguments.emit)
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note)) and note is not None:
-                await emit(note)
+                await arguments.emit(note)
 
     async def _step(
         self, run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None
@@ -332,18 +303,14 @@ class Runner:
         return shown.of_node(node) if self._steps.of_tools and Agent.is_call_tools_node(node) else None
 
     async def _observe(
-        self,
-        run: AgentRun[Any, Any],
-        stream: _Events,
-        answer: AnswerStream,
-        emit: Emit,
-        partial_outputs: PartialOutputs | None,
+        self, run: AgentRun[Any, Any], stream: _Events, arguments: RunArguments, answer: AnswerStream
     ) -> None:
+        partial_outputs = arguments.partial_outputs
         async with stream as events:
             observe = None if partial_outputs is None else partial_outputs.of(run, events)
             async for event in events:
                 if (output := answer.feed(event) or self._steps.of_event(event)) is not None:
-                    await emit(output)
+                    await arguments.emit(output)
                 if observe is not None:
                     await observe(event)
 
@@ -370,16 +337,9 @@ def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait
         allow_deferred_calls(run)
 
 
-async def _resume(
-    run: AgentRun[Any, Any],
-    prompt: str | Sequence[UserContent] | None,
-    last: ModelMessage,
-    steering: Steering | None,
-    *,
-    may_wait: bool,
-) -> _Node:
+async def _resume(run: AgentRun[Any, Any], arguments: RunArguments, last: ModelMessage) -> _Node:
     """Return the first node of a run that resumes after its last stored message."""
-    set_prompt(run, prompt)
+    set_prompt(run, arguments.prompt)
     first = run.next_node
     assert not isinstance(first, End)
     node: _Node = await run.next(first)
@@ -388,10 +348,10 @@ async def _resume(
         response = run.all_messages()[-1]
         assert isinstance(response, ModelResponse)
         node = CallToolsNode[Any, Any](response)
-    elif steering is not None:
-        await steering.step(run, node)
+    elif arguments.steering is not None:
+        await arguments.steering.step(run, node)
     if Agent.is_call_tools_node(node):
-        _prepare_tools(run, node.model_response, may_wait=may_wait)
+        _prepare_tools(run, node.model_response, may_wait=arguments.may_wait)
     return node
 
 

@@ -29,7 +29,7 @@ from typing_extensions import Unpack
 
 from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.run_output import RunOutput
-from ..agent.runner import Runner
+from ..agent.runner import RunArguments, Runner
 from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
@@ -286,9 +286,9 @@ class AgentWorker(Worker[list[ModelMessage]]):
             return
         chunks = _Chunks(self, task_id, context_id)
         try:
-            result = await self.runner.run(
-                prompt.content,
-                [*context, *prompt.before],
+            arguments = RunArguments(
+                prompt=prompt.content,
+                history=[*context, *prompt.before],
                 info=RunInfo(task_id=task_id, context_id=context_id, attempt=1, idempotency_key=task_id),
                 run_id=task_id,
                 token=token,
@@ -296,6 +296,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
                 emit=chunks.emit,
                 text_output=self.outputs.streams_text and accepted.text,
             )
+            result = await self.runner.run(arguments)
         except RunCancelled as canceled:
             if outcome_of(canceled, asyncio.current_task()) is not Outcome.CANCELED:
                 raise

@@ -20,7 +20,7 @@ from ..agent.options import RunInfo
 from ..agent.partial_output import PartialOutputs
 from ..agent.references import Refer
 from ..agent.run_output import RunOutput
-from ..agent.runner import Runner
+from ..agent.runner import RunArguments, Runner
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
@@ -108,7 +108,7 @@ class AgentJob:
         messages, typed, prompt, before = self._messages, self._typed_input, None, ()
         validated = None if typed is None else await messages.validated(typed, claim, recorder)
         if pending is None or pending.takes_prompt:  # else the message is only an answer
-            prompt, before = await messages.read_run(claim, recorder, validated)
+            prompt, before = await messages.read(claim, recorder, validated=validated)
         reads_task = messages.reads_tasks and prompt is not None
         if pending is not None and pending.unprompted and not reads_task:
             prompt, before = await messages.with_unprompted(pending.unprompted, claim, recorder, prompt, before)
@@ -140,10 +140,9 @@ class AgentJob:
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
         tools = () if self._client_tools is None else await messages.tools(self._client_tools, claim, recorder)
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
-        run = partial(
-            self._runner.run,
-            prompt,
-            [*history, *before] if before else history,
+        arguments = RunArguments(
+            prompt=prompt,
+            history=[*history, *before] if before else history,
             info=info,
             run_id=run_id,
             token=token,
@@ -163,10 +162,10 @@ class AgentJob:
             client_output=client,
         )
         if self._dependencies is None:
-            return run()
+            return self._runner.run(arguments)
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(
-            claim, token, info, run_id, lambda deps: run(options={'deps': deps}), validated=validated
+            claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
 
     def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs | None:

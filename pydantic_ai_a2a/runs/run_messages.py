@@ -67,23 +67,22 @@ class RunMessages:
         history = () if task is None else task.history or ()
         return history[0] if history else claim.message
 
-    async def read_run(self, claim: Claim, recorder: Recorder, validated: ValidatedInput | None) -> RunInput:
-        """Read the message of a run, or all messages of its task.
+    async def read(
+        self, claim: Claim, recorder: Recorder, body: bytes | None = None, validated: ValidatedInput | None = None
+    ) -> RunInput:
+        """Read a message, after the artifacts of referenced tasks.
+
+        Args:
+            claim: The run.
+            recorder: Records the run.
+            body: The message. Default: the message of the run, or all messages of its task if `read_task` reads these.
+            validated: The data that has begun the task; None for any data.
 
         Raises:
             BadInput: `read_task` refuses one of the messages.
         """
-        return await self._read_one(claim, claim.message, recorder, self._read_task, validated)
-
-    async def _read_one(
-        self,
-        claim: Claim,
-        body: bytes,
-        recorder: Recorder,
-        read_task: ReadTask | None = None,
-        validated: ValidatedInput | None = None,
-    ) -> RunInput:
-        """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks."""
+        read_task = self._read_task if body is None else None
+        body = claim.message if body is None else body
         message = stored.load_message(body)
         if validated is not None and claim.run == 1:
             message = validated.shown(message)
@@ -124,7 +123,7 @@ class RunMessages:
         task = await recorder.store(partial(self._backend.reader.load, claim.header.id, None, artifacts=False))
         history = () if task is None else task.history or ()
         bodies = await asyncio.to_thread(_of_ids, history, {*message_ids})
-        inputs = [await self._read_one(claim, body, recorder) for body in bodies]
+        inputs = [await self.read(claim, recorder, body) for body in bodies]
         if prompt is not None:
             inputs.append((prompt, before))
         if len(inputs) == 1:
@@ -187,7 +186,7 @@ class RunMessages:
 
     async def content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
         """Return a message for a run that has begun."""
-        prompt, before = await self._read_one(claim, body, recorder)
+        prompt, before = await self.read(claim, recorder, body)
         return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
 

@@ -16,7 +16,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from pydantic_ai_a2a import Rejected
 from pydantic_ai_a2a.agent.options import RunInfo, RunOptions, may_change_history
-from pydantic_ai_a2a.agent.runner import Runner, can_stream
+from pydantic_ai_a2a.agent.runner import RunArguments, Runner, can_stream
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -49,17 +49,18 @@ async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_i
         raise Rejected(reason)
 
     info = RunInfo(task_id='t', context_id='c', attempt=1, idempotency_key='t.1')
+    arguments = RunArguments(
+        prompt='hi',
+        history=[],
+        info=info,
+        run_id='t.1',
+        token=CancellationToken(),
+        watched=lambda: False,
+        emit=unused,
+        text_output=False,
+    )
     with pytest.raises(Rejected):
-        await Runner(Agent(TestModel(), output_type=decline), {}).run(
-            'hi',
-            [],
-            info=info,
-            run_id='t.1',
-            token=CancellationToken(),
-            watched=lambda: False,
-            emit=unused,
-            text_output=False,
-        )
+        await Runner(Agent(TestModel(), output_type=decline), {}).run(arguments)
 
 
 async def unused(event: object) -> None:
