@@ -17,7 +17,9 @@ from .store import Store
 __all__ = ('dead_letters', 'retry')
 
 
-def dead_letters(store: Store, owner: str | None, limit: int, after: tuple[int, str] | None) -> list[DeadLetter]:
+def dead_letters(
+    store: Store, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+) -> list[DeadLetter]:
     """See `Housekeeping.dead_letters`."""
     keys = store.dead.get(owner, [])
     start = 0 if after is None else bisect_right(keys, after)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from ...ports import (
     Accepted,
-    Bucket,
     Charge,
-    Checkpoint,
     Claim,
     CredentialStore,
-    DeadDelivery,
-    DeadLetter,
-    Delivery,
     Ending,
     Erased,
     EventLog,
@@ -22,8 +18,6 @@ from ...ports import (
     ExportedTask,
     Finish,
     Housekeeping,
-    Leased,
-    Marks,
     OnExpired,
     Outbox,
     Pause,
@@ -32,8 +26,6 @@ from ...ports import (
     QuotaStore,
     SealedCredential,
     Slot,
-    Spent,
-    Status,
     Submission,
     Subscription,
     TaskQueue,
@@ -41,12 +33,15 @@ from ...ports import (
 )
 from ...settings import Retention
 from ...task_states import INTERRUPTED, TERMINAL
-from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ...types import StoredTask, TaskHeader
 from ..ended import ended_task
 from ..event_bus import BusEnding
 from ..model_json import load_message_rows, load_record
 from ..rules import tell_expired, unpaid
-from . import dead_letters, ends, reads, runs, submit, sweep
+from . import dead_letters as dead
+from . import ends, reads, runs, submit, sweep
+from .push import Webhooks
+from .quotas import Quotas
 from .store import Store
 
 __all__ = (
@@ -64,6 +59,22 @@ __all__ = (
 class _Port:
     def __init__(self, store: Store) -> None:
         self.store = store
+
+
+def _locked(step: Callable[..., Any], part: str = '') -> Any:
+    """Make a method of a port that does one step under the lock of the store. The port class declares the signature.
+
+    Args:
+        step: A function of the store; with `part`, a method of the part of the store with this name.
+        part: Name of a part of the store. Default: the store itself.
+    """
+
+    async def method(port: _Port, *args: Any, **kwargs: Any) -> Any:
+        store = port.store
+        with store.lock:
+            return step(getattr(store, part) if part else store, *args, **kwargs)
+
+    return method
 
 
 class MemoryQueue(_Port, TaskQueue):
@@ -87,32 +98,16 @@ class MemoryQueue(_Port, TaskQueue):
             on_cancel(task_id)
         return header
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        with self.store.lock:
-            return runs.claim(self.store, holder, at=at, lease=lease, limit=limit, task_id=task_id)
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        with self.store.lock:
-            return runs.renew(self.store, holder, tasks, lease=lease)
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        with self.store.lock:
-            runs.emit(self.store, claim, events, status, checkpoint)
+    claim = _locked(runs.claim)
+    renew = _locked(runs.renew)
+    emit = _locked(runs.emit)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         self.store.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
         with self.store.lock:
             return ends.finish(self.store, claim, finish)
 
-    async def release(self, claim: Claim) -> None:
-        with self.store.lock:
-            runs.release(self.store, claim)
+    release = _locked(runs.release)
 
 
 class MemoryCredentials(_Port, CredentialStore):
@@ -146,9 +141,7 @@ class MemoryReader(_Port, TaskReader):
                 task.log_from_now()
             return reads.load(task, history_length=None, artifacts=True)
 
-    async def list(self, query: TaskQuery) -> Page:
-        with self.store.lock:
-            return reads.page(self.store, query)
+    list = _locked(reads.page)
 
     async def pause(self, task_id: str, owner: str) -> Pause | None:
         with self.store.lock:
@@ -193,17 +186,9 @@ class MemoryEvents(_Port, EventLog):
 class MemoryQuotas(_Port, QuotaStore):
     """Counts the requests and the usage of callers in memory."""
 
-    async def take(self, bucket: Bucket, *, at: int) -> int:
-        with self.store.lock:
-            return self.store.quotas.take(bucket, at=at)
-
-    async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
-        with self.store.lock:
-            return self.store.quotas.spent(subject, window, at=at)
-
-    async def charge(self, charges: Sequence[Charge]) -> None:
-        with self.store.lock:
-            self.store.quotas.charge(charges)
+    take = _locked(Quotas.take, 'quotas')
+    spent = _locked(Quotas.spent, 'quotas')
+    charge = _locked(Quotas.charge, 'quotas')
 
     async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
         with self.store.lock:
@@ -236,15 +221,11 @@ class MemoryHousekeeping(_Port, Housekeeping):
         self.store.forget(owner, context_id)
         return erased
 
-    async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
-    ) -> Sequence[DeadLetter]:
-        with self.store.lock:
-            return dead_letters.dead_letters(self.store, owner, limit, after)
+    dead_letters = _locked(dead.dead_letters)
 
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
         with self.store.lock:
-            header = dead_letters.retry(self.store, task_id, new_id=new_id, at=at, again=again)
+            header = dead.retry(self.store, task_id, new_id=new_id, at=at, again=again)
         self.store.tell_ready(header.id)
         return header
 
@@ -305,31 +286,12 @@ class MemoryPushConfigs(_Port, PushConfigs):
 class MemoryOutbox(_Port, Outbox):
     """The deliveries of a store in memory."""
 
-    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
-        with self.store.lock:
-            return self.store.webhooks.lease(lease=lease, limit=limit, held=held)
-
-    async def done(self, delivery: Delivery) -> None:
-        with self.store.lock:
-            self.store.webhooks.done(delivery)
-
-    async def failed(self, delivery: Delivery, *, at: int, pause: int | None, error: str) -> None:
-        with self.store.lock:
-            self.store.webhooks.failed(delivery, at=at, pause=pause, error=error)
-
-    async def release(self, delivery: Delivery) -> None:
-        with self.store.lock:
-            self.store.webhooks.release(delivery)
-
-    async def dead(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
-    ) -> Sequence[DeadDelivery]:
-        with self.store.lock:
-            return self.store.webhooks.dead(owner, limit, after)
-
-    async def retry(self, delivery_id: str) -> None:
-        with self.store.lock:
-            self.store.webhooks.retry(delivery_id)
+    lease = _locked(Webhooks.lease, 'webhooks')
+    done = _locked(Webhooks.done, 'webhooks')
+    failed = _locked(Webhooks.failed, 'webhooks')
+    release = _locked(Webhooks.release, 'webhooks')
+    dead = _locked(Webhooks.dead, 'webhooks')
+    retry = _locked(Webhooks.retry, 'webhooks')
 
     def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:
         self.store.webhooks.listeners.append(on_due)

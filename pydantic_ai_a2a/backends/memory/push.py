@@ -223,7 +223,9 @@ class Webhooks:
         if (webhook := self._held(delivery)) is not None:
             self._go_on(webhook)
 
-    def dead(self, owner: str | None, limit: int, after: tuple[int, str] | None) -> list[DeadDelivery]:
+    def dead(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> list[DeadDelivery]:
         """See `Outbox.dead`."""
         page: list[DeadDelivery] = []
         for at, delivery_id in self._dead[0 if after is None else bisect_right(self._dead, after) :]:

@@ -23,7 +23,7 @@ def claimable(store: Store, holder: str, limit: int, task_id: str | None = None)
     return [task] if task is not None and store.waiting.claimable(task, holder, now) else []
 
 
-def claim(store: Store, holder: str, *, at: int, lease: int, limit: int, task_id: str | None) -> list[Claim]:
+def claim(store: Store, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
     """See `TaskQueue.claim`."""
     return [take(store, task, holder, at, lease) for task in claimable(store, holder, limit, task_id)]
 
@@ -128,8 +128,8 @@ def emit(
     store: Store,
     claimed: Claim,
     events: Sequence[TaskEvent],
-    status: Status | None,
-    checkpoint: Checkpoint | None,
+    status: Status | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
     """See `TaskQueue.emit`."""
     events = [*events]
