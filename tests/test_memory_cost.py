@@ -29,7 +29,7 @@ PIECE, PIECES = 32_000, 60
 """Bytes and number of the deltas of a long answer."""
 COPIES = 1.2
 """Copies of a long streamed answer: its artifact, to which its deltas refer."""
-FINISHED_TASK = 3_700
+FINISHED_TASK = 3_800
 """Bytes of a finished task of a short message and a short answer, with its conversation."""
 
 
