@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -40,10 +41,27 @@ class Received(NamedTuple):
         return ' '.join([''.join(part['text'] for part in update['artifact']['parts']), *marks])
 
 
-class Webhook:
-    """Answers with the given answers first, and with the last of them from then on."""
+def url_at(port: int) -> str:
+    """The URL of a webhook on a port."""
+    return f'http://127.0.0.1:{port}/hook?key=secret'
 
-    def __init__(self, answers: Sequence[int | bytes]) -> None:
+
+def reserved_port() -> socket.socket:
+    """A port of this machine where nobody listens yet, and which no other process gets."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server of the test may have the port
+    reserved.bind(('127.0.0.1', 0))
+    return reserved
+
+
+class Webhook:
+    """Answers with the given answers first, and with the last of them from then on.
+
+    Args:
+        answers: Statuses, bytes, or events: a request waits for its event, and is answered with 200.
+    """
+
+    def __init__(self, answers: Sequence[int | bytes | asyncio.Event]) -> None:
         self.answers = list(answers)
         self.received: list[Received] = []
         self.port = 0
@@ -51,7 +69,7 @@ class Webhook:
 
     @property
     def url(self) -> str:
-        return f'http://127.0.0.1:{self.port}/hook?key=secret'
+        return url_at(self.port)
 
     async def got(self, count: int) -> list[Received]:
         """All that came, once it is so much."""
@@ -72,6 +90,9 @@ class Webhook:
         async with self._changed:
             self.received.append(Received(line, headers, body))
             self._changed.notify_all()
+        if isinstance(answer, asyncio.Event):
+            await answer.wait()
+            answer = 200
         if answer == HANGS:
             await reader.read()
         elif isinstance(answer, int):
@@ -83,11 +104,12 @@ class Webhook:
 
 @asynccontextmanager
 async def webhook(
-    *answers: int | bytes, port: int = 0, context: ssl.SSLContext | None = None
+    *answers: int | bytes | asyncio.Event, at: socket.socket | None = None, context: ssl.SSLContext | None = None
 ) -> AsyncGenerator[Webhook]:
-    """A webhook that takes everything, unless it is told to answer otherwise."""
+    """A webhook that takes everything, unless it is told to answer otherwise; on a reserved port if given."""
     hook = Webhook(answers or [200])
-    server = await asyncio.start_server(hook.serve, '127.0.0.1', port, ssl=context)
+    where: dict[str, Any] = {'host': '127.0.0.1', 'port': 0} if at is None else {'sock': at}
+    server = await asyncio.start_server(hook.serve, **where, ssl=context)
     hook.port = server.sockets[0].getsockname()[1]
     try:
         yield hook

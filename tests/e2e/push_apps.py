@@ -10,6 +10,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Push, to_a2a
 
+from ..bounds import LIMIT
+
 
 def step(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Three calls of the tool, each with a note, and then the answer."""
@@ -30,5 +32,5 @@ def work() -> str:
 app = to_a2a(
     agent,
     backend=environ.get('APPS_BACKEND', 'sqlite:///agent.db'),
-    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', '6')), tries=20),
+    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20),
 )

@@ -35,6 +35,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT
+from ..webhooks import reserved_port
 from .agents import keeper, scripted
 from .conftest import Visit, say
 
@@ -138,7 +139,7 @@ async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Vi
     app = to_a2a(keeper())
 
     async def lose(route: Route) -> None:
-        await route.fetch()
+        await route.fetch(timeout=LIMIT * 1000)
         await route.abort()
 
     with serve(app) as server:
@@ -163,7 +164,8 @@ async def test_a_task_that_is_gone_says_so(visit: Visit) -> None:
         cut.release()
         gone = page.get_by_role('alert').filter(has_text='Task not found.')
         await expect(gone).to_have_count(1)
-        await page.get_by_role('button', name='Try again').click()
+        async with page.expect_console_message(lambda message: message.location['url'].endswith(task['id'])):
+            await page.get_by_role('button', name='Try again').click()
         await expect(gone).to_have_count(1)
 
 
@@ -200,22 +202,23 @@ async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit
     def app() -> A2AApp:
         return to_a2a(agent, backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
 
-    with serve(app()) as server:
-        page = await visit(f'{server.url}docs', failures=None)
-        await say(page, 'Hello.')
-        assert await asyncio.to_thread(gate.reached.wait, LIMIT)
-        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(1)
-        port = int(server.url.rsplit(':', 1)[1].strip('/'))
-    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-    gate.open()
-    with serve(app(), port=port):
-        answer = page.get_by_text('Both are done.')
-        await expect(answer).to_have_count(1)
-        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
-        await page.reload()
-        await expect(answer).to_have_count(1)
-        await say(page, 'And now?')
-        await expect(answer).to_have_count(2)
+    with reserved_port() as reserved:
+        port = reserved.getsockname()[1]
+        with serve(app(), port=port) as server:
+            page = await visit(f'{server.url}docs', failures=None)
+            await say(page, 'Hello.')
+            assert await asyncio.to_thread(gate.reached.wait, LIMIT)
+            await expect(page.get_by_role('button', name='Cancel task')).to_have_count(1)
+        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+        gate.open()
+        with serve(app(), port=port):
+            answer = page.get_by_text('Both are done.')
+            await expect(answer).to_have_count(1)
+            await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+            await page.reload()
+            await expect(answer).to_have_count(1)
+            await say(page, 'And now?')
+            await expect(answer).to_have_count(2)
 
 
 async def test_a_task_is_cancelled(visit: Visit) -> None:

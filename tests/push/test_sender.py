@@ -26,7 +26,7 @@ from ..clocks import SetClock
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001)
+LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 SEAL = Cipher([])
 
 
@@ -131,12 +131,13 @@ def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
 
 
 async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends() -> None:
-    backend = memory()
-    settings = Push(private_hosts=['127.0.0.1'], at_once=1, timeout=0.2, tries=1)
-    async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
+    backend, answered = memory(), asyncio.Event()
+    settings = Push(private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
+    async with webhook(answered) as slow, webhook() as fast, sending(backend, settings):
         await canceled(backend, slow)
         await slow.got(1)
         await canceled(backend, fast, 'u')
+        answered.set()
         assert await told(fast) == ['canceled']
 
 

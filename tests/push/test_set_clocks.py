@@ -25,7 +25,7 @@ from ..clocks import HOUR, SetClock
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'])
+LOCAL = Push(private_hosts=['127.0.0.1'], timeout=LIMIT)
 SEAL = Cipher([])
 Open = Callable[[Clock], SqliteFileBackend]
 

@@ -22,10 +22,10 @@ from pydantic_ai_a2a.push.webhook import Undelivered, Webhooks
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
-from ..webhooks import HANGS, webhook
+from ..webhooks import HANGS, reserved_port, url_at, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'])
+LOCAL = Push(private_hosts=['127.0.0.1'], timeout=LIMIT)
 
 
 async def post(settings: Push, url: str, **fields: str) -> None:
@@ -103,9 +103,9 @@ async def test_the_body_of_an_answer_is_not_waited_for() -> None:
 
 
 async def test_where_nobody_listens_there_is_no_connection() -> None:
-    async with webhook() as hook:
-        url = hook.url
-    assert await refused(LOCAL, url) == 'no connection (ConnectError)'
+    with reserved_port() as reserved:
+        url = url_at(reserved.getsockname()[1])
+        assert await refused(LOCAL, url) == 'no connection (ConnectError)'
 
 
 async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
