@@ -48,10 +48,11 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         task = (await agent.call('SendMessage', say())).task
+        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', lambda answer, now: False)
         call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
-        monkeypatch.setattr(unsent, '_STALL', -1.0)
+        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', lambda answer, now: True)
         assert await agent.call('GetTask', GetTaskRequest(id=task.id)) == task
         refused_again = await agent.refused('GetTask', GetTaskRequest(id=task.id))
         await call.read()

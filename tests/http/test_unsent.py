@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
+from math import inf
 
 import pytest
 from starlette.types import Message, Scope
@@ -19,6 +19,12 @@ from ..bounds import LIMIT
 
 def readers(limit: int = 100, seconds: float = 60.0) -> Readers:
     return Readers(seconds, limit, Unsent())
+
+
+@pytest.fixture
+def none_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reader is a slow one, however long the test is stopped."""
+    monkeypatch.setattr(unsent, '_STALL', inf)
 
 
 @pytest.fixture
@@ -47,6 +53,7 @@ async def ended(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
+@pytest.mark.usefixtures('none_slow')
 async def test_an_answer_that_does_not_fit_beside_the_others_is_refused() -> None:
     clients = readers()
     first = await hold(clients, 60)
@@ -158,10 +165,13 @@ async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() 
         assert (cut.left, clients.unsent.bytes, clients.unsent.ending) == (10, 100, 0)
 
 
-async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time() -> None:
+async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = 1000.0
+    monkeypatch.setattr(unsent, 'monotonic', lambda: begun)
     clients = readers(10**9, seconds=10.0)
     with clients.answer(0) as answer:
-        begun = monotonic()
         await answer.write([b'x' * CHUNK * 4])
         sent = asyncio.Event()
 
@@ -173,7 +183,7 @@ async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time()
         sending = asyncio.create_task(answer.send(send))
         await sent.wait()
         assert answer.left == 3 * CHUNK
-        assert answer.pace(begun + 100) == pytest.approx(CHUNK / 100, rel=0.1)
+        assert answer.pace(begun + 100) == CHUNK / 100
         assert (answer.is_slow(begun), answer.is_slow(begun + 100)) == (False, True)
         clients.seconds = 1e-9
         assert answer.is_slow(begun + 0.5)
@@ -222,6 +232,7 @@ async def test_what_a_stream_holds_counts_while_it_is_followed_if_it_is_long() -
     assert counts == [0, CHUNK * 2, CHUNK * 3, 10, 0]
 
 
+@pytest.mark.usefixtures('none_slow')
 async def test_a_stream_has_no_room_to_hold_more_than_the_limit_beside_others() -> None:
     clients = readers(CHUNK * 4)
     held = Held(clients)
