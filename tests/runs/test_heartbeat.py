@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import Queue
+from types import SimpleNamespace
 
 import pytest
 
+from pydantic_ai_a2a.runs import heartbeat as module
 from pydantic_ai_a2a.runs.heartbeat import Heartbeat
 
 from ..behaviour.stage import told_in_log
@@ -42,19 +44,34 @@ def beating() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == NAME]
 
 
+def stop(heartbeat: Heartbeat) -> None:
+    """Stop a heartbeat, and see that its thread ends."""
+    heartbeat.stop()
+    for thread in beating():
+        thread.join(LIMIT)
+    assert beating() == []
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop is blocked for too long, however long the thread takes."""
+    monkeypatch.setattr(module, 'time', SimpleNamespace(monotonic=lambda: 0.0))
+
+
+@pytest.mark.usefixtures('no_time')
 async def test_leases_are_renewed_while_the_loop_is_blocked_and_the_loop_is_called_when_it_is_not() -> None:
     renewals = Renewals()
     called: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     renewals.callbacks = [lambda: called.done() or called.set_result(threading.current_thread())]
-    heartbeat = Heartbeat(renewals, 100 * LEASE)
+    heartbeat = Heartbeat(renewals, LEASE)
     renewals.wait(2)
     assert not called.done()
     async with asyncio.timeout(LIMIT):
         assert await called is threading.current_thread()
-    heartbeat.stop()
-    assert beating() == []
+    stop(heartbeat)
 
 
+@pytest.mark.usefixtures('no_time')
 async def test_a_renewal_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
     renewals = Renewals()
     renewals.error = OSError('the database is away')
@@ -94,8 +111,7 @@ async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming(
 
     heartbeat = Heartbeat(renew, 20 * LEASE)
     await asyncio.to_thread(renewals.wait, 2)
-    heartbeat.stop()
-    assert beating() == []
+    stop(heartbeat)
 
 
 async def test_of_renewals_that_are_held_up_only_so_many_are_under_way() -> None:
@@ -131,8 +147,7 @@ async def test_a_renewal_that_takes_for_ever_does_not_hold_up_the_end() -> None:
 
     heartbeat = Heartbeat(renew, LEASE)
     assert began.wait(LIMIT)
-    heartbeat.stop()
-    assert beating() == []
+    stop(heartbeat)
 
 
 def test_the_thread_ends_when_its_loop_has_been_closed() -> None:
