@@ -29,6 +29,7 @@ from pydantic_ai_a2a import (
     TrustedKeys,
     to_a2a,
 )
+from pydantic_ai_a2a.client import notifications
 from pydantic_ai_a2a.client.notifications import _Remembered  # pyright: ignore[reportPrivateUsage]
 from pydantic_ai_a2a.signing.app_signer import AppSigner
 
@@ -83,11 +84,11 @@ async def test_what_an_app_sends_is_verified() -> None:
         received = await hook.got(3)
         keys = (await Client(app).get('/.well-known/jwks.json')).json
         verify = verifier(TrustedKeys(keys=[keys]), audience=hook.url)
-        notifications = [await verify.verify(each.headers, each.body) for each in received]
+        verified = [await verify.verify(each.headers, each.body) for each in received]
     assert len(keys['keys']) == 2
-    assert [each.content for each in notifications] == [each.json for each in received]
-    assert [each.id for each in notifications] == [each.headers['webhook-id'] for each in received]
-    assert {each.issuer for each in notifications} == {URL}
+    assert [each.content for each in verified] == [each.json for each in received]
+    assert [each.id for each in verified] == [each.headers['webhook-id'] for each in received]
+    assert {each.issuer for each in verified} == {URL}
     claims = decode(received[0].headers[HEADER], options={'verify_signature': False})
     assert {*claims} == {'iss', 'aud', 'iat', 'exp', 'jti', 'webhook_id', 'request_body_sha256'}
     assert claims['exp'] - claims['iat'] == 300
@@ -143,6 +144,15 @@ async def test_a_repeated_request_is_refused_and_a_new_try_is_not() -> None:
     assert (await verify.verify(signed(), BODY)).id == 'notification-1'
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clocks of the signatures and of their receiver stand."""
+    now = time.time()
+    monkeypatch.setattr(time, 'time', lambda: now)
+    monkeypatch.setattr(notifications, 'time', lambda: now)
+
+
+@pytest.mark.usefixtures('clock')
 async def test_a_late_request_and_one_from_the_future_are_refused() -> None:
     assert (await verifier().verify(signed(ago=325), BODY)).id == 'notification-1'
     assert 'is late' in await refused(signed(ago=335))
@@ -221,11 +231,14 @@ async def test_the_key_has_to_be_trusted() -> None:
             await verifier(TrustedKeys(origins=[served.url])).verify({HEADER: token}, BODY)
 
 
+@pytest.mark.usefixtures('clock')
 async def test_a_function_can_remember_for_several_processes() -> None:
     remembered: dict[str, float] = {}
 
     async def first_time(token_id: str, remaining: float) -> bool:
-        return remembered.setdefault(token_id, remaining) == remaining
+        is_first = token_id not in remembered
+        remembered[token_id] = remaining
+        return is_first
 
     headers = signed()
     await verifier(first_time=first_time).verify(headers, BODY)
