@@ -122,8 +122,11 @@ async def test_a_quota_that_is_used_up_for_long_is_an_error() -> None:
     assert refused.value.retry_after == 86400
 
 
-async def test_an_agent_that_is_busy_all_the_time_is_given_up() -> None:
-    async with calling(Canned(refusal(-32000, 'Busy.', 503)), timeout=0.2) as client:
+async def test_an_agent_that_is_busy_all_the_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned, loop = Canned(refusal(-32000, 'Busy.', 503)), asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)  # each request takes long
+    async with calling(canned, timeout=LIMIT / 3) as client:
         with pytest.raises(OverloadedError):
             await client.send('hello')
 

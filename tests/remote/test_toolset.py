@@ -440,8 +440,10 @@ async def test_two_users_side_by_side_have_their_own_credentials() -> None:
 
 @pytest.mark.parametrize('entered', [True, False])
 @pytest.mark.parametrize('how', ['token', 'task', 'timeout'])
-async def test_a_canceled_run_cancels_the_remote_task(how: str, entered: bool) -> None:
-    stuck = Stuck()
+async def test_a_canceled_run_cancels_the_remote_task(how: str, entered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, loop = Stuck(), asyncio.get_running_loop()
+    time, late = loop.time, LIMIT / 2 if how == 'timeout' else 0.0
+    monkeypatch.setattr(loop, 'time', lambda: time() + late * stuck.reached.is_set())
     app = to_a2a(stuck.agent)
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
@@ -458,7 +460,7 @@ async def test_a_canceled_run_cancels_the_remote_task(how: str, entered: bool) -
 
 async def canceled(agent: Agent[Any, Any], stuck: Stuck, how: str, token: CancellationToken) -> None:
     options: dict[str, Any] = {'cancellation_token': token} if how == 'token' else {}
-    running = asyncio.create_task(agent.run('hello', timeout=1 if how == 'timeout' else None, **options))
+    running = asyncio.create_task(agent.run('hello', timeout=LIMIT / 2 if how == 'timeout' else None, **options))
     await stuck.reached.wait()
     if how == 'token':
         token.cancel()
