@@ -28,7 +28,7 @@ from pydantic_core import to_json
 
 from pydantic_ai_a2a import Results, Retention, Workers, mount, serve_grpc, to_a2a
 
-from ..bounds import LOGS
+from ..bounds import LIMIT, LOGS
 from .gates import ROUTES, gates
 
 CHUNK = 64 * 1024
@@ -95,6 +95,7 @@ app = to_a2a(
     lifespan=LIFESPAN,
 )
 hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
+patient = to_a2a(puppet, routes=ROUTES, results=Results(stream='mark', interval=0), workers=Workers(drain_grace=LIMIT))
 
 
 class Seen(BaseModel):

@@ -17,6 +17,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from pydantic_ai_a2a import Workers, mount, to_a2a
 
+from ..bounds import LIMIT
+
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if 'HANGS' in environ:
@@ -40,9 +42,9 @@ agent = Agent(FunctionModel(answer), name='shared')
 app = to_a2a(agent, backend=FILE)
 wrapped = CORSMiddleware(app)
 # The same tasks, with other settings.
-hasty = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=0.1, drain_delay=60))
-patient = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=60))
-fragile = to_a2a(agent, backend=FILE, workers=Workers(lease=3, attempts=1))
+hasty = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=0.1, drain_delay=LIMIT))
+patient = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=LIMIT))
+fragile = to_a2a(agent, backend=FILE, workers=Workers(lease=LIMIT, attempts=1))
 locked = to_a2a(Agent(FunctionModel(answer), name='locked', toolsets=[Locked()]), backend=FILE)
 
 parent = FastAPI()

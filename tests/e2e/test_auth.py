@@ -46,7 +46,7 @@ async def having(url: str, scheme: str, credential: str, *, streaming: bool = Fa
 
 def token(scope: str) -> str:
     """Make a token of carol. Tests call this when they send the token, because the token expires."""
-    claims = {'iss': ISSUER, 'aud': AUDIENCE, 'sub': 'carol', 'scope': scope, 'exp': int(time.time()) + 600}
+    claims = {'iss': ISSUER, 'aud': AUDIENCE, 'sub': 'carol', 'scope': scope, 'exp': int(time.time() + LIMIT)}
     return jwt.encode(claims, SECRET, 'HS256')
 
 

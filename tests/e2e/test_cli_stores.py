@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
+from ..bounds import LIMIT
 from .official import collect, official_client, outline, say, task_of, text_of
 from .test_cli import APPS, command, web, worker
 
@@ -28,6 +31,11 @@ async def run(where: Path, *arguments: str) -> tuple[int, list[Any]]:
     return await asyncio.to_thread(lines)
 
 
+def expire_leases(file: Path) -> None:
+    with closing(sqlite3.connect(file, timeout=LIMIT)) as store, store:
+        store.execute('UPDATE task SET lease_until = 0')
+
+
 async def test_a_task_that_was_started_too_often_is_listed_and_runs_once_it_is_retried(tmp_path: Path) -> None:
     with web(tmp_path, 'fragile') as server:
         async with official_client(server.url) as client:
@@ -37,6 +45,7 @@ async def test_a_task_that_was_started_too_often_is_listed_and_runs_once_it_is_r
                 one.wait_for('A run has begun')
                 one.signal(signal.SIGKILL)
                 assert await one.ended() == -signal.SIGKILL
+            expire_leases(tmp_path / 'agent.db')
             with worker(tmp_path, 'fragile', NAME='two'):
                 assert outline(await collect(stream))[-1].startswith('FAILED')
                 code, [letter] = await run(tmp_path, 'dead-letters', 'list', f'{APPS}:fragile', '--json')
@@ -74,7 +83,8 @@ async def test_a_run_in_another_process_is_cancelled_before_it_is_erased(tmp_pat
             task = (await anext(stream)).task
             running.wait_for('A run has begun')
             assert await run(tmp_path, 'erase', *store, '--yes') == (1, [])
-            code, [counts] = await run(tmp_path, 'erase', *store, '--yes', '--cancel', '--grace', '30', '--json')
+            wait = ('--cancel', '--grace', str(LIMIT))
+            code, [counts] = await run(tmp_path, 'erase', *store, '--yes', *wait, '--json')
             assert (code, counts['tasks']) == (0, 1)
             await collect(stream)  # it is over, and there is nothing left to tell of it
             with pytest.raises(TaskNotFoundError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
-from a2a.client import ClientConfig, create_client
-from a2a.types import CancelTaskRequest, SendMessageRequest, Task
+from a2a.client import Client, ClientConfig, create_client
+from a2a.types import CancelTaskRequest, GetTaskRequest, SendMessageRequest, Task
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, official_client, say, state_of, task_of, text_of
@@ -65,8 +66,16 @@ async def test_the_hooks_of_the_example_tell_how_runs_end(prompt: str, told: str
             request.configuration.return_immediately = prompt == 'wait'
             task = await task_of(client.send_message(request))
             if prompt == 'wait':
+                await running(client, task.id)
                 await client.cancel_task(CancelTaskRequest(id=task.id))
             server.wait_for(told.format(task=task.id))
+
+
+async def running(client: Client, task_id: str) -> None:
+    """Wait until a task runs."""
+    async with asyncio.timeout(LIMIT):
+        while state_of(await client.get_task(GetTaskRequest(id=task_id))) != 'TASK_STATE_WORKING':
+            pass
 
 
 def about(text: str, *tasks: Task) -> SendMessageRequest:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -23,10 +24,12 @@ from .server import LIMIT, ROOT, Gates, Process, process
 SERVE = ('-m', 'pydantic_ai_a2a', 'serve', '--app-dir', str(ROOT))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+def shared_port() -> socket.socket:
+    """A port of this machine that several processes may share, and where nobody listens yet."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(('127.0.0.1', 0))
+    return reserved
 
 
 def address_of(server: Process) -> str:
@@ -35,9 +38,11 @@ def address_of(server: Process) -> str:
 
 @pytest.mark.skipif(not hasattr(socket, 'SO_REUSEPORT'), reason='the kernel does not share ports')
 async def test_the_workers_of_uvicorn_share_a_port_and_a_store(tmp_path: Path) -> None:
-    port = free_port()
-    options = ('tests.e2e.grpc_workers_app:app', '--app-dir', str(ROOT), '--workers', '2', '--port', str(free_port()))
-    with process('-m', 'uvicorn', *options, cwd=tmp_path, env={'GRPC_PORT': str(port)}, fork=False) as server:
+    options = ('tests.e2e.grpc_workers_app:app', '--app-dir', str(ROOT), '--workers', '2', '--port', '0')
+    with shared_port() as reserved, ExitStack() as stack:
+        port = reserved.getsockname()[1]
+        env = {'GRPC_PORT': str(port)}
+        server = stack.enter_context(process('-m', 'uvicorn', *options, cwd=tmp_path, env=env, fork=False))
         server.wait_for(r'(?s)(Application startup complete.*){2}')
         told: set[str] = set()
         async with asyncio.timeout(LIMIT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Generator, Mapping
@@ -68,6 +69,14 @@ async def seen_by(mail: Process) -> dict[str, list[str]]:
         return (await http.get(f'{mail.url}seen')).json()
 
 
+async def notified(mail: Process, *task_ids: str) -> None:
+    """Wait until the webhook has a notification of each task."""
+    async with asyncio.timeout(LIMIT):
+        told = ''
+        while any(task_id not in told for task_id in task_ids):
+            told = json.dumps((await seen_by(mail))['hooks'])
+
+
 async def dump(url: str) -> str:
     """Return all rows of all tables."""
     connection = await asyncpg.connect(url)
@@ -121,6 +130,7 @@ async def test_an_mcp_server_sees_the_caller_before_and_after_a_pause_and_a_kill
             ends.append(task['artifacts'][0]['parts'][0]['text'])
         assert ends == [f'a mail for {user}, then no mail for {user}' for user in TOKENS]
         over = await dump(postgres_url)
+        await notified(mail, *(task['id'] for task in tasks.values()))
     assert [text.count(ENCRYPTED) for text in (paused, over)] == [2, 0]
     saw = await seen_by(mail)
     assert saw['seen'] == ['ann reads', 'bob reads', 'ann deletes', 'bob deletes']

@@ -62,7 +62,7 @@ def to_be_opened(url: str, gate: str) -> Generator[socket.socket]:
 @SERVERS
 @covers('SIGTERM')
 async def test_a_task_that_ends_in_time_is_completed_while_the_server_shuts_down(options: tuple[str, ...]) -> None:
-    with uvicorn('tests.e2e.apps:app', *options) as server:
+    with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with (
             official_client(server.url) as client,
             official_client(server.url, streaming=False) as plain,
@@ -97,7 +97,7 @@ async def test_the_first_sigint_ends_streams_with_an_event(options: tuple[str, .
 @SERVERS
 @covers('SIGTERM')
 async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
-    with uvicorn('tests.e2e.apps:app', *options) as server, closing(unread(server.url, 'wait never')):
+    with uvicorn('tests.e2e.apps:patient', *options) as server, closing(unread(server.url, 'wait never')):
         await Gates(server.url).reached('never')
         server.signal(signal.SIGINT)
         await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
