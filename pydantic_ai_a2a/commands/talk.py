@@ -31,6 +31,8 @@ from .target import say
 __all__ = ('Talk',)
 
 T = TypeVar('T')
+_WAKE = 1.0
+"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
 _END = 15.0
 """Seconds for the cancellation of a task after Ctrl-C."""
 
@@ -78,6 +80,8 @@ class Talk:
 
         future = self._portal.start_task_soon(call)
         try:
+            while not ended.wait(_WAKE):
+                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
