@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends.postgres import thread
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import LIMIT
 
 Open = Callable[..., PostgresBackend]
+
+
+@pytest.fixture
+def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call with the `acquire_timeout` of `LIMIT` try three times while its database is away.
+
+    The time of an attempt does not depend on the machine.
+    """
+    times = count(0.0, LIMIT / 2)
+    monkeypatch.setattr(thread, 'time', SimpleNamespace(monotonic=lambda: next(times)))
 
 
 @pytest.fixture

@@ -150,9 +150,10 @@ async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -
         backend.close()
 
 
+@pytest.mark.usefixtures('three_attempts')
 async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
     with postgres_server() as server:
-        backend = another(server.url(), acquire_timeout=2)
+        backend = another(server.url(), acquire_timeout=LIMIT)
         await submit(backend, message(new='t'))
         server.stop()
         for _ in range(2):

@@ -104,11 +104,12 @@ async def claim_in_time(backend: PostgresBackend) -> Claim:
     return claims[0]
 
 
+@pytest.mark.usefixtures('three_attempts')
 async def test_what_may_have_been_claimed_is_handed_back_however_long_the_database_is_away(
     another: Open, postgres_url: str
 ) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = another(proxy.url, acquire_timeout=2)
+        backend = another(proxy.url, acquire_timeout=LIMIT)
         await submit(backend, message(new='t'))
         for _ in range(2):  # the claim, and what hands it back
             proxy.when(b'COMMIT\x00', 'lose the answer')

@@ -725,9 +725,10 @@ async def test_events_whose_answer_is_lost_are_stored_once(postgres_url: str) ->
         await asyncio.to_thread(stage.backend.close)
 
 
+@pytest.mark.usefixtures('three_attempts')
 async def test_what_may_have_been_started_is_handed_back_when_the_database_answers_again(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=2), 'agent', reader_lag=READER_LAG)
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=LIMIT), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='first'), slot=SLOT)
         proxy.when(b'message hello for t', 'lose the answer')
         waiting = asyncio.create_task(submit(backend, message(new='t'), slot=SLOT))
