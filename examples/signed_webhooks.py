@@ -73,11 +73,17 @@ def main() -> None:
                 'message': message,
                 'configuration': {'taskPushNotificationConfig': {'url': hook}},
             },
+            timeout=60,
         )
         headers, body = [requests.get(timeout=60) for _ in range(3)][-1]
         for content in (body, body.replace(b'COMPLETED', b'CANCELED')):
             headers['content-length'] = str(len(content))
-            answer = httpx.post(hook, content=content, headers=headers)
+            answer = httpx.post(
+                hook,
+                content=content,
+                headers=headers,
+                timeout=60,
+            )
             print(answer.status_code, answer.text)
 
 

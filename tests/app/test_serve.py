@@ -14,6 +14,8 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, run, serve, to_a2a
 
+from ..bounds import LIMIT
+
 
 def test_an_app_that_does_not_start_says_so() -> None:
     @asynccontextmanager
@@ -65,7 +67,7 @@ async def test_an_app_that_has_not_begun_has_nothing_to_drain() -> None:
 @pytest.mark.parametrize('app', [Agent(TestModel(custom_output_text='Hi')), to_a2a(Agent(TestModel()))])
 def test_an_agent_is_served_as_its_app_is(app: Any) -> None:
     with serve(app) as server:
-        card = httpx.get(f'{server.url}.well-known/agent-card.json').json()
+        card = httpx.get(f'{server.url}.well-known/agent-card.json', timeout=LIMIT).json()
         assert repr(server) == f'<Server {server.url}>'
     assert card['supportedInterfaces'][0]['url'] == server.url
 

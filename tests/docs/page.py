@@ -4,8 +4,8 @@ A Python block shares its names with the page's other blocks; one with a file's 
 instead, and its tests are run, but for those in classes and with fixtures, which a pytest command runs. A file called a
 client is saved only, for the command that runs it; the official 0.3 client has a Python of its own. A command that
 starts a server starts one, for the rest of the page or up to the next; a worker that is started then works as long.
-Two things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
-readers without a key, and the ports are free ones.
+Three things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
+readers without a key, the ports are free ones, and requests that name no timeout wait longer than 5 seconds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+import httpx2
 import pytest
 
 from ..bounds import LIMIT
@@ -62,6 +64,10 @@ class Page:
         self._packages: list[str] = []
         monkeypatch.chdir(directory)
         monkeypatch.setenv('COLUMNS', '80')
+        for client in (httpx.Client, httpx2.Client):
+            default = signature(client).parameters['timeout'].default
+            for wait in ('connect', 'read', 'write', 'pool'):
+                monkeypatch.setattr(default, wait, LIMIT)
 
     def read(self, blocks: Sequence[Block]) -> None:
         """Run the blocks; what goes wrong says in which."""

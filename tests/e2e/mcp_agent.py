@@ -31,6 +31,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 
+from ..bounds import LIMIT
 from .mcp_tokens import ACCESS_TOKEN, BOSS, EXCHANGE, TOKENS
 
 
@@ -58,7 +59,7 @@ async def exchange(request: Request, caller: Caller) -> Credential:
         'subject_token_type': ACCESS_TOKEN,
         'audience': 'mail',
     }
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=LIMIT) as client:
         answer = await client.post(f'{environ["MAIL"]}token', auth=('agent', 'secret-of-the-agent'), data=form)
     token: dict[str, Any] = answer.raise_for_status().json()
     return Credential(value=token['access_token'], expires_in=token['expires_in'])
@@ -83,7 +84,7 @@ def make_app() -> A2AApp:
         agent,
         backend=environ['A2A_TEST_BACKEND'],
         auth=BearerAuth({**{token: user for user, token in TOKENS.items()}, BOSS: boss}),
-        access=Access(credentials=Credentials(exchange=exchange, keys=[key])),
+        access=Access(credentials=Credentials(exchange=exchange, keys=[key], timeout=LIMIT)),
         approvals=Approvals(approvers='approve'),
         push=Push(keys=[key], private_hosts=['127.0.0.1'], backoff=0.05),
     )
