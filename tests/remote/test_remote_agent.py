@@ -329,13 +329,6 @@ class Watched(A2AClient):
                 self.taken.set()
 
 
-@pytest.fixture
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a cancellation take as long as a slow machine needs."""
-    monkeypatch.setattr('pydantic_ai_a2a.remote.tasks._CANCEL_LIMIT', LIMIT)
-
-
-@pytest.mark.usefixtures('_patient')
 async def test_a_cancelled_run_cancels_the_remote_task() -> None:
     talker = Talker()
     app = to_a2a(talker.agent)
@@ -362,7 +355,6 @@ async def _run_stream(remote: RemoteAgent[str]) -> str:
         return await run.get_output()
 
 
-@pytest.mark.usefixtures('_patient')
 async def test_a_stream_that_is_left_early_cancels_the_remote_task() -> None:
     talker = Talker()
     app = to_a2a(talker.agent)

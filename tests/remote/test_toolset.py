@@ -368,10 +368,7 @@ async def cancellation() -> asyncio.Task[Any]:
 
 @pytest.mark.parametrize('again', [False, True])
 @pytest.mark.parametrize('kind', ['tool', 'agent'])
-async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_the_task(
-    kind: str, again: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks, '_FIRST_LIMIT', LIMIT)
+async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_the_task(kind: str, again: bool) -> None:
     app = to_a2a(Stuck().agent)
     late = Late(app)
     agent: Any = caller(toolsets=[A2AToolset(late)]) if kind == 'tool' else RemoteAgent(late)

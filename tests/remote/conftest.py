@@ -1,0 +1,15 @@
+"""Cancellations of remote tasks take as long as a slow machine needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydantic_ai_a2a.remote import tasks
+
+from ..bounds import LIMIT
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ('_FIRST_LIMIT', '_CANCEL_LIMIT'):
+        monkeypatch.setattr(tasks, name, LIMIT)
