@@ -36,6 +36,14 @@ def unread(agent: Caller, method: str, request: Any) -> Any:
     return channel.stream_stream(f'/{SERVICE}/{method}')(sent())
 
 
+def never(answer: unsent.UnsentAnswer, now: float) -> bool:
+    return False
+
+
+def always(answer: unsent.UnsentAnswer, now: float) -> bool:
+    return True
+
+
 async def read_all(call: Any) -> None:
     while await call.read():
         pass
@@ -48,11 +56,11 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         task = (await agent.call('SendMessage', say())).task
-        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', lambda answer, now: False)
+        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', never)
         call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
-        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', lambda answer, now: True)
+        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', always)
         assert await agent.call('GetTask', GetTaskRequest(id=task.id)) == task
         refused_again = await agent.refused('GetTask', GetTaskRequest(id=task.id))
         await call.read()
