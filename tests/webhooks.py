@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from .client import LIMIT
@@ -66,6 +66,7 @@ class Webhook:
         self.received: list[Received] = []
         self.port = 0
         self._changed = asyncio.Condition()
+        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
 
     @property
     def url(self) -> str:
@@ -77,7 +78,20 @@ class Webhook:
             await self._changed.wait_for(lambda: len(self.received) >= count)
         return self.received
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Begin a connection."""
+        self._connections.append((asyncio.create_task(self._serve(reader, writer)), writer))
+
+    async def end(self) -> None:
+        """End all connections: none is left to the end of the event loop."""
+        for task, writer in self._connections:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b'\r\n\r\n')).decode('latin-1')
         except asyncio.IncompleteReadError:
@@ -109,9 +123,10 @@ async def webhook(
     """A webhook that takes everything, unless it is told to answer otherwise; on a reserved port if given."""
     hook = Webhook(answers or [200])
     where: dict[str, Any] = {'host': '127.0.0.1', 'port': 0} if at is None else {'sock': at}
-    server = await asyncio.start_server(hook.serve, **where, ssl=context)
+    server = await asyncio.start_server(hook.begin, **where, ssl=context)
     hook.port = server.sockets[0].getsockname()[1]
     try:
         yield hook
     finally:
         server.close()
+        await hook.end()
