@@ -220,8 +220,9 @@ class Runner:
         waits = isinstance(output, _WAITS)
         schemas = schemas_of(run, result.output) if waits else None
         calls = [call.tool_call_id for call in response.tool_calls] if waits else ()
-        files, streamed = response.files, answer.streamed
-        return RunOutput(output, files, streamed, messages, run.usage, waits, schemas, calls, shown.ids, result)
+        return RunOutput(
+            output, response.files, answer.streamed, messages, run.usage, waits, schemas, calls, shown.ids, result
+        )
 
     def _wrap(self, run: AgentRun[Any, Any], arguments: RunArguments) -> None:
         if (client_output := arguments.client_output) is not None:
