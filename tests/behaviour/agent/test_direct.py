@@ -29,7 +29,7 @@ from pydantic_ai_a2a.protocol.run_metadata import URI
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned
 from ..refused import refusal
-from ..stage import Stage, heard, prompts, serving, tasks_of
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
 ECHO = Agent(FunctionModel(heard))
 
@@ -123,9 +123,11 @@ async def test_a_message_to_a_task_goes_to_the_task() -> None:
     async with serving(stage.agent, messages=Messages(reply=never)) as client:
         task = await client.send('first', returnImmediately=True)
         await stage.reached('first')
+        same = await client.send(message('direct', taskId=task['id']), returnImmediately=True)
         stage.open('first', 'direct')
-        same = await client.send(message('direct', taskId=task['id']))
+        done = await ended(client, task['id'])
     assert same['id'] == task['id']
+    assert texts(done) == ['first', 'first + direct']
 
 
 async def test_what_is_wrong_with_a_message_is_refused_as_ever() -> None:

@@ -11,7 +11,7 @@ from pydantic_ai_a2a import Caller
 
 from ...client import Client, RpcError, message, state_of, texts
 from ..rows import covers
-from ..stage import Stage, heard, serving, tasks_of
+from ..stage import Stage, ended, heard, serving, tasks_of
 
 ROW = 'message to a finished / unknown / other-context task'
 
@@ -60,6 +60,8 @@ async def test_a_message_to_a_task_of_another_context_is_refused() -> None:
             await client.send(message('more', taskId=task['id'], contextId='elsewhere'))
         assert (refused.value.code, refused.value.fields) == (-32602, ['message.contextId'])
         assert len((await client.get_task(task['id']))['history']) == 1
+        more = message('more', taskId=task['id'], contextId=task['contextId'])
+        assert (await client.send(more, returnImmediately=True))['id'] == task['id']
         stage.open('hi', 'more')
-        more = await client.send(message('more', taskId=task['id'], contextId=task['contextId']))
-    assert (state_of(more), texts(more)) == ('COMPLETED', ['hi', 'hi + more'])
+        done = await ended(client, task['id'])
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['hi', 'hi + more'])
