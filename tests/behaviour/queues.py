@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -49,6 +50,24 @@ class Wrapped(TaskQueue):
 
     async def release(self, claim: Claim) -> None:
         await self.inner.release(claim)
+
+
+class Cancels(Wrapped):
+    """Counts the cancellations that the store has taken."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self._taken = asyncio.Semaphore(0)
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        header = await super().cancel(task_id, owner, at=at, force=force)
+        self._taken.release()
+        return header
+
+    async def taken(self, count: int = 1) -> None:
+        """Wait until the store has taken so many cancellations."""
+        for _ in range(count):
+            await self._taken.acquire()
 
 
 class InDoubt(Wrapped):

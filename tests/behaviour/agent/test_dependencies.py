@@ -17,9 +17,11 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import unversioned
+from ..queues import Cancels
 from ..stage import Stage, ended, heard, serving
 
 pytestmark = unversioned('what a run depends on is below what versions differ in')
@@ -347,14 +349,16 @@ async def test_a_task_that_is_canceled_twice_while_its_dependencies_are_made_is_
         finally:
             await canceled.wait()
 
-    async with serving(AGENT, deps_factory=factory) as client:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    queue = backend.queue = Cancels(backend.queue)
+    async with serving(AGENT, deps_factory=factory, backend=backend) as client:
         task = await client.send(returnImmediately=True)
         await going.wait()
         first, second = (asyncio.ensure_future(cancel(client, task)) for _ in range(2))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await queue.taken(2)
         canceled.set()
         assert (await first, await second) == ('CANCELED', 'CANCELED')
+    backend.close()
 
 
 async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> None:

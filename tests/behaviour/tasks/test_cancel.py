@@ -16,10 +16,9 @@ from pydantic_ai_a2a import Limits, Workers
 from pydantic_ai_a2a.app.app import A2AApp
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.ports import Claim, Finish, TaskQueue
-from pydantic_ai_a2a.types import TaskHeader
 
 from ...client import Client, RpcError, message, state_of, texts
-from ..queues import Wrapped
+from ..queues import Cancels
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -217,29 +216,27 @@ async def test_two_cancels_of_one_task_are_both_answered() -> None:
             await release.wait()
         raise AssertionError('never')
 
-    async with serving(Agent(FunctionModel(answer))) as client:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    queue = backend.queue = Cancels(backend.queue)
+    async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
         task = await client.send(returnImmediately=True)
         await running.wait()
         first = asyncio.ensure_future(cancel(client, task['id']))
         await canceling.wait()
         second = asyncio.ensure_future(cancel(client, task['id']))
-        await asyncio.sleep(0)
+        await queue.taken(2)
         assert (first.done(), second.done()) == (False, False)
         release.set()
         assert [state_of(each) for each in await asyncio.gather(first, second)] == ['CANCELED'] * 2
+    backend.close()
 
 
-class SlowToFinish(Wrapped):
+class SlowToFinish(Cancels):
     """Takes its time to store the first end of a run."""
 
     def __init__(self, inner: TaskQueue) -> None:
         super().__init__(inner)
-        self.finishing, self.asked, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        header = await super().cancel(task_id, owner, at=at, force=force)
-        self.asked.set()
-        return header
+        self.finishing, self.go = asyncio.Event(), asyncio.Event()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         self.finishing.set()
@@ -260,7 +257,7 @@ async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_
         if more:
             await client.send(message('two', taskId=task['id']), returnImmediately=True)
         canceling = asyncio.ensure_future(cancel(client, task['id']))
-        await queue.asked.wait()
+        await queue.taken()
         queue.go.set()
         if more:
             assert state_of(await canceling) == 'CANCELED'
