@@ -7,7 +7,7 @@ import gc
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -186,13 +186,13 @@ async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCa
 @covers(ROW)
 async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
-    retention = Retention(tasks=timedelta(seconds=60), contexts=timedelta(seconds=600))
+    retention = Retention(tasks=timedelta(days=1), contexts=timedelta(days=10))
     async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
         task = await client.send('one')
-        now = int(time.time() * 1000)
-        await backend.housekeeping.sweep(retention, at=now + 59_000)
+        over = datetime.fromisoformat(task['status']['timestamp']).timestamp() + timedelta(days=1).total_seconds()
+        await backend.housekeeping.sweep(retention, at=int(over * 1000) - 1000)
         assert await client.get_task(task['id']) == task
-        while await backend.housekeeping.sweep(retention, at=now + 61_000):
+        while await backend.housekeeping.sweep(retention, at=int(over * 1000) + 1000):
             pass
         with pytest.raises(RpcError) as refused:
             await client.get_task(task['id'])
