@@ -107,8 +107,8 @@ async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
-        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
         with told_in_log('was taken over') as told:
+            await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
             breaking.goes_on.set()
             assert await asyncio.to_thread(told.wait, LIMIT)
         await quotas.again.wait()

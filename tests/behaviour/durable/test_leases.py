@@ -124,14 +124,15 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
             claims = await there.queue.claim('thief', at=there.now(), lease=HOUR, limit=1)
         await there.queue.finish(claims[0], values.ending(claims[0], at=there.now(), artifacts=[('a', THEIRS)]))
 
-    def block() -> None:
-        with told_in_log('The event loop has been blocked') as told:
-            assert told.wait(LIMIT)
-        elsewhere(take_over())
+    with told_in_log('The event loop has been blocked') as told:  # perhaps before the run begins to block
 
-    async with serving(blocking(block), backend=backend, workers=Workers(lease=0.1)) as client:
-        task = await client.send('hi', returnImmediately=True)
-        assert texts(await ended(client, task['id'])) == ['theirs']
+        def block() -> None:
+            assert told.wait(LIMIT)
+            elsewhere(take_over())
+
+        async with serving(blocking(block), backend=backend, workers=Workers(lease=0.1)) as client:
+            task = await client.send('hi', returnImmediately=True)
+            assert texts(await ended(client, task['id'])) == ['theirs']
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
