@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sqlite3
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -317,13 +318,26 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
         assert texts(await blocked) == ['Before, you said: use gate; wait ever.']
 
 
+@contextmanager
+def reserved_port() -> Generator[int]:
+    """A port that no other process gets, but a server that sets SO_REUSEADDR, as uvicorn does."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(('127.0.0.1', 0))
+        port: int = reserved.getsockname()[1]
+        if sys.platform != 'linux':  # other kernels do not share an address, although nobody listens there
+            reserved.close()
+        yield port
+
+
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['file'], ['file', 'postgres']), indirect=True)
 @covers('`--workers 2`')
 async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
-    with socket.create_server(('127.0.0.1', 0)) as free:  # uvicorn does not say which port its workers have got
-        port = free.getsockname()[1]
-    with start('clerk', '--port', f'{port}', '--workers', '2') as server:
+    with (
+        reserved_port() as port,  # uvicorn does not say which port its workers have got
+        start('clerk', '--port', f'{port}', '--workers', '2') as server,
+    ):
         server.wait_for(r'(?s)startup complete.*startup complete')
         remote = Remote(server)
         tasks = await asyncio.gather(*(remote.send(f'{n}', contextId=f'c{n}') for n in range(10)))
