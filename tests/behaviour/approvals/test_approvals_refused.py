@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from pydantic_ai import Agent
+from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
@@ -199,7 +199,14 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
 async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_message_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tools = Tools()
+    sent = asyncio.Event()
+
+    class Slow(Tools):
+        async def delete(self, ctx: RunContext[object], path: str) -> str:
+            await sent.wait()
+            return await super().delete(ctx, path)
+
+    tools = Slow()
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
         assert isinstance(client.app, A2AApp)
@@ -207,7 +214,8 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
         first, late = (message(word, taskId=task['id']) for word in ('yes', 'no'))
         queue = client.app.backend.queue
         client.app.backend.queue = Overtaken(queue, lambda: client.send(first, returnImmediately=True))
-        await client.send(late)
+        await client.send(late, returnImmediately=True)
+        sent.set()
         done = await ended(client, task['id'])
     assert (texts(done), tools.deleted) == (['delete + deleted a', 'delete + no'], [('a', True)])
     assert [each.get('metadata', {}).get('answeredBy') for each in done['history'] if each['role'] == 'ROLE_USER'] == [
