@@ -27,7 +27,7 @@ from ..auth.test_callers import by_header, caller
 from ..pushing import create, delete, get, listed
 from ..stage import Stage, ended, serving
 
-LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001)
+LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 TARGET = {'id': 'mine', 'url': 'https://example.com/hook', 'token': 't', 'authentication': {'scheme': 'Bearer'}}
 
 
