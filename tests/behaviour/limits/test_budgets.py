@@ -263,9 +263,11 @@ async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
 @HTTP
 async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
-    async with budgeted(Asked().agent, *budgets, timeout=1.0) as (client, _):
-        failed = await client.send()
-        assert failed['status']['message']['metadata']['failure'] == 'timeout'
+    asked = Asked()
+    async with budgeted(asked.agent, *budgets, timeout=0.1) as (client, _):
+        while not asked.begun.is_set():  # time may be over before the request begins
+            failed = await client.send()
+            assert failed['status']['message']['metadata']['failure'] == 'timeout'
         assert [requests for requests, _, _ in await used(client)] == [1]
 
 
