@@ -217,16 +217,17 @@ async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
 
 
 async def test_every_operation_is_one_span(spans: Spans) -> None:
-    release = asyncio.Event()
+    begun = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
+        begun.set()
+        return await asyncio.Future()
 
     app = to_a2a(Agent(FunctionModel(answer)))
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
         task = await client.send(returnImmediately=True)
+        await begun.wait()
         await client.get_task(task['id'])
         if client.dialect.has_lists:
             await client.call('ListTasks')

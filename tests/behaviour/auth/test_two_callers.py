@@ -337,9 +337,10 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
     operation: str, state: str, backend: str, statements: list[str], tmp_path: Path
 ) -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
         if state == 'WORKING':
             await gate.wait()
         return heard(messages, info)
@@ -351,6 +352,7 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
         ann, bob = (Client(app, headers={'X-Caller': name}) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:
             await stream.until(f'TASK_STATE_{state}')
+        await begun.wait()  # by then, the run has read from the store what it needs
         task = (await ann.call('ListTasks'))['tasks'][0]
         method, params = OPERATIONS[operation]
 
