@@ -30,7 +30,7 @@ HTTP = unversioned('how often is asked is below what versions differ in')
 
 
 class Clock:
-    """A time that passes when it is told to."""
+    """The time of an app's quotas: it stands still, and passes when it is told to."""
 
     def __init__(self, app: Any) -> None:
         assert isinstance(app, A2AApp)

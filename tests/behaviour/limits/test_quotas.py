@@ -24,6 +24,7 @@ from ..stage import Stage, ended, serving, tasks_of
 
 async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None:
     async with untouched(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
+        Clock(client.app)
         await client.post(send(taskId='none'))  # counts, although it is refused
         over(await client.post(send()), 'rates.SendMessage', retry_after='86400')
 
@@ -40,6 +41,7 @@ async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named
     method: str, params: Any, code: int
 ) -> None:
     async with untouched(limits=Limits(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)}))) as client:
+        Clock(client.app)
         for _ in range(2):
             assert refusal(await client.post(rpc(method, params))).code == code
         over(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
@@ -90,6 +92,7 @@ async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> No
 async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> None:
     rates = {'SendMessage': Rate(1, DAY), 'GetTask': Rate(2, DAY), 'ListTasks': Rate(1, DAY), '*': Rate(1, DAY)}
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rates))) as client:
+        Clock(client.app)
         task = await client.send()
         over(
             await client.post(rpc('SendStreamingMessage', {'message': message()})),
@@ -109,6 +112,7 @@ async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> Non
 @HTTP
 async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
+        Clock(client.app)
         for name in TOKENS:
             await by(client, name).send()
         answer = await by(client, 'ann').post(send())
