@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from examples.steering import app
+from examples import steering
 from pydantic_ai_a2a import A2AApp, AgentWorker, Approvals, Messages, Rejected, Workers, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
@@ -151,16 +152,19 @@ async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected()
 
 
 @unversioned('the example is the same in all')
-async def test_the_example_stops_counting_when_it_is_told_to() -> None:
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+async def test_the_example_stops_counting_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = asyncio.Event()
+    monkeypatch.setattr(steering, 'asyncio', SimpleNamespace(sleep=lambda _: said.wait()))
+    async with lifespan(steering.app), asyncio.timeout(LIMIT):
+        client = Client(steering.app)
         async with client.send_streaming('count') as stream:
             task_id = (await anext(stream)).result['task']['id']
             await more(client, task_id, 'stop')
+            said.set()
             events = await stream.rest()
         task = await client.get_task(task_id)
     [answer] = texts(task)
-    assert answer in [f'Counted to {n}. I was told: count, stop.' for n in range(5)]
+    assert answer in [f'Counted to {n}. I was told: count, stop.' for n in range(2)]
     assert answer in ''.join(part['text'] for each in events for part in shown(each.result))
 
 
