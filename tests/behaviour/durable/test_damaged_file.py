@@ -93,7 +93,7 @@ async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_r
 
 def damage(file: Path) -> None:
     """Write over all pages of the file, after the WAL was emptied into it."""
-    with closing(sqlite3.connect(file)) as other:
+    with closing(sqlite3.connect(file, timeout=LIMIT)) as other:
         other.execute('CREATE TABLE other (x)')
         other.execute('PRAGMA wal_checkpoint(TRUNCATE)')
     with file.open('r+b') as pages:
@@ -169,7 +169,7 @@ async def test_a_file_that_others_can_read_stays_as_it_is_and_the_log_says_so(
 async def written(client: Client, file: Path, statement: str) -> str:
     """Write something into the row of a new task; its id."""
     task = await client.send('first')
-    with closing(sqlite3.connect(file)) as operator:
+    with closing(sqlite3.connect(file, timeout=LIMIT)) as operator:
         assert operator.execute(statement, {'task': task['id']}).rowcount == 1
         operator.commit()
     return task['id']

@@ -357,7 +357,7 @@ def test_workers_of_one_server_are_refused_in_memory() -> None:
 async def taken_away(store: str) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
     """Lock all servers out of the store for the block. Gives a function that tells if all leases have expired."""
     if store.startswith('sqlite'):
-        with closing(sqlite3.connect(store.removeprefix('sqlite:///'), isolation_level=None)) as file:
+        with closing(sqlite3.connect(store.removeprefix('sqlite:///'), timeout=LIMIT, isolation_level=None)) as file:
             file.execute('BEGIN IMMEDIATE')
 
             async def in_file() -> bool:

@@ -235,7 +235,7 @@ async def test_a_task_goes_on_although_nobody_knew_that_the_end_of_its_run_was_s
 async def test_a_client_is_told_to_try_again_while_others_lock_the_file(tmp_path: Path) -> None:
     backend, sent = backend_in(tmp_path), message('hi')
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
-        with closing(sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)) as other:
+        with closing(sqlite3.connect(tmp_path / 'agent.db', timeout=LIMIT, isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
             refused = await client.post(rpc('SendMessage', {'message': sent}))
         task = await client.send(sent)

@@ -100,7 +100,7 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
         async with held.serving(backend=backend, limits=Limits(quotas=quotas)) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
-            with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+            with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
                 other.execute('BEGIN IMMEDIATE')
                 exchange.gone.set()
                 await exchange.task
@@ -120,7 +120,7 @@ async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path:
     async with held.serving(backend=backend) as client:
         exchange = ask(client, 'slow')
         await held.one.wait()
-        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+        with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
             with told_in_log('continues once the store is available again') as waiting:
                 held.ended.set()
@@ -137,7 +137,7 @@ async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_ag
     async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
         exchange = ask(client, 'slow')
         await held.one.wait()
-        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+        with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
             held.ended.set()
             answer = await exchange.answer()

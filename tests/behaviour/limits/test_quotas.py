@@ -70,7 +70,7 @@ async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_se
 
 
 def drop_buckets(file: Path) -> None:
-    database = sqlite3.connect(file)
+    database = sqlite3.connect(file, timeout=LIMIT)
     database.execute('DROP TABLE bucket')
     database.close()
 
