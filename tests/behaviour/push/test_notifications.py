@@ -44,8 +44,8 @@ async def test_a_message_without_a_request_id_is_run_and_nobody_waits_for_it(met
         stage.open('hello')
         after = await client.send(message('again', contextId='c'), returnImmediately=True)
         await stage.reached('again')
-        stage.open('again')
         async with client.subscribe(after['id']) as stream:
+            stage.open('again')
             await stream.rest()
     assert nothing(answer)
     assert answer.headers['x-correlation-id']

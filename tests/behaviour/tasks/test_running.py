@@ -17,7 +17,7 @@ from pydantic_ai_a2a import Limits, Workers
 from ...client import Client, message, state_of, texts
 from ..refused import refusal, send
 from ..rows import covers
-from ..stage import Stage, heard, serving, tasks_of
+from ..stage import Stage, ended, heard, serving, tasks_of
 
 
 @covers('five 1 s tasks at once')
@@ -72,10 +72,10 @@ async def test_waiting_tasks_start_in_the_order_in_which_they_came() -> None:
     names = [f'task {n}' for n in range(20)]
     stage.open(*names[1:])
     async with serving(stage.agent, workers=Workers(running=1)) as client:
-        sends = [asyncio.ensure_future(client.send(name)) for name in names]
-        await stage.reached(names[0])
+        tasks = [await client.send(name, returnImmediately=True) for name in names]
         stage.open(names[0])
-        await asyncio.gather(*sends)
+        for task in tasks:
+            await ended(client, task['id'])
     assert stage.began == names
 
 
