@@ -24,6 +24,7 @@ from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import json_rpc, only
 from ...webhooks import webhook
 from ..rows import covers
+from ..stage import ended
 
 TRACE, CALLER = '0123456789abcdef0123456789abcdef', '0123456789abcdef'
 TRACEPARENT = f'00-{TRACE}-{CALLER}-01'
@@ -185,8 +186,7 @@ def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: S
 
     async def go_on() -> None:
         starts.append(asyncio.Event())
-        async with Client(app).subscribe(task_id) as stream:
-            await stream.rest()
+        await ended(Client(app), task_id)
 
     task_id = asyncio.run(begin())
     asyncio.run(go_on())

@@ -93,7 +93,7 @@ async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
 
 @covers('two tasks at once in one context')
 @pytest.mark.parametrize('running', [1, 3, 256])
-async def test_fifty_tasks_sent_at_once_are_fifty_turns_one_after_the_other(running: int) -> None:
+async def test_fifty_tasks_sent_at_once_are_fifty_turns_in_order(running: int) -> None:
     names = [f'{n}' for n in range(50)]
     working: set[str] = set()
 

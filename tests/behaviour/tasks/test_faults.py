@@ -29,6 +29,7 @@ from pydantic_ai_a2a.settings import Settings
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, unversioned
+from ..stage import ended
 
 
 class PanicException(BaseException):
@@ -124,9 +125,7 @@ async def test_messages_that_wait_in_one_task_are_bounded() -> None:
         with pytest.raises(RpcError) as refused:
             await client.send(message(taskId=task['id']))
         released.set()
-        async with client.subscribe(task['id']) as stream:
-            await stream.until('TASK_STATE_COMPLETED')
-        done = await client.get_task(task['id'])
+        done = await ended(client, task['id'])
     assert refused.value.code == -32000
     assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 

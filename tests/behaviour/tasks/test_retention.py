@@ -129,9 +129,7 @@ async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done
         assert (await stored(client))[0] == 3
         assert state_of(await client.get_task(queued['id'])) == 'SUBMITTED'
         stage.open('running', 'queued')
-        async with client.subscribe(queued['id']) as stream:
-            await stream.rest()
-        assert texts(await client.get_task(queued['id'])) == ['running + queued']
+        assert texts(await ended(client, queued['id'])) == ['running + queued']
 
 
 @ALIKE
