@@ -154,7 +154,11 @@ async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected()
 @unversioned('the example is the same in all')
 async def test_the_example_stops_counting_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     said = asyncio.Event()
-    monkeypatch.setattr(steering, 'asyncio', SimpleNamespace(sleep=lambda _: said.wait()))
+
+    async def sleep(_: float) -> None:
+        await said.wait()
+
+    monkeypatch.setattr(steering, 'asyncio', SimpleNamespace(sleep=sleep))
     async with lifespan(steering.app), asyncio.timeout(LIMIT):
         client = Client(steering.app)
         async with client.send_streaming('count') as stream:
