@@ -34,10 +34,10 @@ async def stopping(app: Any) -> AsyncGenerator[tuple[Client, AsyncExitStack]]:
         yield Client(app), stack
 
 
-async def settled() -> None:
-    """Let a shutdown that has been asked for begin."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+async def draining(client: Client) -> None:
+    """Wait until a shutdown that has been asked for has begun."""
+    while (await client.get('/health/ready')).status == 200:
+        pass
 
 
 def last_state(events: list[Event]) -> str:
@@ -54,7 +54,7 @@ async def test_a_running_task_may_finish_and_everybody_who_waits_for_it_is_told(
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             shutdown = asyncio.ensure_future(stack.aclose())
-            await settled()
+            await draining(client)
             assert (sending.done(), shutdown.done()) == (False, False)
             stage.open('hi')
             assert last_state(await stream.rest()) == 'TASK_STATE_COMPLETED'
@@ -69,7 +69,7 @@ async def test_nothing_new_is_taken_while_the_server_stops_but_tasks_can_be_read
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         shutdown = asyncio.ensure_future(stack.aclose())
-        await settled()
+        await draining(client)
         for refused in (send(), send(taskId=task['id'])):
             answer = await client.post(refused)
             error = refusal(answer, status=503)
@@ -194,7 +194,7 @@ async def test_a_signal_begins_the_drain_and_is_passed_on_to_the_handler_that_wa
             sending = asyncio.ensure_future(client.send('hi'))
             await stage.reached('hi')
             signal.raise_signal(signal.SIGTERM)
-            await settled()
+            await draining(client)
             assert (await client.post(send())).status == 503
             stage.open('hi')
             assert texts(await sending) == ['hi']
