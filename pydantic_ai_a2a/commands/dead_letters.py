@@ -41,7 +41,7 @@ dead_letters = commands_for(
         retry=_retry,
     ),
     name='dead-letters',
-    summary='List or retry tasks of lost processes.',
+    summary='List or retry failed tasks (dead letters).',
     list_help='List the dead letters, oldest failure first.',
     retry_help='Retry each dead letter as a new task.\n\nThe new task has the same message, owner and context.',
     retry_options=[Option(['--again'], is_flag=True, help='Also retry dead letters that were retried before.')],

@@ -72,7 +72,7 @@ def watch(*, remote: Remote, task_id: str, form: Form) -> int:
 
     URL is the agent or its card. A task stops when it has ended or waits for its client.
 
-    The exit codes are the same as of `send`. After Ctrl-C, the task continues.
+    The exit codes are the same as those of `send`. After Ctrl-C, the task continues.
     """
     with Talk(remote, form) as talk:
         return talk.watch(task_id)

@@ -201,6 +201,8 @@ async def test_clocks_may_differ_by_the_leeway_only() -> None:
     assert await caller(lenient, shared(exp=late, nbf=soon)) == Caller(id='ann')
     assert await refused(strict, shared(exp=late)) == 'expired'
     assert await refused(strict, shared(nbf=soon)) == 'not yet valid'
+    default = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+    assert await caller(default, shared(nbf=int(time.time()) + 20)) == Caller(id='ann')
 
 
 async def test_one_of_several_audiences_is_enough() -> None:
