@@ -48,9 +48,9 @@ GET_CALLS = 112
 HTTP_GET_CALLS = 163
 CARD_CALLS = 42
 SEND_ROOMS = {'memory': 14, 'file': 15}
-SEND_OWN_CALLS = {'memory': 287, 'file': 288}
+SEND_OWN_CALLS = {'memory': 289, 'file': 289}
 """In the thread of the event loop."""
-RESUME_OWN_CALLS = {'memory': 340, 'file': 408}
+RESUME_OWN_CALLS = {'memory': 343, 'file': 410}
 """In the thread of the event loop."""
 RESUME_OVER_TOOL = 1.1
 """Calls of an answer that approves a tool, over the calls of a send whose run calls the same tool without approval.

@@ -1,4 +1,4 @@
-"""The end of a run: the output, and the schemas of deferred calls."""
+"""The end of a run: the output, the last response of the model, and its calls with their schemas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..conversion.states import State
 from .internals import tool_of
 from .turn import Turn
 
-__all__ = ('RunOutput', 'schemas_of', 'stopped')
+__all__ = ('RunOutput', 'calls_of', 'last_response', 'schemas_of', 'stopped')
 
 
 class RunOutput(NamedTuple):
@@ -85,3 +85,14 @@ def stopped(
     if not messages and not answers and prompt is not None:
         messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
     return RunOutput(state, (), None, messages, usage, waits=True, keeps_pending=keeps_pending)
+
+
+def last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
+    """Return the last response of the model. A return of an output tool may follow the response."""
+    return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+
+
+def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return the ids of the calls of the last response, in the model's order."""
+    response = last_response(messages)
+    return [] if response is None else [call.tool_call_id for call in response.tool_calls]

@@ -57,7 +57,7 @@ from .options import (
     may_prepare_tools,
 )
 from .partial_output import PartialOutputs
-from .run_output import RunOutput, schemas_of, stopped
+from .run_output import RunOutput, calls_of, last_response, schemas_of, stopped
 from .steering import Steering
 from .tool_events import ToolEvents
 from .turn import Turn
@@ -82,6 +82,7 @@ class RunArguments:
     info: RunInfo
     """Information for tools."""
     run_id: str
+    """Name of the run."""
     token: CancellationToken
     """Cancels the run."""
     watched: Callable[[], bool]
@@ -215,13 +216,22 @@ class Runner:
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
-        response = result.response
-        output = (question_of(response) if arguments.may_wait else None) or result.output
+        response = last_response(messages)  # None if a capability has ended the run without the model
+        output = (question_of(response) if arguments.may_wait and response is not None else None) or result.output
         waits = isinstance(output, _WAITS)
         schemas = schemas_of(run, result.output) if waits else None
-        calls = [call.tool_call_id for call in response.tool_calls] if waits else ()
+        calls = calls_of(run.all_messages()) if waits else ()
         return RunOutput(
-            output, response.files, answer.streamed, messages, run.usage, waits, schemas, calls, shown.ids, result
+            output=output,
+            files=() if response is None else response.files,
+            streamed=answer.streamed,
+            messages=messages,
+            usage=run.usage,
+            waits=waits,
+            schemas=schemas,
+            calls=calls,
+            shown=shown.ids,
+            result=result,
         )
 
     def _wrap(self, run: AgentRun[Any, Any], arguments: RunArguments) -> None:
@@ -238,7 +248,7 @@ class Runner:
     def _options_of(
         self, arguments: RunArguments, run_options: RunOptions | None, messages: Sequence[ModelMessage]
     ) -> dict[str, Any]:
-        """Return the options of a run, whose prompt follows the messages."""
+        """Return the options of `Agent.iter` for a run, whose prompt follows the messages."""
         metadata: dict[str, Any] = {**self._metadata, 'a2a': arguments.info}
         options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:

@@ -4,15 +4,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, CancellationToken, RunContext
+from pydantic_ai import Agent, BinaryContent, CancellationToken, RunContext
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability, Hooks, PrefixTools, ProcessHistory, Thinking
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.result import FinalResult
+from pydantic_ai.run import AgentRunResult
+from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
 from pydantic_ai_a2a.agent.options import RunInfo, RunOptions, may_change_history
@@ -110,3 +113,41 @@ def test_an_output_type_is_refused_for_an_agent_with_output_validators() -> None
     with pytest.raises(TypeError, match='output_type= cannot be combined with output validators'):
         Runner(WrapperAgent(agent), {'output_type': int})
     Runner(agent, {})
+
+
+class Cached(AbstractCapability[object]):
+    """Ends the run before the first request to the model."""
+
+    async def wrap_node_run(self, ctx: RunContext[object], *, node: Any, handler: Any) -> Any:
+        return End(FinalResult('cached')) if Agent.is_model_request_node(node) else await handler(node)
+
+
+class Replaced(AbstractCapability[object]):
+    """Returns a result without a run."""
+
+    async def wrap_run(self, ctx: RunContext[object], *, handler: Any) -> AgentRunResult[Any]:
+        return AgentRunResult(output='cached')
+
+
+DRAWN = [ModelResponse(parts=[FilePart(BinaryContent(b'png', media_type='image/png'))])]
+
+
+@pytest.mark.parametrize('may_wait', [False, True])
+@pytest.mark.parametrize('history', [[], DRAWN])
+@pytest.mark.parametrize('capability', [Cached(), Replaced()])
+async def test_a_run_without_a_response_has_no_files_and_no_questions_of_earlier_runs(
+    capability: AbstractCapability[object], history: list[ModelMessage], may_wait: bool
+) -> None:
+    arguments = RunArguments(
+        prompt='hi',
+        history=history,
+        info=RunInfo(task_id='t', context_id='c', attempt=1, idempotency_key='t.1'),
+        run_id='t.1',
+        token=CancellationToken(),
+        watched=lambda: False,
+        emit=unused,
+        text_output=True,
+        may_wait=may_wait,
+    )
+    ended = await Runner(Agent(TestModel(), capabilities=[capability]), {}).run(arguments)
+    assert (ended.output, [*ended.files]) == ('cached', [])
