@@ -13,10 +13,10 @@ from pydantic_core import from_json
 
 from .hosts import is_loopback
 
-__all__ = ('TIME', 'checked_url', 'connected', 'fetch', 'fetch_json', 'metadata_urls', 'openid_url', 'read_object')
+__all__ = ('checked_url', 'connected', 'fetch', 'fetch_json', 'metadata_urls', 'openid_url', 'read_object')
 
 _MAX_BYTES = 256 * 1024
-TIME = 10.0
+_TIME = 10.0
 """Maximum seconds of all requests of one connection."""
 _SILENCE = 5.0
 """Maximum seconds without a byte of the answer."""
@@ -56,7 +56,7 @@ async def connected() -> AsyncGenerator[httpx2.AsyncClient]:
     Raises:
         TimeoutError: The requests have taken too long.
     """
-    async with asyncio.timeout(TIME), httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
+    async with asyncio.timeout(_TIME), httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
         yield client
 
 

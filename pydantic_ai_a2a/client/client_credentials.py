@@ -38,6 +38,13 @@ class _Token:
     """Time of a steady clock when the client fetches the next token."""
 
 
+@dataclass(slots=True, eq=False)
+class _Fetch:
+    task: asyncio.Task[_Token]
+    callers: int = 0
+    """Number of calls that wait for the task."""
+
+
 @checked
 class ClientCredentials:
     """Authenticates a program by access tokens of an OAuth 2 or OpenID Connect issuer. Pass the object as `auth`.
@@ -76,7 +83,7 @@ class ClientCredentials:
         scope = {'scope': ' '.join(scopes)} if scopes else {}
         self._form = {**(parameters or {}), **scope, 'grant_type': 'client_credentials'}
         self._token: _Token | None = None
-        self._fetching: dict[asyncio.AbstractEventLoop, asyncio.Task[_Token]] = {}
+        self._fetches: dict[asyncio.AbstractEventLoop, _Fetch] = {}
 
     def __repr__(self) -> str:
         """Return the issuer and the id, without the secret."""
@@ -123,11 +130,19 @@ class ClientCredentials:
     async def _fetched(self) -> _Token:
         """Return the next token. Calls at the same time in one event loop share one request, and its error."""
         loop = asyncio.get_running_loop()
-        if (fetching := self._fetching.get(loop)) is None:
+        fetch = self._fetches.get(loop)
+        if fetch is None or fetch.task.done():
             # In an empty context: the request does not belong to the trace of one call.
-            fetching = self._fetching[loop] = loop.create_task(self._ask(), context=Context())
-            fetching.add_done_callback(lambda _: self._fetching.pop(loop))
-        return await asyncio.shield(fetching)
+            fetch = self._fetches[loop] = _Fetch(loop.create_task(self._ask(), context=Context()))
+        fetch.callers += 1
+        try:
+            return await asyncio.shield(fetch.task)
+        finally:
+            fetch.callers -= 1
+            if not fetch.callers:  # a request without callers would end after them, or never
+                fetch.task.cancel()
+                if self._fetches.get(loop) is fetch:
+                    del self._fetches[loop]
 
     async def _ask(self) -> _Token:
         try:

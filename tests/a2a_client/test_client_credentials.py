@@ -276,7 +276,7 @@ async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monk
     loop, limit = asyncio.get_running_loop(), LIMIT / 30
     time = loop.time
     monkeypatch.setattr(loop, 'time', lambda: time() + 2 * limit * bool(hanging))  # the limit is over at once
-    monkeypatch.setattr(issuers, 'TIME', limit)
+    monkeypatch.setattr(issuers, '_TIME', limit)
     monkeypatch.setattr(issuers, '_SILENCE', LIMIT)
     async with asyncio.timeout(LIMIT), await asyncio.start_server(hang, '127.0.0.1', 0) as server:
         auth = robot(f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}')
@@ -298,6 +298,39 @@ async def test_requests_at_the_same_time_share_the_refusal_of_a_token_and_later_
         first = await auth.token()
         [second] = {*await asyncio.gather(*[auth.token(first) for _ in range(20)])}
         assert (second != first, len(issuer.granted)) == (True, 3)
+
+
+async def test_a_request_without_callers_ends_with_the_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        auth = robot(issuer)
+        reached = asyncio.Event()
+
+        async def unanswered(*_: object, **__: object) -> tuple[int, bytes]:
+            reached.set()
+            return await asyncio.Future()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client_credentials, 'fetch', unanswered)
+            patch.setattr(client_credentials, 'fetch_json', unanswered)
+            calls = [asyncio.ensure_future(auth.token()) for _ in range(3)]
+            await reached.wait()
+            [fetch] = [task for task in asyncio.all_tasks() if 'ClientCredentials._ask' in repr(task)]
+            for call in calls:
+                call.cancel()
+            results = await asyncio.gather(*calls, fetch, return_exceptions=True)
+            assert [type(result) for result in results] == 4 * [asyncio.CancelledError]
+        assert await auth.token()
+        assert len(issuer.granted) == 1
+
+
+async def test_calls_whose_token_is_refused_at_the_same_time_share_the_next_request() -> None:
+    async def after_a_refusal(auth: ClientCredentials) -> str:
+        return await auth.token(await auth.token())
+
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        auth = robot(issuer)
+        [value] = {*await asyncio.gather(after_a_refusal(auth), after_a_refusal(auth), after_a_refusal(auth))}
+        assert (value, len(issuer.granted)) == (await auth.token(), 2)
 
 
 async def test_a_request_that_is_cancelled_leaves_the_token_to_the_other_requests() -> None:
