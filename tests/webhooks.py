@@ -46,14 +46,6 @@ def url_at(port: int) -> str:
     return f'http://127.0.0.1:{port}/hook?key=secret'
 
 
-def reserved_port() -> socket.socket:
-    """A port of this machine where nobody listens yet, and which no other process gets."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server of the test may have the port
-    reserved.bind(('127.0.0.1', 0))
-    return reserved
-
-
 class Webhook:
     """Answers with the given answers first, and with the last of them from then on.
 

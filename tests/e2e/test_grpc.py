@@ -18,18 +18,11 @@ from ..grpc.calls import Agent as Peer
 from ..grpc.calls import event_id, text_of
 from ..grpc.calls import say as message
 from ..grpc.certificates import LOCAL, Authority
+from ..reserved_ports import port_of, reserved_port
 from .grpc_apps import TOKEN
 from .server import LIMIT, ROOT, Gates, Process, process
 
 SERVE = ('-m', 'pydantic_ai_a2a', 'serve', '--app-dir', str(ROOT))
-
-
-def shared_port() -> socket.socket:
-    """A port of this machine that several processes may share, and where nobody listens yet."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind(('127.0.0.1', 0))
-    return reserved
 
 
 def address_of(server: Process) -> str:
@@ -39,8 +32,8 @@ def address_of(server: Process) -> str:
 @pytest.mark.skipif(not hasattr(socket, 'SO_REUSEPORT'), reason='the kernel does not share ports')
 async def test_the_workers_of_uvicorn_share_a_port_and_a_store(tmp_path: Path) -> None:
     options = ('tests.e2e.grpc_workers_app:app', '--app-dir', str(ROOT), '--workers', '2', '--port', '0')
-    with shared_port() as reserved, ExitStack() as stack:
-        port = reserved.getsockname()[1]
+    with reserved_port(socket.SO_REUSEPORT) as reserved, ExitStack() as stack:
+        port = port_of(reserved)
         env = {'GRPC_PORT': str(port)}
         server = stack.enter_context(process('-m', 'uvicorn', *options, cwd=tmp_path, env=env, fork=False))
         server.wait_for(r'(?s)(Application startup complete.*){2}')

@@ -22,7 +22,8 @@ from a2a.types import (
 from a2a.types.a2a_pb2 import AuthenticationInfo
 from google.protobuf.json_format import ParseDict
 
-from ..webhooks import HANGS, Received, Webhook, reserved_port, url_at, webhook
+from ..reserved_ports import port_of, reserved_port
+from ..webhooks import HANGS, Received, Webhook, url_at, webhook
 from .deployments import DEPLOYMENTS, Deployed, deployed
 from .official import BINDINGS, official_client, over, say, task_of
 from .official_0_3 import client_0_3
@@ -82,7 +83,7 @@ async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_
     monkeypatch.setenv('APPS_TIMEOUT', '6')
     with reserved_port() as reserved:
         with served(tmp_path) as server:
-            await send(server, url_at(reserved.getsockname()[1]))
+            await send(server, url_at(port_of(reserved)))
             await wait_for(server, r'failed \(no connection \(ConnectError\)\), attempt 2 of 20')
             await kill(server)
         async with webhook(at=reserved) as hook:

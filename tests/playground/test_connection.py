@@ -35,7 +35,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT
-from ..webhooks import reserved_port
+from ..reserved_ports import port_of, reserved_port
 from .agents import keeper, scripted
 from .conftest import Visit, say
 
@@ -203,7 +203,7 @@ async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit
         return to_a2a(agent, backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
 
     with reserved_port() as reserved:
-        port = reserved.getsockname()[1]
+        port = port_of(reserved)
         with serve(app(), port=port) as server:
             page = await visit(f'{server.url}docs', failures=None)
             await say(page, 'Hello.')

@@ -22,7 +22,8 @@ from pydantic_ai_a2a.push.webhook import Undelivered, Webhooks
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
-from ..webhooks import HANGS, reserved_port, url_at, webhook
+from ..reserved_ports import port_of, reserved_port
+from ..webhooks import HANGS, url_at, webhook
 
 pytestmark = pytest.mark.anyio
 LOCAL = Push(private_hosts=['127.0.0.1'], timeout=LIMIT)
@@ -104,7 +105,7 @@ async def test_the_body_of_an_answer_is_not_waited_for() -> None:
 
 async def test_where_nobody_listens_there_is_no_connection() -> None:
     with reserved_port() as reserved:
-        url = url_at(reserved.getsockname()[1])
+        url = url_at(port_of(reserved))
         assert await refused(LOCAL, url) == 'no connection (ConnectError)'
 
 

@@ -6,9 +6,7 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -29,6 +27,7 @@ from ...client import message, state_of, texts
 from ...dialects import unversioned
 from ...e2e.server import LIMIT, Gates, Process, process, rpc, uvicorn
 from ...long import size
+from ...reserved_ports import port_of, reserved_port
 from ..rows import covers
 
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
@@ -318,25 +317,13 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
         assert texts(await blocked) == ['Before, you said: use gate; wait ever.']
 
 
-@contextmanager
-def reserved_port() -> Generator[int]:
-    """A port that no other process gets, but a server that sets SO_REUSEADDR, as uvicorn does."""
-    with socket.socket() as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(('127.0.0.1', 0))
-        port: int = reserved.getsockname()[1]
-        if sys.platform != 'linux':  # other kernels do not share an address, although nobody listens there
-            reserved.close()
-        yield port
-
-
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['file'], ['file', 'postgres']), indirect=True)
 @covers('`--workers 2`')
 async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
     with (
-        reserved_port() as port,  # uvicorn does not say which port its workers have got
-        start('clerk', '--port', f'{port}', '--workers', '2') as server,
+        reserved_port() as reserved,  # uvicorn does not say which port its workers have got
+        start('clerk', '--port', f'{port_of(reserved)}', '--workers', '2') as server,
     ):
         server.wait_for(r'(?s)startup complete.*startup complete')
         remote = Remote(server)
