@@ -93,7 +93,7 @@ async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
 
 @covers('two tasks at once in one context')
 @pytest.mark.parametrize('running', [1, 3, 256])
-async def test_fifty_tasks_sent_at_once_are_fifty_turns_in_order(running: int) -> None:
+async def test_fifty_tasks_sent_at_once_are_fifty_turns_one_after_another(running: int) -> None:
     names = [f'{n}' for n in range(50)]
     working: set[str] = set()
 
@@ -113,6 +113,16 @@ async def test_fifty_tasks_sent_at_once_are_fifty_turns_in_order(running: int) -
     assert [turn[-1] for turn in turns] == names
     longest = max(turns, key=len)
     assert sorted(turns, key=len) == [longest[: n + 1] for n in range(50)]
+
+
+async def test_the_tasks_of_a_context_are_turns_in_the_order_of_their_messages() -> None:
+    names = [f'{n}' for n in range(10)]
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        tasks = [await client.send(message(name, contextId='c'), returnImmediately=True) for name in names]
+        stage.open(*names)
+        answers = [texts(await ended(client, task['id'])) for task in tasks]
+    assert answers == [[' + '.join(names[: n + 1])] for n in range(10)]
 
 
 @covers('two tasks at once in one context')
