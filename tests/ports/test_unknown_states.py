@@ -54,7 +54,7 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
     )
     assert await conversation(backend, 'context of dreams') == ['hi', 'dreams']
     damage = "Task dreams is in the unknown state 'dreaming'."
-    assert caplog.messages == [f'A sweep keeps a damaged task: {damage}']
+    assert caplog.messages == [f'A sweep keeps a damaged task: repair or erase the task. {damage}']
     page = await backend.reader.list(TaskQuery(owner=OWNER))
     assert 'dreams' not in [task.header.id for task in page.tasks]
     assert caplog.messages[1:] == [f'A list leaves out a damaged task: {damage}']

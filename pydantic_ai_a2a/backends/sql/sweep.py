@@ -108,7 +108,7 @@ def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
     if unknown:
         yield [filing.unfile(agent, [*unknown])]
     for task_id, state in unknown.items():
-        logger.error('A sweep keeps a damaged task: %s', unknown_state(task_id, state))
+        logger.error('A sweep keeps a damaged task: repair or erase the task. %s', unknown_state(task_id, state))
     return [task_id for task_id in locked if task_id not in unknown]
 
 
