@@ -89,13 +89,13 @@ def dump_record(record: ConversationRecord) -> bytes:
 
 _DETAILS = {'details'}
 _NO_INSTRUCTIONS = {0: {'instructions', 'metadata'}}
-"""Fields of a request, the only one of a list, that are mostly None."""
+"""Pydantic's `exclude` for a list of one request: its fields that are mostly None."""
 _NO_DETAILS = {'id', 'provider_name', 'provider_details', 'citations'}
 """Fields of a text that are mostly None."""
 
 
 def _unset(value: ModelResponse | ConversationRecord) -> dict[str, Any]:
-    """Return the usage and the fields that are None, which are nearly half of a response, as Pydantic's `exclude`."""
+    """Return Pydantic's `exclude` for a value: its usage, and its fields that are None, nearly half of a response."""
     # Keep `head_id`, also as None: the field has no default, so a record without it cannot be read.
     unset = {name: True for name, field in vars(value).items() if field is None and name != 'head_id'}
     return {'usage': True, **unset}

@@ -126,14 +126,14 @@ def check_held(store: Store, claimed: Claim) -> Task:
 
 def emit(
     store: Store,
-    claimed: Claim,
+    claim: Claim,
     events: Sequence[TaskEvent],
     status: Status | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
     """See `TaskQueue.emit`."""
     events = [*events]
-    task = check_held(store, claimed)
+    task = check_held(store, claim)
     if events and events[0].n <= task.last_event:  # the first call has stored the events
         return
     saved = None if checkpoint is None else _saved(task, checkpoint)
@@ -152,8 +152,8 @@ def _saved(task: Task, checkpoint: Checkpoint) -> Checkpointed:
     return Checkpointed(checkpoint.run, messages, dump_usage(checkpoint.usage), checkpoint.taken)
 
 
-def release(store: Store, claimed: Claim) -> None:
+def release(store: Store, claim: Claim) -> None:
     """See `TaskQueue.release`."""
-    task = held(store, claimed)
+    task = held(store, claim)
     if task is not None:
         store.waiting.hand_back(task)
