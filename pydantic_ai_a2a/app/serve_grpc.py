@@ -65,7 +65,8 @@ def serve_grpc(
     ```
 
     The end of the block drains the app, as the end of its lifespan does. If several gRPC servers serve the app, the end
-    of the last one drains the app, and the card lists the newest one.
+    of the last one drains the app, and the card lists the newest one. Without an HTTP server, the first gRPC server
+    must end last, because its block is the lifespan of the app.
 
     Args:
         app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with one app of `to_a2a` inside.
@@ -86,8 +87,8 @@ def serve_grpc(
         OSError: A file of `tls` cannot be read.
         TypeError: An argument has a wrong type.
         ValueError: The app does not serve A2A 1.0, or does not have exactly one app of `to_a2a`. Everyone could call
-            the agent without `anonymous=True`. Processes cannot share a port on this machine, or would take free
-            ports, each another one.
+            the agent without `anonymous=True`. Processes cannot share a port on this machine, or each
+            process would take another free port.
     """
     agent = grpc_agent_of(app_of(app))
     check_callers(agent, host, None, anonymous)

@@ -86,8 +86,8 @@ def owner_options(command: Command) -> Command:
     """Add the options that name an owner. The command gets its key, or None, as `owner`."""
 
     @option('--owner', metavar='TENANT/CALLER', help='Owner of the tasks, / for anonymous callers.')
-    @option('--caller', metavar='ID', help='Id of the owner, instead of --owner.')
-    @option('--tenant', metavar='ID', help='Tenant of the owner, instead of --owner.')
+    @option('--caller', metavar='ID', help='Id of the caller who owns the tasks.')
+    @option('--tenant', metavar='ID', help='Tenant of that caller. Combine with --caller.')
     @wraps(command)
     def with_owner(owner: str | None, caller: str | None, tenant: str | None, **options: Any) -> int:
         return command(owner=owner_of(owner, caller, tenant), **options)
@@ -115,7 +115,7 @@ def whose_options(command: Command) -> Command:
     """Add the options that name an owner or one of its contexts: `owner` and `context_id` of the command."""
 
     @owner_options
-    @option('--context', 'context_id', metavar='ID', help='Only this context. Default of --owner: /.')
+    @option('--context', 'context_id', metavar='ID', help='Only this context. With it, --owner is / by default.')
     @wraps(command)
     def with_whose(owner: str | None, context_id: str | None, **options: Any) -> int:
         return command(owner=owner_or_anonymous(owner, context_id), context_id=context_id, **options)

@@ -80,7 +80,7 @@ class Talk:
 
         future = self._portal.start_task_soon(call)
         try:
-            while not ended.wait(_WAKE):
+            while not ended.wait(_WAKE) and not future.done():
                 pass  # an endless wait would miss a Ctrl-C that comes just before the wait
             return future.result()
         except KeyboardInterrupt:
