@@ -11,6 +11,8 @@ from pydantic_ai_a2a import InputRequired, Messages, serve, to_a2a
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
 
+PLACE = "document.getElementById('thread').scrollTop"
+
 
 def approvals(page: Page) -> Locator:
     return page.get_by_role('form', name='Approval: delete_file')
@@ -100,6 +102,21 @@ async def test_a_question_may_be_sent_back(visit: Visit) -> None:
         await form.get_by_label('Necessary change').fill('Offer pasta.')
         await form.get_by_role('button', name='Ask again').click()
         await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
+
+
+async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await page.get_by_role('button', name='Events').click()
+        await say(page, 'Pizza.')
+        form = page.get_by_role('form', name='Question: order')
+        await form.get_by_role('button', name='Ask again').scroll_into_view_if_needed()
+        before = await page.evaluate(PLACE)
+        await form.get_by_role('button', name='Ask again').click()
+        await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
+        log = page.get_by_role('complementary', name='Requests and events')
+        await expect(log.get_by_text('400 POST ./message:stream')).to_have_count(1)
+        assert await page.evaluate(PLACE) == before
 
 
 async def test_a_task_goes_on_after_a_sign_in(visit: Visit) -> None:

@@ -38,9 +38,10 @@ function changed() {
 function draw() {
   timer = null;
   drawnAt = performance.now();
-  const atEnd = thread.scrollHeight - thread.scrollTop - thread.clientHeight < 80;
+  const { scrollHeight, scrollTop, clientHeight } = thread;
   drawTurns();
-  if (atEnd) thread.scrollTop = thread.scrollHeight;
+  // Only growth moves the thread: a button that moves between press and release gets no click.
+  if (thread.scrollHeight !== scrollHeight && scrollHeight - scrollTop - clientHeight < 80) thread.scrollTop = thread.scrollHeight;
   if (!events.hidden) log.draw();
   chat.writePlace();
   const asking = takesText(chat.asking?.question ?? null);
