@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import warnings
+from asyncio import AbstractEventLoop
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
 from .bounds import TEST_LIMIT
@@ -84,6 +86,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope='session')
 def anyio_backend() -> str:
     return 'asyncio'
+
+
+@pytest.fixture(scope='session', autouse=True)
+def calls_of_closed_loops() -> Iterator[None]:
+    """Let no test fail by a gRPC call of an earlier test, which was cancelled and ends after the loop of its test.
+
+    gRPC reads the ends of all calls of a process in one of its loops, and raises there if the loop of a call is closed.
+    """
+    handle = TestRunner._exception_handler  # pyright: ignore[reportPrivateUsage]
+
+    def handle_own(runner: TestRunner, loop: AbstractEventLoop, context: dict[str, Any]) -> None:
+        reads_grpc = 'PollerCompletionQueue._handle_events' in context['message']
+        if not (reads_grpc and str(context.get('exception')) == 'Event loop is closed'):
+            handle(runner, loop, context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TestRunner, '_exception_handler', handle_own)
+        yield
 
 
 @pytest.fixture(autouse=True)
