@@ -139,7 +139,7 @@ class ClientCredentials:
             return await asyncio.shield(fetch.task)
         finally:
             fetch.callers -= 1
-            if not fetch.callers:  # a request without callers would end after them, or never
+            if not fetch.callers:  # nobody waits for the token any longer
                 fetch.task.cancel()
                 if self._fetches.get(loop) is fetch:
                     del self._fetches[loop]
