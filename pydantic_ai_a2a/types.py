@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import urandom
 from reprlib import recursive_repr
+from string import printable
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from fasta2a.schema import Artifact, Message, Part, TaskState
+from pydantic_core import from_json
 from typing_extensions import dataclass_transform
 
 __all__ = (
@@ -53,7 +55,10 @@ __all__ = (
     'ToolArtifact',
     'WaitingCall',
     'WaitingTask',
+    'dump_caller',
+    'load_caller',
     'new_correlation_id',
+    'sender_of',
     'value',
 )
 
@@ -93,9 +98,9 @@ def new_correlation_id() -> str:
     return urandom(8).hex()
 
 
-def _quoted(name: str) -> str:
+def _quoted(name: str, plain: str = '') -> str:
     # Names of callers, such as the claims of a token, may have lone surrogates. UTF-8 cannot encode lone surrogates.
-    return quote(name, safe='', errors='surrogatepass')
+    return quote(name, safe=plain, errors='surrogatepass')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,34 @@ class Caller:
 
 ANONYMOUS = Caller()
 
+_PLAIN = printable.replace('%', '')
+"""Characters of names that are stored unchanged."""
+
+
+def dump_caller(caller: Caller) -> dict[str, Any]:
+    """Return a caller as JSON values, to be stored."""
+    fields: dict[str, Any] = {
+        'id': _quoted(caller.id, _PLAIN),
+        'tenant': _quoted(caller.tenant, _PLAIN),
+        'owns_as': _quoted(caller.owns_as, _PLAIN),
+        'scopes': sorted(_quoted(scope, _PLAIN) for scope in caller.scopes),
+    }
+    if caller.claims:
+        fields['claims'] = dict(caller.claims)
+    return fields
+
+
+def sender_of(request: bytes | None) -> dict[str, Any] | None:
+    """Return the sender in the stored fields of a request, as `dump_caller` writes; None if none is stored."""
+    return None if request is None else from_json(request).get('call', {}).get('caller')
+
+
+def load_caller(stored: Mapping[str, Any]) -> Caller:
+    """Return a caller from the values of `dump_caller`."""
+    names = {name: unquote(stored[name], errors='surrogatepass') for name in ('id', 'tenant', 'owns_as')}
+    scopes = frozenset(unquote(scope, errors='surrogatepass') for scope in stored['scopes'])
+    return Caller(**names, scopes=scopes, claims=stored.get('claims', {}))
+
 
 class WaitingCall(NamedTuple):
     """A tool call that waits for an approval."""
@@ -145,7 +178,8 @@ class WaitingCall(NamedTuple):
     id: str
     tool: str
     args: dict[str, Any] | None
-    """Arguments of the call; None for a tool in `Approvals.hide_arguments`."""
+    """Arguments with which the tool would run, also those that `Approvals.hide_arguments` hides from clients. None if a
+    remote agent does not show the arguments of its call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +188,9 @@ class WaitingTask:
 
     id: str
     owner: Caller
-    """The owner of the task, with tenant and id."""
+    """The owner of the task, with tenant and id. With `Access.owner`, several callers may be one owner."""
+    caller: Caller
+    """The sender of the message whose run made the calls."""
     calls: Sequence[WaitingCall]
     """The calls that wait for an approval. Empty once all calls have a decision."""
 

@@ -11,9 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
-from string import printable
 from typing import Any, TypeAlias, TypeVar, cast, overload
-from urllib.parse import quote, unquote
 
 from fasta2a.schema import SecurityScheme
 from pydantic_ai import CancellationToken
@@ -24,7 +22,7 @@ from ..arguments import seconds
 from ..conversion.typed_input import ValidatedInput, input_of
 from ..ports import Claim
 from ..protocol import stored
-from ..types import Caller, Message
+from ..types import Caller, Message, dump_caller, load_caller, sender_of
 from .exits import is_cancelled
 from .options import RunInfo, RunOptions
 
@@ -42,9 +40,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
 """Headers with credentials, never stored."""
-
-_PLAIN = printable.replace('%', '')
-"""Characters of names that are stored unchanged."""
 
 T = TypeVar('T')
 InputT = TypeVar('InputT')
@@ -242,30 +237,13 @@ def _request_of(claim: Claim) -> dict[str, Any]:
 
 def caller_of(claim: Claim) -> Caller:
     """Return the sender of the message of a run. Without a stored sender, return the owner of the task."""
-    fields: dict[str, Any] | None = _request_of(claim).get('call', {}).get('caller')
-    if fields is None:
-        return Caller.of(claim.header.owner)
-    names = {name: unquote(fields[name], errors='surrogatepass') for name in ('id', 'tenant', 'owns_as')}
-    scopes = frozenset(unquote(scope, errors='surrogatepass') for scope in fields['scopes'])
-    return Caller(**names, scopes=scopes, claims=fields.get('claims', {}))
+    fields = sender_of(claim.request)
+    return Caller.of(claim.header.owner) if fields is None else load_caller(fields)
 
 
 def keep_caller(_: object, caller: Caller) -> dict[str, Any]:
     """Return the caller as JSON values, to be stored with the message."""
-    fields: dict[str, Any] = {
-        'id': _quoted(caller.id),
-        'tenant': _quoted(caller.tenant),
-        'owns_as': _quoted(caller.owns_as),
-        'scopes': sorted(map(_quoted, caller.scopes)),
-    }
-    if caller.claims:
-        fields['claims'] = dict(caller.claims)
-    return {'caller': fields}
-
-
-def _quoted(name: str) -> str:
-    # Names may have lone surrogates, which JSON in UTF-8 cannot have.
-    return quote(name, safe=_PLAIN, errors='surrogatepass')
+    return {'caller': dump_caller(caller)}
 
 
 def dependencies(

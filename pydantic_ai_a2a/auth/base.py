@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fasta2a.schema import SecurityScheme
 from starlette.requests import Request
@@ -15,10 +16,38 @@ from ..arguments import checked
 from ..types import Caller
 from .request import RequestInfo
 
-__all__ = ('AllOf', 'Authenticate', 'Authenticator', 'CallableAuth')
+__all__ = ('AllOf', 'Authenticate', 'Authenticator', 'CallableAuth', 'allows', 'find_caller')
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
 """Returns the caller who sends a request, or None to refuse the request with HTTP 401."""
+
+
+async def allows(option: str, function: Callable[..., Any], *args: Any) -> bool:
+    """Return True if the operator's function, async or not, returns True for the arguments.
+
+    A value that is no bool, such as a forgotten coroutine, allows nothing. It gets a line in the log.
+
+    Args:
+        option: The option with the function, for the log.
+        function: The function.
+        args: The arguments of the function.
+    """
+    allowed = function(*args)
+    if isawaitable(allowed):
+        allowed = await allowed
+    return allowed if isinstance(allowed, bool) else refuse_value(option, function, allowed, 'True or False')
+
+
+def refuse_value(option: str, function: object, value: object, wanted: str) -> bool:
+    """Log that a function of the operator returned a value that allows nothing, and return False."""
+    name = getattr(function, '__qualname__', type(function).__qualname__)
+    # The value itself may be a credential.
+    logger.error('%s %s returned %s instead of %s: the caller is refused.', option, name, type(value).__name__, wanted)
+    if iscoroutine(value):
+        value.close()  # else Python warns that nobody awaited it
+    return False
 
 
 class Authenticator(ABC):
@@ -51,6 +80,16 @@ class Authenticator(ABC):
         return query
 
 
+async def find_caller(way: Authenticator, request: RequestInfo) -> Caller | None:
+    """Return the caller that an authenticator finds. An anonymous caller, or another value, is none and is logged."""
+    # A user's function may return another type than it declares.
+    caller: Any = await way.authenticate(request)
+    if caller is None or (isinstance(caller, Caller) and not caller.anonymous):
+        return caller
+    refuse_value('auth=', getattr(way, 'function', way), caller, 'a Caller with an id, or None')
+    return None
+
+
 @checked
 class AllOf(Authenticator):
     """Several authenticators at once: a request needs the credentials of all authenticators.
@@ -69,7 +108,7 @@ class AllOf(Authenticator):
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
         """Return the caller that the first way finds, or None if credentials are missing."""
-        callers = [await way.authenticate(request) for way in self._all]
+        callers = [await find_caller(way, request) for way in self._all]
         return None if None in callers else callers[0]
 
     def redact(self, query: bytes) -> bytes:
@@ -88,10 +127,10 @@ class CallableAuth(Authenticator):
     """
 
     def __init__(self, authenticate: Authenticate, schemes: Mapping[str, SecurityScheme]) -> None:
-        self._authenticate = authenticate
+        self.function = authenticate
         self.schemes = schemes
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
         """Return the caller from the function."""
-        caller = self._authenticate(request.starlette())
+        caller = self.function(request.starlette())
         return await caller if isawaitable(caller) else caller

@@ -14,7 +14,7 @@ from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError,
 from ..protocol.fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller
-from .base import AllOf, Authenticate, Authenticator, CallableAuth
+from .base import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
 from .challenge import challenges
 from .claims import MAX_CLAIMS, are_claims
 from .hosts import OF_PROXIES, remote
@@ -164,7 +164,7 @@ class Guard:
         unavailable: OverloadedError | None = None
         for authenticator in self._authenticators:
             try:
-                caller = await authenticator.authenticate(request)
+                caller = await find_caller(authenticator, request)
             except InvalidCredentials as error:
                 invalid[authenticator] = error
             except OverloadedError as error:

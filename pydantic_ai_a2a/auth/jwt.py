@@ -90,7 +90,7 @@ class JWTAuth(Authenticator):
         self._tenant_claim = tenant_claim
         self._scope_claims = tuple(scope_claims)
         self._claims = tuple(claims)
-        self._caller = caller or self._by_claims
+        self.function = caller or self._by_claims
         discovery = openid_url(issuer) if jwks_url is None and secret is None else None
         self._verifier = _verifier(
             issuer,
@@ -114,7 +114,7 @@ class JWTAuth(Authenticator):
         token = bearer_token(request)
         if token is None:
             return None
-        caller = self._caller(await self._verifier.claims(token))
+        caller = self.function(await self._verifier.claims(token))
         if caller is None:
             raise InvalidCredentials('claims')
         return caller

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from inspect import isawaitable
 from typing import cast
 
 from ..protocol.fields import MAX_ID
 from ..settings import TenantRule
 from ..types import Caller
+from .base import allows
 
 __all__ = ('Tenants', 'is_name')
 
@@ -69,5 +69,4 @@ class Tenants:
             return rule
         if isinstance(rule, Collection):
             return name in rule
-        allowed = rule(caller, name)
-        return await allowed if isawaitable(allowed) else allowed
+        return await allows('Access.tenants', rule, caller, name)

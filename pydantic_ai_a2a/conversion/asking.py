@@ -55,6 +55,7 @@ def ask(
     shown_calls: Collection[str] = (),
     rules: Approvals,
     task_id: str,
+    caller: dict[str, Any] | None = None,
 ) -> Asked:
     """Return the end of a run with deferred calls.
 
@@ -66,6 +67,7 @@ def ask(
         shown_calls: Ids of the calls in earlier progress events.
         rules: Rules for the answers of clients.
         task_id: The task.
+        caller: The sender of the message whose run made the calls; None without a stored sender.
     """
     places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
@@ -84,7 +86,8 @@ def ask(
         )
     ]
     waiting = dict.fromkeys(call.local_id or call.id for call in calls)
-    pending = Pending(calls=calls, shown_calls=[call_id for call_id in waiting if call_id in shown_calls])
+    shown_before = [call_id for call_id in waiting if call_id in shown_calls]
+    pending = Pending(calls=calls, shown_calls=shown_before, caller=caller)
     state: TaskState = 'input-required' if pending.open else 'auth-required'
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 
@@ -139,11 +142,11 @@ def _call(
     changed: dict[str, Any] | None,
     is_hidden: bool,
 ) -> PendingCall:
-    args = None if is_hidden else call.args_as_dict() if changed is None else changed
+    args = call.args_as_dict() if changed is None else changed
     kind: Kind = deferred.kind(call.tool_call_id)
     metadata = {**deferred.metadata.get(call.tool_call_id, {})}
     marked: dict[str, Any] = metadata.pop(MARK, {})
-    called = call.tool_name if args is None else f'{call.tool_name} {to_json(args).decode()}'
+    called = call.tool_name if is_hidden else f'{call.tool_name} {to_json(args).decode()}'
     match kind:
         case 'approval' if 'message' in marked:
             kind, text, schema = 'authorization', marked['message'], None
@@ -160,6 +163,7 @@ def _call(
         tool=call.tool_name,
         text=text,
         args=args,
+        hidden=is_hidden,
         metadata=metadata,
         schema=schema,
         changed=changed,
@@ -168,7 +172,7 @@ def _call(
 
 def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
-    if call.args is not None:
+    if call.args is not None and not call.hidden:
         item['args'] = call.args
     if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
         item['metadata'] = metadata

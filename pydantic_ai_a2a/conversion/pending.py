@@ -39,7 +39,9 @@ class PendingCall:
     text: str
     """Question for a person."""
     args: dict[str, Any] | None = None
-    """Arguments of the call; None if hidden from clients."""
+    """Arguments of the call; None if a remote agent does not show them."""
+    hidden: bool = False
+    """True if clients do not see the arguments."""
     metadata: dict[str, Any] | None = None
     """Metadata from the tool: shown to clients, and returned to the tool with the answer."""
     schema: dict[str, Any] | None = None
@@ -84,6 +86,8 @@ class Pending:
     tried: bool = False
     """True if a run had the answers, and stopped before the calls, such as for credentials. The next message of the
     client is then a prompt, and no answer."""
+    caller: dict[str, Any] | None = None
+    """The sender of the message whose run made the calls, as `dump_caller` writes; None without a stored sender."""
     unprompted: Sequence[str] = ()
     """Ids of messages of the client that no run has brought to the model: a prompt follows the results of calls."""
 
@@ -121,7 +125,8 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
 def still_shown(pending: Pending) -> set[str]:
     """Return the ids of the calls that clients have been shown as progress, with unchanged arguments."""
     # The answer to a call of a remote agent does not change the local call, which waits.
-    calls = {call.id: call.args for call in pending.calls if not call.local_id and call.args is not None}
+    seen = (call for call in pending.calls if not call.local_id and not call.hidden)
+    calls = {call.id: call.args for call in seen if call.args is not None}
     answers = {call_id: answer.args for call_id, answer in pending.answers.items() if answer.args is not None}
     return {*pending.shown_calls} - {name for name in calls.keys() & answers.keys() if answers[name] != calls[name]}
 

@@ -48,11 +48,11 @@ class TaskReader(ABC):
         """Return the current pause of an owner's task; None for a task that does not wait for its client."""
 
     @abstractmethod
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
-        """Return the unread prompts of a running task after a row: (row, JSON), oldest first.
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
+        """Return the unread prompts of a running task after a row: (row, JSON, fields of its request), oldest first.
 
         Rows are the rows of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are left
-        out.
+        out. The fields of the request are those of `Claim.request`.
         """
 
 

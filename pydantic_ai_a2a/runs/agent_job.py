@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from pydantic_ai import CancellationToken
@@ -37,7 +38,7 @@ from ..protocol import stored
 from ..quotas import Metering
 from ..settings import Settings
 from ..telemetry import metrics
-from ..types import PartialArtifact
+from ..types import Caller, PartialArtifact, load_caller, sender_of
 from .recorder import Recorder
 from .run_messages import Read, ReadTask, RunMessages
 
@@ -190,9 +191,14 @@ class AgentJob:
         return {artifact_id: body for artifact_id, body in by_id.items() if artifact_id.startswith(prefix)}
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
+        sender = _sent_by(claim.request)
+
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
             messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
-            return [(row, await self._messages.content(body, claim, recorder)) for row, body in messages]
+            # Callers may share an owner. The run has the rights of its own caller, so it ends before a message of
+            # another caller, which gets a run of its own.
+            own = takewhile(lambda message: _sent_by(message[2]) == sender, messages)
+            return [(row, await self._messages.content(body, claim, recorder)) for row, body, _ in own]
 
         def take(row: int) -> None:
             recorder.taken = row
@@ -241,15 +247,16 @@ class AgentJob:
             return asked_by(result.output, rules, task_id)
         # A new response of the model has new calls, even with ids of earlier calls.
         same = claim.pending is not None and not any(isinstance(message, ModelResponse) for message in result.messages)
-        changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
+        before = load(claim.pending) if claim.pending is not None and same else None
         return ask(
             result.output,
             result.schemas or {},
             order=result.calls,
-            changed=changed,
+            changed={} if before is None else changed_arguments(before),
             shown_calls=result.shown,
             rules=rules,
             task_id=task_id,
+            caller=sender_of(claim.request) if before is None else before.caller,
         )
 
     def _accepted(self, claim: Claim) -> OutputModes:
@@ -268,6 +275,12 @@ class AgentJob:
     def _client_output(self, claim: Claim) -> ClientOutput | None:
         """Return the output by the schema of the run's client; None for the output of the agent."""
         return client_output(claim.request, data_as_text=self._results.data_as_text)
+
+
+def _sent_by(request: bytes | None) -> Caller | None:
+    """Return the sender of a message by the fields of its request; None if none is stored."""
+    fields = sender_of(request)
+    return None if fields is None else load_caller(fields)
 
 
 def _has_prompt(messages: Sequence[ModelMessage]) -> bool:

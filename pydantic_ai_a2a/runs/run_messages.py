@@ -173,7 +173,7 @@ class RunMessages:
         An answer to a pause is read before messages that were sent earlier.
         """
         later = [
-            stored.load_message(body) for _, body in await self._backend.reader.unread(claim.header.id, claim.inbox)
+            stored.load_message(body) for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.inbox)
         ]
         messages: list[Message] = []
         # From the end, because an anonymous client may send a message twice.

@@ -12,12 +12,12 @@ from ..audit import Fact, audit
 from ..conversion import answers, asking, pending
 from ..conversion.client_schema import MARK, inherited
 from ..conversion.pending import Pending
-from ..errors import A2AError, PermissionDeniedError
+from ..errors import A2AError
 from ..ports import Answer, Pause, Submission
 from ..protocol import stored
 from ..settings import Approvals
 from ..types import Call, Caller, Message
-from .approvers import Kinds
+from .approvers import Kinds, forbidden_answer
 
 __all__ = ('answered', 'audit_answers', 'with_mark', 'without_marks')
 
@@ -92,17 +92,7 @@ def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pe
     """
     foreign = {item.id for item in pending_calls.calls} - {item.id for item in own.calls}
     if (pending_calls.open and not own.open) or not foreign.isdisjoint(answers.answered_ids(message)):
-        audit(
-            'forbidden',
-            correlation_id=call.correlation_id,
-            task=task_id,
-            caller=call.caller.id,
-            tenant=call.caller.tenant or None,
-        )
-        raise PermissionDeniedError(
-            'The caller may not answer this call. An approver decides about approvals, and the owner of the task'
-            ' answers questions.'
-        )
+        raise forbidden_answer(call, task_id)
 
 
 def without_marks(message: Message, metadata: Mapping[str, Any]) -> Message:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from inspect import isawaitable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ..audit import audit
+from ..auth.base import allows
 from ..conversion import asking, pending
-from ..conversion.pending import Kind
-from ..errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
+from ..conversion.pending import Kind, Pending, PendingCall
+from ..errors import InvalidParamsError, PermissionDeniedError, TaskNotFoundError, UnsupportedOperationError
 from ..ports import Pause, Submission, TaskReader
 from ..protocol import stored
 from ..settings import Approvals, Approvers
-from ..types import Caller, Message, SendParams, StoredTask, TaskHeader, WaitingCall, WaitingTask
+from ..types import (
+    Call,
+    Caller,
+    Message,
+    SendParams,
+    StoredTask,
+    TaskHeader,
+    WaitingCall,
+    WaitingTask,
+    load_caller,
+    sender_of,
+)
 
-__all__ = ('ApproverAccess', 'Kinds')
+__all__ = ('ApproverAccess', 'Kinds', 'forbidden_answer')
 
 Kinds: TypeAlias = Collection[Kind] | None
 """The kinds of calls that a caller may answer; None for all kinds."""
+
+Changed: TypeAlias = Mapping[str, dict[str, Any]]
+"""Arguments of approvals in place of the model's, by the id of the call."""
 
 _APPROVAL: frozenset[Kind] = frozenset[Kind]({'approval'})
 _OTHERS: frozenset[Kind] = frozenset[Kind]({'question', 'external', 'authorization'})
@@ -109,19 +124,72 @@ class ApproverAccess:
     async def _pause(self, header: TaskHeader) -> Pause | None:
         return await self._reader.pause(header.id, header.owner)
 
-    async def _may_approve(self, caller: Caller, owner: str, task_id: str, pause: Pause | None) -> bool:
+    async def decided(self, submission: Submission, call: Call, pause: Pause, answered: Pending) -> Submission:
+        """Return a message with decisions, or its refusal if the rule forbids the arguments that the message changes.
+
+        Decisions alone do not change who has sent the message of the run: the run keeps its request.
+
+        Args:
+            submission: The message.
+            call: The call with the message.
+            pause: The pause before the message.
+            answered: The calls of the pause with the answers of the message.
+        """
+        assert pause.pending is not None
+        before = pending.load(pause.pending)
+        new = {call_id: answer for call_id, answer in answered.answers.items() if call_id not in before.answers}
+        changed = {call_id: answer.args for call_id, answer in new.items() if answer.args is not None}
+        owner, task_id = submission.owner, submission.task_id
+        if changed and not await self._may_approve(call.caller, owner, task_id, pause, changed):
+            return replace(submission, answer=None, refusal=forbidden_answer(call, task_id))
+        sender = _sender(pause, before)
+        if sender in (None, call.caller) or any(answer.decision not in ('approve', 'deny') for answer in new.values()):
+            return submission
+        return replace(submission, request=pause.request, credential=None)
+
+    async def _may_approve(
+        self, caller: Caller, owner: str, task_id: str, pause: Pause | None, changed: Changed | None = None
+    ) -> bool:
         task_owner = Caller.of(owner)
         if caller.tenant != task_owner.tenant:
             return False
         if isinstance(self._rule, str):
             return self._rule in caller.scopes
         waiting = _waiting(pause)
-        calls = [WaitingCall(call.id, call.tool, call.args) for call in waiting.open] if waiting else []
-        allowed = self._rule(caller, WaitingTask(id=task_id, owner=task_owner, calls=calls))
-        return await allowed if isawaitable(allowed) else allowed
+        sender = _sender(pause, waiting) or task_owner
+        calls = [_call(call, changed or {}) for call in waiting.open] if waiting else []
+        task = WaitingTask(id=task_id, owner=task_owner, caller=sender, calls=calls)
+        return await allows('Approvals.approvers', self._rule, caller, task)
 
 
-def _waiting(pause: Pause | None) -> pending.Pending | None:
+def forbidden_answer(call: Call, task_id: str) -> PermissionDeniedError:
+    """Return the refusal of an answer to calls that the caller may not answer, after a line in the audit log."""
+    caller = call.caller
+    tenant = caller.tenant or None
+    audit('forbidden', correlation_id=call.correlation_id, task=task_id, caller=caller.id, tenant=tenant)
+    return PermissionDeniedError(
+        'The caller may not answer this call. An approver decides about approvals, and the owner of the task'
+        ' answers questions.'
+    )
+
+
+def _call(call: PendingCall, changed: Changed) -> WaitingCall:
+    """Return a call as it would run: with changed arguments, and with the defaults of the tool."""
+    args = changed.get(call.id, call.args)
+    properties: Mapping[str, Mapping[str, Any]] = (call.schema or {}).get('properties', {})
+    defaults = {name: parameter['default'] for name, parameter in properties.items() if 'default' in parameter}
+    return WaitingCall(call.id, call.tool, None if args is None else defaults | args)
+
+
+def _sender(pause: Pause | None, waiting: Pending | None) -> Caller | None:
+    """Return the sender of the message whose run has paused; None if none is stored."""
+    fields = None if waiting is None else waiting.caller
+    if fields is None and pause is not None:
+        fields = sender_of(pause.request)
+    return None if fields is None else load_caller(fields)
+
+
+def _waiting(pause: Pause | None) -> Pending | None:
     """Return the approvals that wait for a decision; None without such an approval."""
     if pause is None or pause.pending is None:
         return None

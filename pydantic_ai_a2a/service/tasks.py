@@ -231,6 +231,8 @@ class Service:
                     late=first is None or pause.number != first.number,
                     limit=self._limits.messages,
                 )
+                if self._approvers is not None and decided is not None:
+                    submission = await self._approvers.decided(submission, call, pause, decided)
             try:
                 accepted = await self._store(submission)
                 break

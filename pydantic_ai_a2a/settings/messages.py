@@ -75,8 +75,8 @@ class Approvals:
     question or deny an approval. Names of tools: `yes` also approves calls of these tools. `'all'`: `yes` approves
     calls of every tool. `'none'`: words answer nothing."""
     change_arguments: bool | Collection[str] = True
-    """Tools whose arguments an approval may change. True, the default: all tools except those in `hide_arguments`.
-    Names of tools: these tools. False: no tool."""
+    """Tools whose arguments an approval may change. True, the default: all tools except those in `hide_arguments`; no
+    tool with `approvers`. Names of tools: these tools. False: no tool."""
     hide_arguments: Collection[str] = ()
     """Names of tools whose arguments are hidden from clients, in waiting calls and in `Results.progress`. Default:
     none."""
@@ -107,5 +107,5 @@ class Approvals:
     def may_change(self, tool: str) -> bool:
         """Return True if an approval may change the arguments of a call of the tool."""
         if isinstance(self.change_arguments, bool):
-            return self.change_arguments and tool not in self.hide_arguments
+            return self.change_arguments and self.approvers is None and tool not in self.hide_arguments
         return tool in self.change_arguments

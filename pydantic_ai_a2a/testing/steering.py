@@ -43,8 +43,8 @@ async def begun(backend: Backend, *more: str) -> Claim:
 async def unread(backend: Backend, claimed: Claim, after: int | None = None) -> dict[str, int]:
     """Return the texts of the unread messages of a run, each with its row."""
     messages = await backend.reader.unread('t', claimed.inbox if after is None else after)
-    assert [row for row, _ in messages] == sorted(row for row, _ in messages)
-    return {text_of(body): row for row, body in messages}
+    assert [row for row, *_ in messages] == sorted(row for row, *_ in messages)
+    return {text_of(body): row for row, body, _ in messages}
 
 
 class SteeringSuite(PortSuite):
@@ -60,6 +60,19 @@ class SteeringSuite(PortSuite):
         assert [*inbox] == ['two', 'three']
         assert [*await unread(backend, claimed, inbox['two'])] == ['three']
         assert await unread(backend, claimed, inbox['three']) == {}
+
+    async def test_unread_messages_have_the_requests_of_their_senders(self, backend: Backend) -> None:
+        first = replace(message('one', new='t'), request=b'{"call":{"caller":"ann"}}')
+        await submit(backend, first)
+        await claim_one(backend, 't')
+        await submit(backend, replace(message('two', to='t'), request=b'{"call":{"caller":"bob"}}'))
+        await submit(backend, message('three', to='t'))
+        messages = await backend.reader.unread('t', 0)
+        assert [(text_of(body), request) for _, body, request in messages] == [
+            ('one', b'{"call":{"caller":"ann"}}'),
+            ('two', b'{"call":{"caller":"bob"}}'),
+            ('three', None),
+        ]
 
     async def test_a_message_that_entered_a_run_is_read_when_the_run_ends(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
@@ -182,7 +195,7 @@ class SteeredCheckpointSuite(PortSuite):
         assert retried.checkpoint is not None
         assert text_of(retried.message) == 'one'
         rest = await backend.reader.unread('u', retried.checkpoint.taken)
-        assert [text_of(body) for _, body in rest] == ['three']
+        assert [text_of(body) for _, body, _ in rest] == ['three']
         assert await history(backend, 'u') == ['one', 'two', 'three']
 
 

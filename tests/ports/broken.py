@@ -195,7 +195,7 @@ class ReadsWhatWas(MemoryReader):
 
 
 class FindsWhatWasRead(MemoryReader):
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         return await super().unread(task_id, 0)
 
 

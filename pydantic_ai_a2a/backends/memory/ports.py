@@ -150,7 +150,7 @@ class MemoryReader(_Port, TaskReader):
                 return None
             return Pause(task.last_event, task.context_id, task.progress.pending, task.paused_request())
 
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         with self.store.lock:
             task = self.store.tasks.get(task_id)
             return [] if task is None else task.prompts(after)

@@ -282,9 +282,10 @@ class Task:
         """Return the request of a message; None stands for the first message."""
         return (self.request if message is None or message.request is None else message.request) or None
 
-    def prompts(self, after: int) -> list[tuple[int, bytes]]:
+    def prompts(self, after: int) -> list[tuple[int, bytes, bytes | None]]:
         """See `TaskReader.unread`."""
-        return [(message.seq, message.body) for message in self.inbox if message.seq > after and not message.answer]
+        messages = (message for message in self.inbox if message.seq > after and not message.answer)
+        return [(message.seq, message.body, self.request_of(message)) for message in messages]
 
     def events_after(self, n: int) -> list[TaskEvent]:
         """Return the stored events after a number."""

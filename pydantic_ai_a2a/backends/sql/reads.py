@@ -36,8 +36,10 @@ _MESSAGES = (  # the numbers of messages have no gaps
 _NEWEST_MESSAGES = f'{_MESSAGES} ORDER BY seq'
 _NEWEST_ITEMS = f'{_ARTIFACTS} UNION ALL {_MESSAGES} ORDER BY kind, seq'
 _UNREAD = (
-    f'SELECT 1 AS seq, message FROM task WHERE {TASK} AND CAST(? AS BIGINT) < 1 UNION ALL SELECT seq, body FROM item'
-    " WHERE agent = ? AND task_id = ? AND kind = 'message' AND seq > ? AND answer = 0 ORDER BY seq"
+    f'SELECT 1 AS seq, message, request FROM task WHERE {TASK} AND CAST(? AS BIGINT) < 1 UNION ALL SELECT item.seq,'
+    ' item.body, COALESCE(item.request, task.request) FROM item JOIN task ON task.agent = item.agent AND task.id ='
+    " item.task_id WHERE item.agent = ? AND item.task_id = ? AND item.kind = 'message' AND item.seq > ?"
+    ' AND item.answer = 0 ORDER BY seq'
 )
 _PAUSE = (
     f'SELECT {LAST_EVENT}, context_id, pending, COALESCE((SELECT item.request FROM item WHERE item.agent = task.agent'
@@ -154,10 +156,10 @@ def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
     return Pause(number, context_id, pending, request or None)
 
 
-def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:
+def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes, bytes | None]]]:
     """See `TaskReader.unread`."""
     rows = yield _UNREAD, (agent, task_id, after, agent, task_id, after)
-    return [(seq, body) for seq, body in rows]
+    return [(seq, body, request or None) for seq, body, request in rows]
 
 
 def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:

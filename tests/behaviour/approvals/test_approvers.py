@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import Approvals, Caller, Push, WaitingTask, to_a2a
+from pydantic_ai_a2a import Access, Approvals, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
@@ -19,7 +22,7 @@ from ...dialects import only, spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
 from ..rows import covers
-from ..stage import ended
+from ..stage import ended, prompts
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
@@ -316,3 +319,119 @@ def test_wrong_options_are_refused(approvers: str, error: type[Exception], text:
     agent = Agent('test')
     with pytest.raises(error, match=text):
         to_a2a(agent, approvals=Approvals(approvers=approvers))
+
+
+# --- the rule sees what will run, and who asked for it ---------------------------------------------------------------
+
+
+class Cashier:
+    """An agent that pays in cents, as the prompt says."""
+
+    def __init__(self, hidden: Collection[str] = (), **options: Any) -> None:
+        self.paid: list[int] = []
+        self.rule_saw: list[WaitingTask] = []
+
+        def pay_as_told(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+            returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+            prompt = prompts(messages)[-1]
+            if returned:
+                return ModelResponse(parts=[TextPart('paid')])
+            return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompt), 'c1')])
+
+        agent = Agent(FunctionModel(pay_as_told))
+        agent.tool_plain(requires_approval=True)(self.pay)
+        rules = Approvals(approvers=self.rule, hide_arguments=hidden, **options.pop('approvals', {}))
+        self.app = to_a2a(agent, auth=by_header, approvals=rules, **options)
+
+    def pay(self, cents: int, currency: str = 'EUR') -> str:
+        self.paid.append(cents)
+        return 'paid'
+
+    def rule(self, caller: Caller, task: WaitingTask) -> bool:
+        self.rule_saw.append(task)
+        large = any(call.args is None or call.args['cents'] > 10_000 for call in task.calls)
+        scope = 'payments:large' if large else 'approve'
+        return caller.id != task.caller.id and scope in caller.scopes
+
+    async def asked_to_pay(self, cents: int) -> dict[str, Any]:
+        return await ann(self.app).send(json.dumps({'cents': cents}))
+
+
+@covers(ROW)
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    cashier = Cashier(approvals={'change_arguments': ['pay']})
+    async with lifespan(cashier.app):
+        task = await cashier.asked_to_pay(5)
+        raised = answers(task, approve(args={'cents': 1_000_000}))
+        with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a.audit'):
+            code, text = await refused(boss(cashier.app), raised, streamed=streamed)
+        assert (code, 'The caller may not answer this call' in text) == (-32000, True)
+        assert state_of(await ann(cashier.app).get_task(task['id'])) == 'INPUT_REQUIRED'
+        await boss(cashier.app).send(answers(task, approve(args={'cents': 4})))
+        await ended(ann(cashier.app), task['id'])
+        task = await cashier.asked_to_pay(5)
+        director = boss(cashier.app, 'dora', **{'X-Scopes': 'approve payments:large'})
+        await director.send(answers(task, approve(args={'cents': 20_000})))
+        await ended(ann(cashier.app), task['id'])
+    assert cashier.paid == [4, 20_000]
+    [forbidden] = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
+
+
+@covers(ROW)
+async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -> None:
+    cashier = Cashier()
+    async with lifespan(cashier.app):
+        task = await cashier.asked_to_pay(5)
+        [schema] = [call['answerSchema'] for call in asked(task)]
+        assert 'args' not in schema['oneOf'][0]['properties']
+        code, text = await refused(boss(cashier.app), answers(task, approve(args={'cents': 4})))
+        assert (code, 'may not be changed' in text) == (-32602, True)
+    assert cashier.paid == []
+
+
+@covers(ROW)
+async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None:
+    cashier = Cashier(hidden=['pay'])
+    async with lifespan(cashier.app):
+        task = await cashier.asked_to_pay(20_000)
+        [call] = asked(task)
+        assert ('args' in call, '20000' in json.dumps(task['status'])) == (False, False)
+        assert (await refused(boss(cashier.app), answers(task, approve())))[0] == -32001
+    assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
+
+
+@covers(ROW)
+async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -> None:
+    cashier = Cashier(access=Access(owner=lambda _: 'team'))
+    both = {'X-Scopes': 'approve'}
+    async with lifespan(cashier.app):
+        task = await ann(cashier.app, **both).send('{"cents": 5}')
+        assert (await refused(ann(cashier.app, **both), answers(task, approve())))[0] == -32000
+        done = await boss(cashier.app).send(answers(task, approve()))
+    assert (texts(done), cashier.paid) == (['paid'], [5])
+    assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
+
+
+@covers(ROW)
+async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def approvers(caller: Caller, task: WaitingTask) -> bool:
+        seen.append((caller.id, task.caller.id))
+        return caller.id != task.caller.id
+
+    tools = Tools()
+    app = guarded(tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team'))
+    async with lifespan(app):
+        # Both approvals belong to the run of ann, also after boss has decided about one of them.
+        task = await ann(app).send('delete two')
+        await boss(app).send(answers(task, approve('c1')))
+        assert (await refused(ann(app), answers(task, approve('c2'))))[0] == -32000
+        await boss(app).send(answers(task, approve('c2')))
+        # The question of ann's run is answered by boss, who thereby starts the next run.
+        task = await ann(app).send('ask')
+        await boss(app).send(answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
+    assert tools.deleted == [('a', True), ('b', True)]
+    assert {sender for _, sender in seen} == {'ann'}

@@ -66,13 +66,15 @@ class Desk:
     def __init__(self) -> None:
         self.used: list[str] = []
         """The credentials that the tool has used."""
-        self.asking, self.gate = asyncio.Event(), asyncio.Event()
+        self.asking, self.fetched, self.gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.gate.set()
         self.agent: Agent[Any, str] = Agent(FunctionModel(self._model), name='desk')
         self.agent.tool(self.fetch)
 
     async def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+            self.fetched.set()
+            await self.gate.wait()
             return ModelResponse(parts=[TextPart('done')])
         self.asking.set()
         await self.gate.wait()
@@ -184,6 +186,29 @@ async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> 
         again = message('Signed in.', taskId=task['id'])
         task = await client_of(app, 'other-token-of-ann').send(again)
         assert state_of(task) == 'COMPLETED'
+    assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
+
+
+async def test_a_credential_for_one_pause_does_not_authorise_later_messages() -> None:
+    async def only_other(request: Request, caller: Caller) -> Credential | None:
+        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
+
+    desk = Desk()
+    app = desk.app(only_other)
+    async with lifespan(app):
+        task = await client_of(app).send('Go!')
+        desk.gate.clear()
+        signed_in = message('Signed in.', taskId=task['id'])
+        await client_of(app, 'other-token-of-ann').send(signed_in, returnImmediately=True)
+        # The message is accepted while the credential of the other message is in use.
+        await desk.fetched.wait()
+        await client_of(app).send(message('Once more!', taskId=task['id']), returnImmediately=True)
+        stored = await app.backend.reader.load(task['id'], None)
+        assert stored is not None
+        desk.gate.set()
+        await app.backend.events.wait(task['id'], stored.header.last_event)
+        task = await client_of(app).get_task(task['id'])
+    assert state_of(task) == 'AUTH_REQUIRED'
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 

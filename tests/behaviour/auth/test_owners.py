@@ -112,17 +112,6 @@ def test_owners_need_callers_that_are_known() -> None:
         to_a2a(Agent('test'), access=Access(owner=team))
 
 
-def nobody(_: Request) -> Caller:
-    return Caller(tenant='acme')
-
-
-async def test_a_caller_whom_nobody_vouches_for_is_not_asked_about() -> None:
-    app = to_a2a(Agent('test'), auth=nobody, access=Access(owner=team))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        task = await Client(app).send()
-        assert [each['id'] for each in await app.list_tasks(caller=Caller(tenant='acme'))] == [task['id']]
-
-
 @unversioned('nothing is sent')
 def test_no_two_pairs_of_tenant_and_name_are_one_owner() -> None:
     names = ['a', 'b', 'a/b', 'a%2Fb', '/', '%2F', ' ', 'ä', '']

@@ -174,7 +174,7 @@ class Raising(TaskReader):
     async def pause(self, task_id: str, owner: str) -> Pause | None:
         raise self.error from ValueError(SECRET)
 
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         raise self.error from ValueError(SECRET)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
-from pydantic_ai import Agent, CallToolsNode
+from pydantic_ai import Agent, CallToolsNode, RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from examples import steering
-from pydantic_ai_a2a import A2AApp, AgentWorker, Approvals, Messages, Rejected, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import unversioned
@@ -73,6 +74,42 @@ async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> No
     assert said_in(task) == ['one', 'two', 'three', 'one + two + three']
     assert loaded is not None
     assert prompts(loaded.messages) == ['one', 'two', 'three']
+
+
+@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+async def test_a_message_of_another_caller_does_not_enter_a_run_but_gets_one_of_its_own(
+    backend: str, tmp_path: Path
+) -> None:
+    callers: list[str] = []
+    desk = Desk()
+
+    @desk.agent.instructions
+    def note(ctx: RunContext[object]) -> str:
+        callers.append(a2a(ctx).caller.id)
+        return ''
+
+    app = to_a2a(
+        desk.agent,
+        auth=lambda request: Caller(id=request.headers['x-caller']),
+        access=Access(owner=lambda _: 'team'),
+        messages=Messages(while_working='steer'),
+        backend='memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db',
+    )
+    ann, bob = (Client(app, headers={'X-Caller': name}) for name in ('ann', 'bob'))
+    async with lifespan(app), ann.send_streaming('one') as stream:
+        task_id = (await anext(stream)).result['task']['id']
+        await desk.looking.wait()
+        await more(ann, task_id, 'two')
+        await more(bob, task_id, 'three')
+        await more(ann, task_id, 'four')
+        desk.found.set()
+        await stream.rest()
+    assert [(name, said[-1]) for name, said in zip(callers, desk.seen, strict=True)] == [
+        ('ann', 'one'),
+        ('ann', 'two'),
+        ('bob', 'three'),
+        ('ann', 'four'),
+    ]
 
 
 @unversioned('what a message refers to is below what versions differ in')
