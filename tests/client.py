@@ -145,7 +145,6 @@ class Stream:
     def __init__(self, exchange: Exchange, headers: dict[str, str], dialect: Dialect, ends: Collection[str]) -> None:
         self.exchange = exchange
         self.headers = headers
-        self.comments = 0
         self._dialect = dialect
         self._ends = ends
         self._buffer = b''
@@ -161,18 +160,15 @@ class Stream:
             frame, separator, rest = self._buffer.partition(b'\n\n')
             if separator:
                 self._buffer = rest
-                if frame.startswith(b':'):
-                    self.comments += 1
-                    continue
-                return self._event(frame)
+                return self._event([line for line in frame.split(b'\n') if not line.startswith(b':')])
             if self._over:
                 raise StopAsyncIteration
             part = await self.exchange.next()
             self._buffer += part.get('body', b'')
             self._over = not part.get('more_body')
 
-    def _event(self, frame: bytes) -> Event:
-        fields = dict(line.split(b': ', 1) for line in frame.split(b'\n'))
+    def _event(self, lines: list[bytes]) -> Event:
+        fields = dict(line.split(b': ', 1) for line in lines)
         wire = json.loads(fields[b'data'])
         event = Event(int(fields[b'id']), {**wire, 'result': self._dialect.event(wire)})
         assert not self._final, 'an event came after the one that said it was the last'

@@ -21,7 +21,7 @@ __all__ = ('EventWriter',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_COMMENT = b': keep-alive\n\n'
+_COMMENT = b': keep-alive\n'  # no blank line behind it: old readers make an event without data of that (httpx-sse)
 
 
 class EventWriter:

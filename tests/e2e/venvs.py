@@ -33,28 +33,28 @@ def missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-def python_with_a2a_sdk_0_3() -> Path:
-    """A Python that has the official client of A2A 0.3: its import name is also that of the client of 1.0.
+def python_with_a2a_sdk_0_3(requirement: str = REQUIREMENT) -> Path:
+    """A Python that has an official client of A2A 0.3: its import name is also that of the client of 1.0.
 
     It is installed once into the environment that runs the tests, and goes with it.
     """
-    made = _made()
+    made = _made(requirement)
     if made.problem is not None:
         missing(made.problem)
     return made.python
 
 
 @cache
-def _made() -> _Made:
-    directory = Path(sys.prefix, 'a2a-sdk-0.3')
+def _made(requirement: str) -> _Made:
+    directory = Path(sys.prefix, 'a2a-sdk-0.3' if requirement == REQUIREMENT else requirement.replace('==', '-'))
     python = directory / 'bin' / 'python'
     try:
         with _locked(directory.with_name(f'{directory.name}.lock')):
-            if not _is_current(directory):
-                _make(directory, python)
+            if not _is_current(directory, requirement):
+                _make(directory, python, requirement)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, 'stderr', None) or ''
-        return _Made(python, f'{REQUIREMENT} cannot be installed into {directory}: {error}\n{said}')
+        return _Made(python, f'{requirement} cannot be installed into {directory}: {error}\n{said}')
     return _Made(python)
 
 
@@ -66,20 +66,20 @@ def _locked(path: Path) -> Generator[None]:
         yield
 
 
-def _is_current(directory: Path) -> bool:
+def _is_current(directory: Path, requirement: str) -> bool:
     stamp = directory / 'made-of'
-    return stamp.exists() and stamp.read_text() == _made_of()
+    return stamp.exists() and stamp.read_text() == _made_of(requirement)
 
 
-def _made_of() -> str:
-    return f'{REQUIREMENT}\n{sys.base_prefix}\n{sys.version}\n'
+def _made_of(requirement: str) -> str:
+    return f'{requirement}\n{sys.base_prefix}\n{sys.version}\n'
 
 
-def _make(directory: Path, python: Path) -> None:
+def _make(directory: Path, python: Path, requirement: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     _run(sys.executable, '-m', 'venv', str(directory))
-    _run(str(python), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', REQUIREMENT, 'uvicorn')
-    (directory / 'made-of').write_text(_made_of())
+    _run(str(python), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', requirement, 'uvicorn')
+    (directory / 'made-of').write_text(_made_of(requirement))
 
 
 def _run(*command: str) -> None:

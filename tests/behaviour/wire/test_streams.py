@@ -121,7 +121,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
         async with asyncio.timeout(LIMIT):
             while comments < 3:
                 part = await stream.exchange.next()
-                assert part['body'] == b': keep-alive\n\n'
+                assert part['body'] == b': keep-alive\n'
                 comments += 1
         release.set()
         events = await stream.rest()
