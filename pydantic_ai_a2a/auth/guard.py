@@ -127,7 +127,7 @@ class Guard:
         """Return the caller who sends a request. The body need not have been read.
 
         Raises:
-            UnauthenticatedError: The caller is unknown, or anonymous without a scope that every operation needs.
+            UnauthenticatedError: The caller is unknown.
             PermissionDeniedError: The caller lacks a scope that every operation needs.
             OverloadedError: Credentials cannot be checked at the moment.
         """
@@ -202,7 +202,6 @@ class Guard:
         """Refuse a caller without the scopes of an operation.
 
         Raises:
-            UnauthenticatedError: The caller is anonymous and lacks a scope. Credentials may help.
             PermissionDeniedError: The caller lacks a scope.
         """
         self._check(caller, self._scopes[operation], request, operation)
@@ -233,20 +232,9 @@ class Guard:
         _audit('forbidden', request, **facts, named=name[:MAX_ID])
         raise InvalidParamsError.of('tenant', 'is not a tenant of this caller')
 
-    def check_known(self, caller: Caller, request: RequestInfo) -> None:
-        """Refuse an anonymous caller, whatever scopes are needed (§13.3).
-
-        Raises:
-            UnauthenticatedError: The caller is anonymous.
-        """
-        if caller.anonymous:
-            self._refuse({}, request)
-
     def _check(self, caller: Caller, needed: frozenset[str], request: RequestInfo, operation: str | None) -> None:
         if needed <= caller.scopes:
             return
-        if caller.anonymous:
-            self._refuse({}, request)
         _audit(
             'forbidden',
             request,

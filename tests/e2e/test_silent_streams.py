@@ -1,4 +1,4 @@
-"""A stream that is silent for long, as the official clients of A2A 0.3 read it: the oldest and the newest of each minor."""
+"""A silent stream, read by the oldest and the newest official client of each minor of A2A 0.2 and 0.3."""
 
 from __future__ import annotations
 

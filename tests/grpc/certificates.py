@@ -32,14 +32,24 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
         basic = x509.BasicConstraints(ca=True, path_length=None)
-        certificate = self._builder(self._name, self._key).add_extension(basic, critical=True)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        usage = dict.fromkeys(USAGES, False) | {'key_cert_sign': True}
+        certificate = (
+            self._builder(self._name, self._key)
+            .add_extension(basic, critical=True)
+            .add_extension(identifier, critical=False)
+            .add_extension(x509.KeyUsage(**usage), critical=True)
+        )
         self.file = folder / f'{name}.pem'
         self.file.write_bytes(certificate.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
 
-    def sign(self, name: str, *alternatives: x509.GeneralName) -> Pair:
-        """A certificate with a common name, and alternative names."""
+    def sign(self, name: str, *alternatives: x509.GeneralName, common_name: str | None = None) -> Pair:
+        """A certificate with a common name, by default the name of its file, and alternative names."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or name)])
+        # Python 3.13 refuses certificates without this identifier.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = self._builder(subject, key).add_extension(issuer, critical=False)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         pair = Pair(self._folder / f'{name}.crt', self._folder / f'{name}.key')
@@ -59,6 +69,19 @@ class Authority:
             .not_valid_after(now + timedelta(days=1))
         )
 
+
+USAGES = (
+    'digital_signature',
+    'content_commitment',
+    'key_encipherment',
+    'data_encipherment',
+    'key_agreement',
+    'key_cert_sign',
+    'crl_sign',
+    'encipher_only',
+    'decipher_only',
+)
+"""The uses that a certificate of an authority allows, or not."""
 
 LOCAL = (x509.DNSName('localhost'), x509.IPAddress(ip_address('127.0.0.1')))
 """The names of servers on this machine."""

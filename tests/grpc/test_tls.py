@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import pytest
 from a2a.client import ClientConfig, create_client
 from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import GetTaskRequest, ListTasksRequest, TaskState
-from cryptography.x509 import DNSName, UniformResourceIdentifier
+from cryptography.x509 import DNSName, IPAddress, RFC822Name, UniformResourceIdentifier
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
@@ -82,11 +83,13 @@ async def test_the_official_client_with_mutual_tls_and_a_token(authority: Author
 @pytest.mark.parametrize(
     ('names', 'owner'),
     [
-        ([], 'plain'),
-        ([DNSName('one.example.com'), UniformResourceIdentifier('spiffe://example.com/two')], 'one.example.com'),
-        ([UniformResourceIdentifier('spiffe://example.com/two')], 'spiffe://example.com/two'),
+        ([], 'CN:plain'),
+        ([DNSName('one.example.com'), UniformResourceIdentifier('spiffe://example.com/two')], 'DNS:one.example.com'),
+        ([UniformResourceIdentifier('spiffe://example.com/two')], 'URI:spiffe://example.com/two'),
+        ([IPAddress(ip_address('192.0.2.7'))], 'IP:192.0.2.7'),
+        ([RFC822Name('ann@example.com')], 'email:ann@example.com'),
     ],
-    ids=['common name', 'host', 'SPIFFE'],
+    ids=['common name', 'host', 'SPIFFE', 'address', 'mail'],
 )
 async def test_the_names_of_a_certificate_reach_the_authenticator(
     authority: Authority, server: Pair, names: list[Any], owner: str
@@ -98,6 +101,39 @@ async def test_the_names_of_a_certificate_reach_the_authenticator(
             await Peer(connection).call('SendMessage', message())
         mine = await app.list_tasks(caller=Caller(id=owner))
     assert len(mine) == 1
+
+
+PLANNER = 'spiffe://example.com/planner'
+
+
+class Planner(Authenticator):
+    """Lets the planner in, as the page of gRPC does."""
+
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        return Caller(id='planner') if f'URI:{PLANNER}' in request.tls_names else None
+
+
+@pytest.mark.parametrize(
+    ('common_name', 'names'),
+    [
+        (PLANNER, []),
+        (PLANNER, [DNSName('other.example.com')]),
+        ('other', [DNSName(PLANNER)]),
+        ('other', [UniformResourceIdentifier(f'{PLANNER}\0.example.org')]),
+        ('other', [UniformResourceIdentifier(PLANNER), DNSName('a\0b')]),
+    ],
+    ids=['common name', 'common name beside a name', 'host', 'NUL', 'NUL in another name'],
+)
+async def test_a_foreign_certificate_has_none_of_the_names_of_another_client(
+    authority: Authority, server: Pair, common_name: str, names: list[Any]
+) -> None:
+    app = to_a2a(AGENT, auth=Planner())
+    tls = TLS(certificate=server.certificate, key=server.key, client_ca=authority.file)
+    async with lifespan(app), serve_grpc(app, port=0, tls=tls) as state:
+        own = authority.sign('foreign', *names, common_name=common_name)
+        async with channel(state['grpc_address'], authority, own) as connection:
+            refused = await Peer(connection).refused('SendMessage', message())
+    assert refused.code == 'UNAUTHENTICATED'
 
 
 async def test_a_client_without_a_certificate_of_the_authority_cannot_connect(

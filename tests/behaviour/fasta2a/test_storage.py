@@ -310,13 +310,13 @@ async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
 
 async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', ''))
+        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
         anns = await ann.send(message('i am ann', contextId='c'))
         bobs = await bob.send(message('i am bob', contextId='c'))
         theirs = await nobody.send(message('i am nobody', contextId='c'))
         forged = await nobody.send(message('let me in', contextId='pydantic_ai_a2a:/ann:c'))
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', ''))
+        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
         for stranger in (bob, nobody):
             assert (await refused(stranger.get_task(anns['id']))).code == -32001
             assert (await refused(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001

@@ -106,20 +106,6 @@ async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
     assert b'secret' not in answer.body
 
 
-async def test_it_is_not_for_callers_that_nobody_vouches_for() -> None:
-    def everybody(request: Request) -> Caller:
-        return Caller(id=request.headers.get('x-caller', ''))
-
-    app = to_a2a(Agent('test'), auth=everybody, access=Access(extended_card={'description': 'A secret.'}))
-    async with lifespan(app):
-        anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
-        known = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'ann'})
-        served = await Client(app).send()
-    assert refusal(anonymous, status=401).reason == 'UNAUTHENTICATED'
-    assert card_of(known)['description'] == 'A secret.'
-    assert served['status']['state'] == 'TASK_STATE_COMPLETED'
-
-
 async def test_it_may_need_a_scope() -> None:
     app = to_a2a(
         Agent('test'),
