@@ -82,4 +82,4 @@ class APIKeyAuth(Authenticator):
 
     def redact(self, query: bytes) -> bytes:
         """Return the query without keys. Keys are replaced also if the server reads them from another place."""
-        return redacted(query, self._parameter, lambda value: self._keys.find(value) is not None)
+        return redacted(query, [self._parameter], lambda value: self._keys.find(value) is not None)

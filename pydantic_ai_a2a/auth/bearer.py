@@ -11,6 +11,7 @@ from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator
 from .hashes import MAX_SECRET, HashedSecrets
+from .redaction import redacted
 from .request import InvalidCredentials, RequestInfo
 
 __all__ = ('BearerAuth', 'bearer_token')
@@ -77,3 +78,7 @@ class BearerAuth(Authenticator):
         if caller is None:
             raise InvalidCredentials('unknown')
         return caller
+
+    def redact(self, query: bytes) -> bytes:
+        """Return the query without tokens, which belong into the header."""
+        return redacted(query, ['access_token'], lambda value: self._tokens.find(value) is not None)

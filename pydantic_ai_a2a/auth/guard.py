@@ -18,6 +18,7 @@ from .base import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
 from .challenge import challenges
 from .claims import MAX_CLAIMS, are_claims
 from .hosts import OF_PROXIES, remote
+from .redaction import is_token, parameters, redacted
 from .request import InvalidCredentials, RequestInfo
 from .scopes import needed_scopes
 
@@ -98,6 +99,7 @@ class Guard:
         """True if an operation needs scopes."""
         self._always = frozenset[str].intersection(*self._scopes.values())
         self.schemes, self.requirements = card or (self._declared(), self._required())
+        self._parameters = parameters(self.schemes)
 
     def _declared(self) -> dict[str, SecurityScheme]:
         schemes: dict[str, SecurityScheme] = {}
@@ -119,6 +121,7 @@ class Guard:
 
     def redact(self, query: bytes) -> bytes:
         """Return the query of a request without the credentials of all authenticators."""
+        query = redacted(query, self._parameters, is_token)
         for authenticator in self._authenticators:
             query = authenticator.redact(query)
         return query

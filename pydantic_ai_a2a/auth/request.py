@@ -43,8 +43,8 @@ class RequestInfo:
     tls_names: tuple[str, ...] = field(default=(), repr=False)
     """The alternative names in the client's certificate, each after its kind: `URI:spiffe://example.com/planner`,
     `DNS:planner.example.com`, `IP:192.0.2.7` or `email:planner@example.com`. A certificate without alternative names
-    has its common name, as `CN:planner`. The transport has verified the certificate. Empty without a certificate, and for
-    one whose names have a NUL. Only gRPC with `client_ca` fills them in."""
+    has its common name, as `CN:planner`. The transport has verified the certificate. Empty without a certificate, and
+    for one whose names have a NUL. Only gRPC with `client_ca` fills them in."""
     base_url: Callable[[], str] = field(default=str, repr=False)
     """Returns the URL under which the client reached the app; empty for transports without URLs."""
 

@@ -51,15 +51,9 @@ def _names(pem: bytes) -> tuple[str, ...]:
     """
     if not pem:
         return ()
-    try:
-        certificate = x509.load_pem_x509_certificate(pem)
-        names = _alternative_names(certificate)
-    except ValueError:
-        names = ['\0']
+    names = _valid_names(x509.load_pem_x509_certificate(pem))
     if any('\0' in name for name in names):
-        logger.warning(
-            'A certificate of a client has a malformed name: the client counts as one without a certificate.'
-        )
+        logger.warning('The certificate of a client has a NUL in a name, and counts as no certificate.')
         return ()
     return tuple(names)
 

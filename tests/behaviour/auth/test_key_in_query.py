@@ -7,14 +7,16 @@ from typing import Any
 
 import httpx
 import pytest
+from fasta2a.schema import SecurityScheme
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from pydantic_ai_a2a import Access, APIKeyAuth, mount, serve, to_a2a
+from pydantic_ai_a2a import Access, AllOf, APIKeyAuth, BearerAuth, mount, serve, to_a2a
 
 from ...client import LIMIT, Exchange, lifespan
 from ...dialects import unversioned
@@ -58,6 +60,43 @@ async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
         start = await exchange.next()
         assert (start['status'], exchange.scope['query_string']) == (status, b'key=redacted&x=1')
         assert BOB not in repr(exchange.scope)
+        await exchange.next()
+
+
+JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl'
+
+
+def nobody(_: Request) -> None:
+    return None
+
+
+IN_HEADER: dict[str, SecurityScheme] = {
+    'key': {'api_key_security_scheme': {'name': 'X-Portal-Key', 'location': 'header'}},
+    'user': {'http_auth_security_scheme': {'scheme': 'Bearer'}},
+}
+
+
+@pytest.mark.parametrize(
+    ('options', 'query'),
+    [
+        ({'auth': BearerAuth({BOB: 'bob'})}, f'access_token={BOB}'),
+        ({'auth': BearerAuth({BOB: 'bob'})}, f'ACCESS%5FTOKEN={BOB}'),
+        ({'auth': BearerAuth({BOB: 'bob'})}, f't={BOB}'),
+        ({'auth': [APIKeyAuth({BOB: 'bob'}), BearerAuth({'another-token-1234': 'ann'})]}, f'access_token={BOB}'),
+        ({'auth': AllOf(APIKeyAuth({'another-key-1234': 'bob'}), BearerAuth({BOB: 'bob'}))}, f't={BOB}'),
+        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'x-portal-key={BOB}'),
+        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
+        ({'auth': nobody}, f'session={JWT}'),
+        ({}, f'access_token={BOB}'),
+    ],
+)
+async def test_credentials_of_every_scheme_are_gone_from_the_query(options: dict[str, Any], query: str) -> None:
+    app = to_a2a(Agent('test'), **options)
+    async with lifespan(app):
+        exchange = Exchange(app, 'GET', f'/tasks?{query}&x=1', {'A2A-Version': '1.0'}, b'')
+        assert (await exchange.next())['status'] == (401 if 'auth' in options else 200)
+        assert (BOB in repr(exchange.scope), JWT in repr(exchange.scope)) == (False, False)
+        assert exchange.scope['query_string'].endswith(b'=redacted&x=1')
         await exchange.next()
 
 
