@@ -57,7 +57,7 @@ RESUME_OVER_TOOL = 1.1
 
 An answer reads the pause before and the task after the run. The send has a model response more, and in a file the
 checkpoint of that response."""
-DELTA_CALLS = 40
+DELTA_CALLS = 48
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
@@ -68,7 +68,7 @@ PARTIAL_CALLS = 10
 CLIENT_TOOLS_CALLS = 10
 """Of a send without tools, where clients may declare tools: no message is read again, and no toolset is added."""
 
-APP_MODULES = 192
+APP_MODULES = 193
 """Modules of the package that an app over the memory of the process loads."""
 APP_FROZEN = 27
 """Frozen dataclasses among these modules, each half a millisecond of the import: options and arguments of users."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = (
     'allow_deferred_calls',
     'has_output_validators',
     'model_of',
+    'next_with',
     'replace_toolset',
     'set_prompt',
     'tool_of',
@@ -50,6 +51,16 @@ def model_of(run: AgentRun[Any, Any]) -> Model:
 def tool_of(run: AgentRun[Any, Any], name: str) -> ToolDefinition | None:
     """Return a tool of a run's step. Replaced by a public `AgentRun.tools`."""
     return run.ctx.deps.tool_manager.get_tool_def(name)
+
+
+async def next_with(run: AgentRun[Any, Any], node: Any, observe: Callable[[Any], Awaitable[None]]) -> Any:
+    """Run a node inside of its hooks, and observe it there. Replaced by an `event_stream_handler` of `Agent.iter`."""
+
+    async def step(node: Any) -> Any:
+        await observe(node)
+        return await run._stream_and_advance(node)  # pyright: ignore[reportPrivateUsage]
+
+    return await run._run_node_with_hooks(node, step)  # pyright: ignore[reportPrivateUsage]
 
 
 def set_prompt(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None) -> None:

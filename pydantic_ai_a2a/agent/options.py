@@ -120,7 +120,8 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
 
     Raises:
         TypeError: An option is unknown, or belongs to a request; the agent has output validators and the options have
-            an output type; or the agent is a deprecated wrapper for durable execution, for which runs are refused.
+            an output type; the class of the agent overrides `run`; or the agent is a deprecated wrapper for durable
+            execution, for which runs are refused.
         ValueError: The timeout is not positive.
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
@@ -130,6 +131,12 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     timeout = options.get('timeout')
     if timeout is not None and seconds(timeout) <= 0:
         raise ValueError(f'timeout must be positive, not {timeout!r}.')
+    kind = next(kind for kind in type(agent).__mro__ if 'run' in vars(kind))
+    if not kind.__module__.startswith(('pydantic_ai.', 'pydantic_ai_a2a.')):
+        raise TypeError(
+            f'{kind.__name__} overrides run(), which to_a2a() does not call: tasks are runs of iter(). Override iter(),'
+            ' or give the agent a capability with wrap_run().'
+        )
     while isinstance(agent, WrapperAgent):
         for kind in type(agent).__mro__:  # by name: the class cannot be imported without its engine
             durable = kind.__module__.startswith('pydantic_ai.durable_exec.')

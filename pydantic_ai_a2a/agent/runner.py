@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
+from functools import partial
 from typing import Any, TypeAlias
 
 from pydantic_ai import Agent, CallToolsNode, CancellationToken, ModelRequestNode, RunContext
@@ -46,7 +47,7 @@ from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import check_outputs
 from .hooks import Hooks, observe_tools
-from .internals import allow_deferred_calls, model_of, set_prompt, validates_output
+from .internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output
 from .options import (
     NO_MODEL,
     RunInfo,
@@ -268,12 +269,15 @@ class Runner:
         turn, steering = arguments.turn, arguments.steering
         while not isinstance(node, End) and run.result is None:
             # `isinstance` takes three calls for a class with an abstract base.
-            stream, asks = None, type(node) is ModelRequestNode
+            asks, streams = type(node) is ModelRequestNode, False
             if (asks or self._steps.of_tools) and arguments.watched():
-                stream = self._stream(node, shown)
-            if stream is not None:
-                await self._observe(run, stream, arguments, answer)
-            before, node, note = node, await run.next(node), None
+                streams = can_stream(model_of(run)) if asks else type(node) is CallToolsNode
+            if streams:
+                # Inside of the hooks for nodes, as `Agent.run` does: a hook acts before the model is asked.
+                following = await next_with(run, node, partial(self._observe, run, arguments, answer, shown))
+            else:
+                following = await run.next(node)
+            before, node, note = node, following, None
             if node is before:
                 raise Stalled
             if steering is not None:
@@ -283,7 +287,7 @@ class Runner:
                 _prepare_tools(run, node.model_response, may_wait=arguments.may_wait)
                 if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()
-                    if self._steps.any and stream is None and arguments.watched():
+                    if self._steps.any and not streams and arguments.watched():
                         await self._show(node.model_response, arguments.emit)
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note)) and note is not None:
@@ -304,18 +308,17 @@ class Runner:
         unsent = following.request if Agent.is_model_request_node(following) else None
         return await turn.step(run.new_messages(), unsent, run.usage, note)
 
-    def _stream(self, node: _Node, shown: ToolEvents) -> _Events | None:
-        """Return the events of a node with readers; None without need of events, or if the model cannot stream."""
-        if Agent.is_model_request_node(node):
-            if not can_stream(model_of(shown.run)):
-                return None
-            contain_model_exits(shown.run)
-            return node.stream(shown.run.ctx)
-        return shown.of_node(node) if self._steps.of_tools and Agent.is_call_tools_node(node) else None
-
     async def _observe(
-        self, run: AgentRun[Any, Any], stream: _Events, arguments: RunArguments, answer: AnswerStream
+        self, run: AgentRun[Any, Any], arguments: RunArguments, answer: AnswerStream, shown: ToolEvents, node: _Node
     ) -> None:
+        """Show the events of a node, which hooks may have put in the place of another node."""
+        if Agent.is_model_request_node(node):
+            contain_model_exits(run)
+            stream: _Events = node.stream(run.ctx)
+        elif self._steps.of_tools and Agent.is_call_tools_node(node):
+            stream = shown.of_node(node)
+        else:
+            return
         partial_outputs = arguments.partial_outputs
         async with stream as events:
             observe = None if partial_outputs is None else partial_outputs.of(run, events)

@@ -169,7 +169,7 @@ class A2AApp(FastA2A):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. Without a lifespan, the first request of an operation starts the app."""
         scope.setdefault(REQUEST, receive)
-        if scope.get('query_string'):
+        if 'query_string' in scope and scope['query_string']:  # noqa: RUF019 - each call of a method counts
             redact(scope, self.guard)
         path = scope.get('path', '')
         if '//' in path and (below := path.removeprefix(scope.get('root_path', ''))).startswith('//'):

@@ -22,7 +22,7 @@ __all__ = ('KeyFinder',)
 _TIMES = (600.0, 0.0, 30.0)
 """Seconds until a key set is fetched again; seconds more if the fetch fails; seconds between attempts."""
 _MOST_SETS = 32
-"""Most key sets of all origins. The signer of a notification is not known before its signature is verified."""
+"""Most key sets of unknown URLs. The signer of a notification is not known before its signature is verified."""
 
 
 class KeyFinder:
@@ -43,8 +43,9 @@ class KeyFinder:
         self._exact = frozenset(urls)
         self._origins = frozenset(origin(url) for url in urls if url.removesuffix('/') == _bare_origin(url))
         self._sets: dict[str, Jwks] = {}
-        self._proven: set[str] = set()
-        """URLs of key sets that have verified a signature."""
+        self._known = {*self._exact, *(f'{place}/.well-known/jwks.json' for place in self._origins)}
+        """URLs that no forged header has made up: configured key sets, the usual ones of configured origins, and sets
+        that have verified a signature."""
 
     async def verify(self, protected: str, payload: bytes, signature: object) -> None:
         """Verify a signature. A key set is fetched only if no configured key has made the signature.
@@ -72,7 +73,7 @@ class KeyFinder:
         if url is None or is_foreign:
             raise Unverified('names a key that is not trusted')
         verify(protected, payload, signature, [await self._fetched(url, kid, algorithm)])
-        self._proven.add(url)
+        self._known.add(url)
 
     def _configured(self, kid: str | None, algorithm: str) -> list[KeyPair]:
         """Return the configured key with the id, else the configured keys without an id."""
@@ -92,17 +93,25 @@ class KeyFinder:
             raise RemoteUnavailable(f'The key set {shown(url)} cannot be fetched. Try again later.') from None
 
     def _key_set(self, url: str) -> Jwks:
-        if url not in self._sets and len(self._sets) >= _MOST_SETS:
-            self._sets = {
-                fetched: keys
-                for fetched, keys in self._sets.items()
-                if fetched in self._proven or not keys.may_be_dropped
-            }
         if url not in self._sets:
-            if len(self._sets) >= _MOST_SETS:
-                raise OverloadedError
+            if url not in self._known:
+                self._make_room()
             self._sets[url] = Jwks(shown(url), url, self._algorithms, _TIMES, discovery=False)
         return self._sets[url]
+
+    def _make_room(self) -> None:
+        """Drop key sets of unknown URLs that were fetched long ago, if there are many.
+
+        Raises:
+            OverloadedError: There are many new ones.
+        """
+        unknown = self._sets.keys() - self._known
+        if len(unknown) < _MOST_SETS:
+            return
+        old = {url for url in unknown if self._sets[url].may_be_dropped}
+        if not old:
+            raise OverloadedError
+        self._sets = {url: keys for url, keys in self._sets.items() if url not in old}
 
 
 def _members(entry: Key | Mapping[str, Any]) -> Sequence[Key]:

@@ -34,6 +34,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.client.card_signatures import CardVerifier
 from pydantic_ai_a2a.client.key_finder import KeyFinder
 from pydantic_ai_a2a.signing.keys import load_keys
+from pydantic_ai_a2a.signing.signatures import split_token
 
 from ..auth.issuer import Key, issuer
 from ..client import Client
@@ -273,6 +274,22 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
         monkeypatch.setattr('pydantic_ai_a2a.client.key_finder._TIMES', (600.0, 0.0, 0.0))
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
+
+
+@pytest.mark.parametrize('exact', [False, True], ids=['usual place', 'configured'])
+async def test_made_up_key_sets_do_not_keep_the_genuine_one_out(exact: bool) -> None:
+    key = Key('key-1')
+    async with issuer(key) as served:
+        genuine = f'{served.url}/keys' if exact else f'{served.url}/.well-known/jwks.json'
+        finder = KeyFinder(TrustedKeys(origins=[served.url, genuine] if exact else [served.url]))
+        served.status = b'404 Not Found'
+        for number in range(40):
+            with pytest.raises(RemoteUnavailable):
+                await finder.verify(header(alg='ES256', kid='key-1', jku=f'{served.url}/{number}'), b'', '')
+        assert len(served.asked) == 32
+        served.status = b'200 OK'
+        await finder.verify(*split_token(key.sign(headers={'jku': genuine}, sub='ann')))
+        assert len(served.asked) == 33
 
 
 async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_without_id() -> None:

@@ -81,8 +81,12 @@ class Issuer:
         self.asked.append(path)
         self.waiting.set()
         await self.held.wait()
-        known: dict[str, Any] = {'/keys': self.keys, '/.well-known/openid-configuration': self.discovery}
-        content = known[path.partition('?')[0]]
+        known: dict[str, Any] = {
+            '/keys': self.keys,
+            '/.well-known/jwks.json': self.keys,
+            '/.well-known/openid-configuration': self.discovery,
+        }
+        content = known.get(path.partition('?')[0])
         body: bytes = content if isinstance(content, bytes) else json.dumps(content).encode()
         head = b'HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n' % (self.status, len(body))
         writer.write(head + body)
