@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 
 from ..conversion.states import State
 from .internals import tool_of
-from .turn import Turn
+from .turn import Added, Turn
 
 __all__ = ('RunOutput', 'calls_of', 'last_response', 'schemas_of', 'stopped')
 
@@ -55,24 +55,26 @@ def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, A
 
 def stopped(
     run: AgentRun[Any, Any] | None,
+    added: Added,
     state: State,
     turn: Turn | None,
     prompt: str | Sequence[UserContent] | None,
-    usage: RunUsage | None,
     *,
+    usage: RunUsage | None,
     answers: bool,
 ) -> RunOutput:
     """Return the output of a run that was stopped by an output function, a tool or a toolset.
 
     Args:
         run: The run; None if a toolset has stopped the run at its start, such as by `NoCredential`.
+        added: Finds the messages of the run.
         state: The state of the task.
         turn: The stored part of the run.
         prompt: The prompt of the run.
         usage: Usage before the run.
         answers: True if the run was to begin with results of pending calls. A later run gets the same results.
     """
-    new = [] if run is None else run.new_messages()
+    new = [] if run is None else added.of(run)
     messages = new if turn is None else turn.all(new)
     usage = usage or RunUsage() if run is None else run.usage
     if new:

@@ -61,7 +61,7 @@ from .partial_output import PartialOutputs
 from .run_output import RunOutput, calls_of, last_response, schemas_of, stopped
 from .steering import Steering
 from .tool_events import ToolEvents
-from .turn import Turn
+from .turn import Added, Turn
 
 __all__ = ('RunArguments', 'Runner', 'can_stream')
 
@@ -179,6 +179,7 @@ class Runner:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
         answers = None if resumed else arguments.answers
+        added = Added()
         run: AgentRun[Any, Any] | None = None
         try:
             async with self._agent.iter(
@@ -199,41 +200,30 @@ class Runner:
                     if resumed:
                         node = await _resume(run, arguments, resumed[-1])
                     shown = ToolEvents(run, answers, arguments.shown)
-                    await self._drive(run, node, arguments, answer, shown)
+                    await self._drive(run, node, arguments, answer, shown, added=added)
                 except (asyncio.CancelledError, RunCancelled):
                     charge_unanswered(run, arguments.budget)
                     raise
                 except SystemExit as error:
                     # Within the block: Pydantic AI raises the errors of the block in another task.
                     raise Exited.of(error) from error
-        except UserError as error:
-            if run is not None or self._may_have_model:
+        except (RunCancelled, UserError) as error:
+            if (failure := self._failure(error, run, added)) is error:
                 raise
-            raise NoModel(NO_MODEL) from error
+            raise failure from error
         except STATES as state:
             if not arguments.may_wait:
                 raise
-            return stopped(run, state, turn, arguments.prompt, arguments.usage, answers=arguments.answers is not None)
-        result = run.result
-        assert result is not None, 'the run was driven to its end'
-        messages = result.new_messages() if turn is None else turn.all(result.new_messages())
-        response = last_response(messages)  # None if a capability has ended the run without the model
-        output = (question_of(response) if arguments.may_wait and response is not None else None) or result.output
-        waits = isinstance(output, _WAITS)
-        schemas = schemas_of(run, result.output) if waits else None
-        calls = calls_of(run.all_messages()) if waits else ()
-        return RunOutput(
-            output=output,
-            files=() if response is None else response.files,
-            streamed=answer.streamed,
-            messages=messages,
-            usage=run.usage,
-            waits=waits,
-            schemas=schemas,
-            calls=calls,
-            shown=shown.ids,
-            result=result,
-        )
+            answered = arguments.answers is not None
+            return stopped(run, added, state, turn, arguments.prompt, usage=arguments.usage, answers=answered)
+        return _ended(run, arguments, answer, shown, added.of(run))
+
+    def _failure(self, error: RunCancelled | UserError, run: AgentRun[Any, Any] | None, added: Added) -> Exception:
+        """Return the error of a run: a cancellation has all messages of the run, and a missing model is named."""
+        if isinstance(error, RunCancelled):
+            added.complete(error)
+            return error
+        return error if run is not None or self._may_have_model else NoModel(NO_MODEL)
 
     def _wrap(self, run: AgentRun[Any, Any], arguments: RunArguments) -> None:
         if (client_output := arguments.client_output) is not None:
@@ -264,20 +254,29 @@ class Runner:
         return options
 
     async def _drive(
-        self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments, answer: AnswerStream, shown: ToolEvents
+        self,
+        run: AgentRun[Any, Any],
+        node: _Node,
+        arguments: RunArguments,
+        answer: AnswerStream,
+        shown: ToolEvents,
+        *,
+        added: Added,
     ) -> None:
         turn, steering = arguments.turn, arguments.steering
+        following: _Node
         while not isinstance(node, End) and run.result is None:
             # `isinstance` takes three calls for a class with an abstract base.
-            asks, streams = type(node) is ModelRequestNode, False
-            if (asks or self._steps.of_tools) and arguments.watched():
-                streams = can_stream(model_of(run)) if asks else type(node) is CallToolsNode
+            streams = self._streams(run, node, arguments)
+            note, asks = None, type(node) is ModelRequestNode
             if streams:
                 # Inside of the hooks for nodes, as `Agent.run` does: a hook acts before the model is asked.
                 following = await next_with(run, node, partial(self._observe, run, arguments, answer, shown))
             else:
                 following = await run.next(node)
-            before, node, note = node, following, None
+            before, node = node, following
+            if self._changes_history:
+                added.note(run, before, node)
             if node is before:
                 raise Stalled
             if steering is not None:
@@ -290,11 +289,25 @@ class Runner:
                     if self._steps.any and not streams and arguments.watched():
                         await self._show(node.model_response, arguments.emit)
                     note = answer.end_response(node.model_response)
-            if (turn is None or not await self._step(run, before, node, turn, note)) and note is not None:
+            if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
                 await arguments.emit(note)
 
+    def _streams(self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments) -> bool:
+        """Return whether readers want the events of a node, and the node has events."""
+        asks = type(node) is ModelRequestNode
+        if not (asks or self._steps.of_tools) or not arguments.watched():
+            return False
+        return can_stream(model_of(run)) if asks else type(node) is CallToolsNode
+
     async def _step(
-        self, run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None
+        self,
+        run: AgentRun[Any, Any],
+        done: _Node,
+        following: _Node,
+        turn: Turn,
+        note: Note | None,
+        *,
+        added: Added,
     ) -> bool:
         """Store a step of the run. Return False if the step was not stored.
 
@@ -306,7 +319,7 @@ class Runner:
         if isinstance(following, End) or (self._ends_with_text and _is_final_text(run, following)):
             return False
         unsent = following.request if Agent.is_model_request_node(following) else None
-        return await turn.step(run.new_messages(), unsent, run.usage, note)
+        return await turn.step(added.of(run), unsent, run.usage, note)
 
     async def _observe(
         self, run: AgentRun[Any, Any], arguments: RunArguments, answer: AnswerStream, shown: ToolEvents, node: _Node
@@ -331,6 +344,36 @@ class Runner:
     async def _show(self, response: ModelResponse, emit: Emit) -> None:
         for step in self._steps.of_response(response):
             await emit(step)
+
+
+def _ended(
+    run: AgentRun[Any, Any],
+    arguments: RunArguments,
+    answer: AnswerStream,
+    shown: ToolEvents,
+    new: Sequence[ModelMessage],
+) -> RunOutput:
+    """Return the output of a run with its new messages."""
+    result = run.result
+    assert result is not None, 'the run was driven to its end'
+    messages = new if arguments.turn is None else arguments.turn.all(new)
+    response = last_response(messages)  # None if a capability has ended the run without the model
+    output = (question_of(response) if arguments.may_wait and response is not None else None) or result.output
+    waits = isinstance(output, _WAITS)
+    schemas = schemas_of(run, result.output) if waits else None
+    calls = calls_of(run.all_messages()) if waits else ()
+    return RunOutput(
+        output=output,
+        files=() if response is None else response.files,
+        streamed=answer.streamed,
+        messages=messages,
+        usage=run.usage,
+        waits=waits,
+        schemas=schemas,
+        calls=calls,
+        shown=shown.ids,
+        result=result,
+    )
 
 
 def _merged(

@@ -8,13 +8,17 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, TypeAlias
 
+from pydantic_ai import Agent, CallToolsNode
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
 from ..ports import Checkpoint
 from ..types import Note
+from .internals import set_messages
 
-__all__ = ('Save', 'Turn')
+__all__ = ('Added', 'Save', 'Turn')
 
 Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
 """Stores a checkpoint, together with the agent's note about the step."""
@@ -94,6 +98,41 @@ class Turn:
 
     def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
         return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
+
+
+class Added:
+    """The messages that a run adds, also if a capability or history processor builds messages anew or drops some.
+
+    Pydantic AI finds the messages of a run by their run id, which such messages lack: later runs would not have the
+    prompt.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[ModelMessage] = []
+        self._size = 0
+        """Number of all messages of the run after the last step."""
+
+    def note(self, run: AgentRun[Any, Any], done: Any, following: object) -> None:
+        """Note the messages that a node has added, before the following node runs."""
+        messages = run.all_messages()
+        if not Agent.is_model_request_node(done):
+            self._messages += messages[self._size :] if self._messages else ()
+        elif type(following) is CallToolsNode:
+            self._messages += messages[-1:] if done.is_resuming_without_prompt else messages[-2:]
+        self._size = len(messages)
+
+    def of(self, run: AgentRun[Any, Any]) -> list[ModelMessage]:
+        """Return the messages that the run has added."""
+        found = run.new_messages()
+        return found if len(found) >= len(self._messages) else [*self._messages]
+
+    def complete(self, canceled: RunCancelled) -> None:
+        """Give the error of a canceled run all messages that the run has added."""
+        messages, found = canceled.all_messages(), canceled.new_messages()
+        added = [*self._messages, *messages[self._size :]]
+        if self._messages and len(found) < len(added):
+            given = messages[: len(messages) - len(added)]
+            set_messages(canceled, given, added)
 
 
 def _is_request(message: ModelMessage) -> bool:

@@ -1,0 +1,173 @@
+"""Capabilities that build messages anew: no message of a turn is lost, in later turns and after a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import AbstractCapability, Hooks, ProcessHistory
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, InputRequired
+
+from ...client import Client, message, state_of, texts
+from ...dialects import unversioned
+from ..asking import answers, approve
+from ..stage import prompts, serving
+
+pytestmark = unversioned('messages of the model are below what versions differ in')
+
+
+def requests_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return [ModelRequest(parts=[*each.parts]) if isinstance(each, ModelRequest) else each for each in messages]
+
+
+def all_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return [
+        ModelRequest(parts=[*each.parts]) if isinstance(each, ModelRequest) else ModelResponse(parts=[*each.parts])
+        for each in messages
+    ]
+
+
+def with_summary(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return [ModelRequest.user_text_prompt('a summary'), *all_anew(messages)]
+
+
+async def in_place(ctx: RunContext[Any], request_context: Any) -> Any:
+    ctx.messages[:] = all_anew(ctx.messages)
+    request_context.messages[:] = all_anew(request_context.messages)
+    return request_context
+
+
+ANEW: dict[str, Callable[[], AbstractCapability[Any]]] = {
+    'requests': lambda: ProcessHistory(requests_anew),
+    'all': lambda: ProcessHistory(all_anew),
+    'hook': lambda: Hooks(before_model_request=in_place),
+}
+each_anew = pytest.mark.parametrize('anew', ANEW.values(), ids=list(ANEW))
+
+
+class Stage:
+    """An agent that looks, or deletes after an approval, twice, and then answers with all prompts and results."""
+
+    def __init__(self, *capabilities: AbstractCapability[Any]) -> None:
+        self.seen: list[list[str]] = []
+        self.agent: Agent[Any, Any] = Agent(FunctionModel(self._model), capabilities=[*capabilities])
+        self.agent.tool_plain(self.look)
+        self.agent.tool_plain(requires_approval=True)(self.delete)
+
+    def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        said = _contents(messages)
+        self.seen.append(said)
+        prompt = next(iter(reversed(prompts(messages))), '')
+        since = said[len(said) - said[::-1].index(prompt) :] if prompt else []
+        if prompt in ('look', 'delete', 'look_on', 'refuse') and len(since) < 2:
+            return ModelResponse(parts=[ToolCallPart(prompt, {}, f'c{len(since)}')])
+        return ModelResponse(parts=[TextPart('done')])
+
+    def look(self) -> str:
+        return 'found'
+
+    def delete(self) -> str:
+        return 'deleted'
+
+
+def _contents(messages: Sequence[ModelMessage]) -> list[str]:
+    return [
+        str(part.content)
+        for each in messages
+        for part in each.parts
+        if isinstance(part, UserPromptPart | ToolReturnPart)
+    ]
+
+
+async def _stored(client: Client, task: dict[str, Any]) -> list[str]:
+    assert isinstance(client.app, A2AApp)
+    loaded = await client.app.conversations().load(task['contextId'])
+    assert loaded is not None
+    return _contents(loaded.messages)
+
+
+@each_anew
+@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+async def test_later_turns_have_every_message_of_earlier_ones(
+    anew: Callable[[], AbstractCapability[Any]], backend: str, tmp_path: Path
+) -> None:
+    stage = Stage(anew())
+    store = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
+    async with serving(stage.agent, backend=store) as client:
+        first = await client.send('look')
+        context = {'contextId': first['contextId']}
+        task = await client.send(message('delete', **context))
+        for number in range(2):
+            assert state_of(task) == 'INPUT_REQUIRED'
+            task = await client.send(answers(task, approve(f'c{number}')))
+        assert texts(task) == ['done']
+        last = await client.send(message('bye', **context))
+        expected = ['look', 'found', 'found', 'delete', 'deleted', 'deleted', 'bye']
+        assert await _stored(client, last) == expected
+    assert stage.seen[-1] == expected
+
+
+async def test_messages_that_a_capability_adds_do_not_hide_those_of_the_run() -> None:
+    async with serving(Stage(ProcessHistory(with_summary)).agent) as client:
+        task = await client.send('look')
+        assert (await _stored(client, task))[-3:] == ['look', 'found', 'found']
+
+
+@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+async def test_a_turn_keeps_the_messages_that_a_processor_drops(backend: str, tmp_path: Path) -> None:
+    def last_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
+        return all_anew(messages[-3:])
+
+    store = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
+    async with serving(Stage(ProcessHistory(last_anew)).agent, backend=store) as client:
+        first = await client.send('hello')
+        task = await client.send(message('look', contextId=first['contextId']))
+        assert state_of(task) == 'COMPLETED'
+        assert await _stored(client, task) == ['hello', 'look', 'found', 'found']
+
+
+async def test_a_canceled_turn_keeps_its_prompt() -> None:
+    stage = Stage(ProcessHistory(requests_anew))
+    looking = asyncio.Event()
+
+    @stage.agent.tool_plain
+    async def look_on() -> str:
+        looking.set()
+        await asyncio.Event().wait()
+        raise NotImplementedError
+
+    async with serving(stage.agent) as client:
+        task = await client.send('look_on', returnImmediately=True)
+        await looking.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        assert (await _stored(client, task))[0] == 'look_on'
+
+
+async def test_a_turn_that_a_tool_interrupts_keeps_its_prompt() -> None:
+    stage = Stage(ProcessHistory(requests_anew))
+
+    @stage.agent.tool_plain
+    def refuse() -> str:
+        raise InputRequired('Why?')
+
+    async with serving(stage.agent) as client:
+        task = await client.send('refuse')
+        for words in ('one', 'two'):
+            assert state_of(task) == 'INPUT_REQUIRED'
+            task = await client.send(message(words, taskId=task['id']))
+        assert (await _stored(client, task))[:1] == ['refuse']
