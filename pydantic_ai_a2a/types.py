@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, fields
 from os import urandom
 from reprlib import recursive_repr
 from string import printable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from fasta2a.schema import Artifact, Message, Part, TaskState
 from pydantic_core import from_json
+from pydantic_core import to_json as _strict_json
 from typing_extensions import dataclass_transform
 
 __all__ = (
@@ -59,7 +60,9 @@ __all__ = (
     'load_caller',
     'new_correlation_id',
     'sender_of',
+    'to_json',
     'value',
+    'without_surrogates',
 )
 
 
@@ -91,6 +94,31 @@ def _equal(self: Any, other: object) -> bool:
 def _shown(self: Any) -> str:
     values = (f'{item.name}={getattr(self, item.name)!r}' for item in fields(self) if item.repr)
     return f'{type(self).__qualname__}({", ".join(values)})'
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a value with U+FFFD in the place of each lone surrogate in its texts. Both halves of a pair are joined.
+
+    A model may cut an emoji in two, and UTF-8 has no form for the halves.
+    """
+    match value:
+        case str():
+            return value.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')
+        case dict():
+            items = cast('dict[Any, Any]', value).items()
+            return {without_surrogates(key): without_surrogates(item) for key, item in items}
+        case list() | tuple():
+            return [without_surrogates(item) for item in cast('Sequence[Any]', value)]
+        case _:
+            return value
+
+
+def to_json(value: Any, *, inf_nan_mode: Literal['null', 'constants', 'strings'] = 'constants') -> bytes:
+    """Write JSON. Lone surrogates become U+FFFD."""
+    try:
+        return _strict_json(value, inf_nan_mode=inf_nan_mode)
+    except ValueError:  # rarely: first look for surrogates only then
+        return _strict_json(without_surrogates(value), inf_nan_mode=inf_nan_mode)
 
 
 def new_correlation_id() -> str:

@@ -294,10 +294,11 @@ class Runner:
 
     def _streams(self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments) -> bool:
         """Return whether readers want the events of a node, and the node has events."""
-        asks = type(node) is ModelRequestNode
+        # `isinstance` takes three calls for a class with an abstract base.
+        asks, runs_tools = type(node) is ModelRequestNode, type(node) is CallToolsNode
         if not (asks or self._steps.of_tools) or not arguments.watched():
             return False
-        return can_stream(model_of(run)) if asks else type(node) is CallToolsNode
+        return can_stream(model_of(run)) if asks else runs_tools
 
     async def _step(
         self,

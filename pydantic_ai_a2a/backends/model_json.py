@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -11,6 +12,8 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
+
+from ..types import without_surrogates
 
 __all__ = (
     'dump_message',
@@ -23,6 +26,9 @@ __all__ = (
     'load_usage',
     'prepare',
 )
+
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 
 @cache
@@ -43,7 +49,21 @@ def prepare() -> None:
 
 def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
     """Return model messages as a JSON array."""
-    return ModelMessagesTypeAdapter.dump_json([*messages])
+    return _dump([*messages])
+
+
+def _dump(messages: list[ModelMessage], exclude: Any = None) -> bytes:
+    try:
+        return ModelMessagesTypeAdapter.dump_json(messages, exclude=exclude)
+    except ValueError:
+        values = ModelMessagesTypeAdapter.dump_python(messages, exclude=exclude)
+    # What the model never sees, such as `ToolReturn.metadata`, may be any object; texts may have lone surrogates.
+    return to_json(without_surrogates(values), bytes_mode='base64', inf_nan_mode='constants', fallback=_as_text)
+
+
+def _as_text(value: object) -> str:
+    logger.warning('An object of the type %s in a model message is stored as text.', type(value).__qualname__)
+    return f'<{type(value).__qualname__}>'
 
 
 def dump_message(message: ModelMessage) -> bytes:
@@ -51,13 +71,13 @@ def dump_message(message: ModelMessage) -> bytes:
     # One adapter for all kinds: two more, for requests and responses, take 40 ms at the start and save 2 us a message.
     if not isinstance(message, ModelResponse):
         absent = _NO_INSTRUCTIONS if message.instructions is message.metadata is None else None
-        return ModelMessagesTypeAdapter.dump_json([message], exclude=absent)[1:-1]
+        return _dump([message], absent)[1:-1]
     match message.parts:
         case [TextPart(id=None, provider_name=None, provider_details=None, citations=None)]:
             parts = {'parts': {0: _NO_DETAILS}}
         case _:
             parts = {}
-    body = ModelMessagesTypeAdapter.dump_json([message], exclude={0: {**_unset(message), **parts}})
+    body = _dump([message], {0: {**_unset(message), **parts}})
     return _with_usage(memoryview(body)[1:-1], message.usage)
 
 

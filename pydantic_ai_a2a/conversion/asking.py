@@ -11,10 +11,9 @@ from typing import Any, cast
 from fasta2a.schema import AgentExtension
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
-from pydantic_core import to_json
 
 from ..settings import Approvals
-from ..types import Part, TaskState, value
+from ..types import Part, TaskState, to_json, value
 from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
 from .remote_calls import PRIVATE, calls_for_clients

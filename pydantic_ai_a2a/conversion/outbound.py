@@ -18,7 +18,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import CoreSchema, core_schema, from_json
 
 from ..errors import ContentTypeNotSupportedError
-from ..types import PARTIAL, Artifact, Part
+from ..types import PARTIAL, Artifact, Part, to_json
 from .files import File, file_modes, file_part
 from .finite import lost_number
 from .media import OCTET_STREAM
@@ -127,7 +127,7 @@ class _Member:
             UnserializableOutput: The value cannot be written as JSON.
         """
         try:
-            written = self.adapter.dump_json(value, by_alias=True, warnings=False)
+            written = _json_of(self.adapter, value)
             result = from_json(written, allow_inf_nan=False)
             may_be_lost = b'null' in written or b'"None"' in written
             dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if may_be_lost else None
@@ -341,3 +341,15 @@ def _member_of_class(tp: type[Any]) -> _Member:
 
 def _runtime_member(value: object) -> _Member:
     return _member_of_class(type(value))
+
+
+def _json_of(adapter: TypeAdapter[Any], value: Any) -> bytes:
+    """Write a value as JSON. Lone surrogates become U+FFFD.
+
+    Raises:
+        ValueError: The value cannot be written.
+    """
+    try:
+        return adapter.dump_json(value, by_alias=True, warnings=False)
+    except ValueError:
+        return to_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
 from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
 
-from ..types import value
+from ..types import to_json, value
 
 __all__ = (
     'CallAnswer',
@@ -133,7 +133,7 @@ def still_shown(pending: Pending) -> set[str]:
 
 def dump(pending: Pending) -> bytes:
     """Write pending calls."""
-    return _pending_ta().dump_json(pending, exclude_none=False)
+    return to_json(_pending_ta().dump_python(pending, mode='json'))
 
 
 def load(body: bytes) -> Pending:

@@ -18,10 +18,10 @@ from time import time_ns
 from typing import Any, cast
 
 from fasta2a.schema import Task, TaskStatus
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from ..notebooks import HtmlTask
-from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState
+from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState, to_json
 
 __all__ = (
     'ROLES',

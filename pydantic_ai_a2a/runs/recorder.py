@@ -9,14 +9,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from pydantic_core import to_json
-
 from ..conversion.failure import Failure
 from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import run_metadata, stored
 from ..settings import Results
 from ..telemetry import metrics
-from ..types import Artifact, Message, Note, Part, PartialArtifact, Step, TaskEvent, TaskState, TextDelta, ToolArtifact
+from ..types import (
+    Artifact,
+    Message,
+    Note,
+    Part,
+    PartialArtifact,
+    Step,
+    TaskEvent,
+    TaskState,
+    TextDelta,
+    ToolArtifact,
+    to_json,
+)
 from .flush import EventBody, Flush
 from .retries import Retries
 

@@ -1,0 +1,129 @@
+"""Texts that UTF-8 cannot express, such as half of an emoji, and objects that JSON cannot: the task still ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, ToolReturn
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+
+from pydantic_ai_a2a import A2AClient, Progress, Results, to_a2a
+
+from ...client import Client, lifespan, message, state_of, texts
+from ..asking import answers, approve
+from ..stage import prompts
+
+HALF = 'ab\ud83d'
+MENDED = 'ab\ufffd'
+PAIR = 'a\ud83d\ude00'
+SHOWN = Progress(thinking=True, tools=True)
+
+
+class Order(BaseModel):
+    item: str
+
+
+def _parts(messages: list[ModelMessage]) -> list[Any]:
+    prompt, returned = prompts(messages)[-1], any(isinstance(part, ToolReturnPart) for part in messages[-1].parts)
+    if prompt == 'think':
+        return [ThinkingPart(HALF), TextPart('done')]
+    if prompt == 'pair':
+        return [TextPart(PAIR)]
+    if returned:
+        return [TextPart('done')]
+    if prompt in ('find', 'tell', 'delete'):
+        return [ToolCallPart(prompt, {}, 'c1')]
+    if prompt == 'order':
+        return [ToolCallPart('final_result', {}, 'c1')]
+    return [TextPart(HALF)]
+
+
+def _answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=_parts(messages))
+
+
+async def _stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+    for part in _parts(messages):
+        if isinstance(part, TextPart):
+            for character in part.content:
+                yield character
+        elif isinstance(part, ToolCallPart):
+            yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+
+
+def agent_of(*output: Any) -> Agent[Any, Any]:
+    agent: Agent[Any, Any] = Agent(FunctionModel(_answer, stream_function=_stream), output_type=[*output] or str)
+
+    @agent.tool_plain
+    def find() -> str:
+        return HALF
+
+    @agent.tool_plain
+    def tell() -> ToolReturn:
+        return ToolReturn('found', metadata={'source': object(), 'note': HALF})
+
+    @agent.tool_plain(requires_approval=True)
+    def delete() -> str:
+        return 'deleted'
+
+    return agent
+
+
+@pytest.fixture(params=['memory', 'file', 'postgres'])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == 'postgres':
+        return request.getfixturevalue('postgres_url')
+    return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db'
+
+
+async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
+    if not watched:
+        return await client.send(sent)
+    async with client.send_streaming(sent) as stream:
+        events = await stream.rest()
+    return await client.get_task(events[0].result['task']['id'])
+
+
+@pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
+@pytest.mark.parametrize('prompt', ['text', 'pair', 'think', 'find', 'tell', 'delete'])
+async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
+    prompt: str, watched: bool, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(agent_of(), backend=backend, results=Results(progress=SHOWN))
+    async with lifespan(app):
+        client = Client(app)
+        task = await _told(client, prompt, watched=watched)
+        if prompt == 'delete':
+            task = await _told(client, answers(task, approve()), watched=watched)
+        assert state_of(task) == 'COMPLETED'
+        assert texts(task) == [{'text': MENDED, 'pair': 'a\U0001f600'}.get(prompt, 'done')]
+        again = await _told(client, message('find', contextId=task['contextId']), watched=watched)
+        assert state_of(again) == 'COMPLETED'
+    assert ('object of the type object' in caplog.text) is (prompt == 'tell')
+
+
+async def test_a_structured_output_is_mended(backend: str) -> None:
+    def order() -> Order:
+        return Order(item=HALF)
+
+    app = to_a2a(agent_of(order), backend=backend)
+    async with lifespan(app):
+        task = await Client(app).send('order')
+        assert [part['data'] for part in task['artifacts'][0]['parts']] == [{'result': {'item': MENDED}}]
+
+
+async def test_the_client_mends_what_it_sends() -> None:
+    heard: list[str] = []
+
+    def echo(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        heard.append(prompts(messages)[-1])
+        return ModelResponse(parts=[TextPart('heard')])
+
+    async with A2AClient(to_a2a(Agent(FunctionModel(echo)))) as client:
+        await client.send(HALF)
+    assert heard == [MENDED]
