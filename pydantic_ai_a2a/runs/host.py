@@ -133,12 +133,14 @@ class Host:
     def drain(
         self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None, done: Callable[[], None]
     ) -> None:
-        """Begin to drain, once, and call `done` at the end."""
-        if self._draining is None and self.worker is not None:
+        """Begin to drain, and call `done` at the end. Again, without grace: stop the runs, so that the drain ends."""
+        if self.worker is not None and (self._draining is None or not grace):
             self.worker.begin_drain()
             draining = self.worker.drain(grace)
             if beside is not None:
                 draining = _both(draining, beside(grace))
+            if self._draining is not None:
+                draining = _both(draining, self._draining)
             self._draining = self.loop.create_task(draining, context=Context())
             self._draining.add_done_callback(lambda _: done())
 

@@ -267,15 +267,18 @@ class Hosting:
     def _leave(self) -> None:
         self._leaving = True
 
-    def drain(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to drain the host of this loop. Call in the loop; the end of its lifespan waits for the drain."""
+    def drain(self, loop: asyncio.AbstractEventLoop, at_once: bool = False) -> None:
+        """Start to drain the host of this loop, or end the drain at once.
+
+        Call in the loop; the end of its lifespan waits for the drain.
+        """
         host = self._hosts.get(loop)
         if (trying := self._trying.pop(loop, None)) is not None:
             trying.cancel()
         if host is not None:
             self._draining = True
             # Streams of running tasks go on until the drain has ended the tasks or handed them back.
-            host.drain(self.drain_grace, self._beside, self.streams.close)
+            host.drain(0.0 if at_once else self.drain_grace, self._beside, self.streams.close)
             self.streams.close()
 
 

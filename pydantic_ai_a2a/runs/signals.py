@@ -15,13 +15,15 @@ Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 class Shutdown:
     """The shutdown of one app: an announcement, a delay, the drain, and then the server's handler.
 
-    A second signal, of either kind, ends the delay. Apps of one process wait together, for the longest delay.
+    A second signal, of either kind, ends the delay, and the next one the drain. The connections end with the drain,
+    because uvicorn waits for them from Python 3.12 on, also if it is forced. Apps of one process wait together, for the
+    longest delay.
 
     Args:
         loop: The app's event loop.
         delay: Seconds between the announcement and the drain.
         announce: Called at the first signal.
-        drain: Called in the loop.
+        drain: Called in the loop, at each further signal with True to end the drain.
     """
 
     def __init__(
@@ -30,7 +32,7 @@ class Shutdown:
         delay: float,
         *,
         announce: Callable[[], object],
-        drain: Callable[[], object],
+        drain: Callable[[bool], object],
     ) -> None:
         self.loop = loop
         self.gone = False
@@ -53,10 +55,10 @@ class Shutdown:
         return self._delay
 
     def end(self) -> None:
-        """Drain."""
-        self.gone = True
+        """Drain, or end the drain."""
+        again, self.gone = self.gone, True
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._drain)
+            self.loop.call_soon_threadsafe(self._drain, again)
 
 
 class _Chained:

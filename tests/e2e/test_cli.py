@@ -125,7 +125,8 @@ def test_a_worker_whose_agent_cannot_be_entered_ends(tmp_path: Path) -> None:
 def test_a_backend_that_cannot_be_used_ends_the_command_that_needs_it(
     name: str, exit_code: int, tmp_path: Path
 ) -> None:
-    with command(tmp_path, name, f'{APPS}:agent', '--backend', 'sqlite:///none/agent.db') as running:
+    port = ('--port', '0') if name == 'serve' else ()
+    with command(tmp_path, name, f'{APPS}:agent', *port, '--backend', 'sqlite:///none/agent.db') as running:
         assert running.exit_code() == exit_code
     assert 'none/agent.db cannot be used: unable to open database file (SQLITE_CANTOPEN).' in running.output
 

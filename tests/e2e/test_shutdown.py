@@ -105,6 +105,22 @@ async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...
         assert await server.ended() == 0
 
 
+@SERVERS
+@pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
+async def test_the_second_signal_ends_a_stream_that_a_client_reads(
+    options: tuple[str, ...], second: signal.Signals
+) -> None:
+    with uvicorn('tests.e2e.apps:patient', *options) as server:
+        async with official_client(server.url) as client, asyncio.TaskGroup() as waiting:
+            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
+            await Gates(server.url).reached('never')
+            server.signal(signal.SIGINT)
+            await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
+            server.signal(second)
+        assert await server.ended() in (0, -signal.SIGTERM)
+    assert outline(stream.result())[-1] == SHUTDOWN
+
+
 @covers('SIGTERM', 'mounted under FastAPI / Starlette')
 async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() -> None:
     with uvicorn('tests.e2e.apps:unforwarded') as server:
