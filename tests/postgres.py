@@ -230,6 +230,8 @@ class OwnPostgres(Postgres):
             **self._as,
         )
         assert not done.returncode, done.stderr
+        with self._data.joinpath('postgresql.conf').open('a') as settings:
+            settings.write('autovacuum = off\n')  # plans, and so the order of rows, change with its statistics
         self._data.joinpath('pg_hba.conf').write_text(
             f'local all {GUARDED} scram-sha-256\nlocal all all trust\nlocal replication all trust\n'
         )

@@ -19,9 +19,11 @@ class Log(list[str]):
 
     def shutdown(self, name: str, delay: float) -> Shutdown:
         loop = asyncio.get_running_loop()
-        return Shutdown(
-            loop, delay, announce=lambda: self.append(f'{name} leaves'), drain=lambda: self.append(f'{name} drains')
-        )
+
+        def drain(at_once: bool) -> None:
+            self.append(f'{name} {"stops" if at_once else "drains"}')
+
+        return Shutdown(loop, delay, announce=lambda: self.append(f'{name} leaves'), drain=drain)
 
     def server(self, signum: int, frame: FrameType | None) -> None:
         self.append(f'server gets {signal.Signals(signum).name}')
@@ -47,6 +49,15 @@ async def test_without_a_delay_the_server_is_told_at_once() -> None:
     assert log == ['app leaves', 'server gets SIGTERM']
     await settled()
     assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
+
+
+async def test_a_second_signal_of_either_kind_ends_the_drain() -> None:
+    log = Log()
+    handler = log.shutdown('app', 0.0).before(log.server)
+    handler(INT, None)
+    handler(TERM, None)
+    await settled()
+    assert log == ['app leaves', 'server gets SIGINT', 'server gets SIGTERM', 'app drains', 'app stops']
 
 
 async def test_with_a_delay_the_app_is_announced_first_and_drains_then() -> None:
