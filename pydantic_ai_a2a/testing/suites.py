@@ -16,6 +16,7 @@ from .export import ExportSuite
 from .housekeeping import RetentionSuite
 from .machine import QueueMachineSuite
 from .outbox import OutboxSuite
+from .owners import OwnerSuite
 from .push_configs import PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
@@ -53,6 +54,7 @@ class BackendSuite(
     QuotaSuite,
     ConversationStoreSuite,
     ContextSuite,
+    OwnerSuite,
     ListenSuite,
 ):
     """Tests of every backend: each port alone, and all ports together.
