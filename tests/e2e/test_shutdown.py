@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from a2a.client.errors import A2AClientError
 from a2a.types import SubscribeToTaskRequest
 
 from ..behaviour.rows import covers
@@ -111,14 +112,17 @@ async def test_the_second_signal_ends_a_stream_that_a_client_reads(
     options: tuple[str, ...], second: signal.Signals
 ) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
-        async with official_client(server.url) as client, asyncio.TaskGroup() as waiting:
-            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
+        async with official_client(server.url) as client:
+            stream = asyncio.create_task(collect(client.send_message(say('wait never'))))
             await Gates(server.url).reached('never')
             server.signal(signal.SIGINT)
             await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
             server.signal(second)
+            await asyncio.wait([stream])
         assert await server.ended() in (0, -signal.SIGTERM)
-    assert outline(stream.result())[-1] == SHUTDOWN
+    # uvicorn waits for no stream after a second SIGINT: then it may be cut before its last event.
+    if second == signal.SIGTERM or not isinstance(stream.exception(), A2AClientError):
+        assert outline(stream.result())[-1] == SHUTDOWN
 
 
 @covers('SIGTERM', 'mounted under FastAPI / Starlette')
