@@ -70,9 +70,8 @@ def test_the_tests_run_on_linux_and_macos_with_each_supported_python() -> None:
     classifiers = re.findall(r"Python :: (3\.\d+)'", str(PROJECT['classifiers']))
     assert matrix == {
         'os': ['ubuntu-latest', 'macos-latest'],
-        'python': ['3.11', '3.12', '3.13', '3.14'],
+        'python': classifiers,
     }
-    assert set(classifiers) <= {*matrix['python']}
     assert supported()['Python'] == ', '.join(classifiers)
 
 

@@ -9,16 +9,17 @@ from typing import Any, get_args
 
 from pydantic_ai import Conversation
 
-from ..ports import Backend, ExportedTask
+from ..ports import Backend, Claim, ExportedTask, Slot
 from ..settings import Retention
 from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
-from .values import AT, claim_one, ending, erase, message, run, said, submit, text_of, turn
+from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, text_of, turn
 
 __all__ = ('OwnerSuite',)
 
 SECOND = 1000
 OWNERS = ('/ada', '/bob')
+SLOT = Slot('holder', LEASE)
 KEEP = Retention(tasks=timedelta(seconds=100), events=timedelta(seconds=10), contexts=timedelta(seconds=1000))
 
 
@@ -41,8 +42,7 @@ class _Life:
             yield 0
         await self._submit('waits for its turn', context='d', at=AT + 5)
         yield 0
-        await self._submit('runs', context='e', at=AT + 6)
-        running = await claim_one(self._backend, self.task('runs'), at=AT + 6)
+        running = await self._begin('runs', context='e', at=AT + 6)
         yield 0
         await self._branches()
         yield AT + 20 * SECOND
@@ -58,16 +58,21 @@ class _Life:
         await erase(self._backend, self._owner, at=AT + 240 * SECOND)
         yield 0
 
-    async def _submit(self, name: str, *, context: str, at: int) -> None:
+    async def _submit(self, name: str, *, context: str, at: int, slot: Slot | None = None) -> Claim | None:
         submission = message(name, new=self.task(name), context=context, owner=self._owner, at=at, message_id=name)
-        accepted = await submit(self._backend, submission)
+        accepted = await submit(self._backend, submission, slot=slot)
         assert (accepted.header.id, accepted.replayed) == (self.task(name), False)
         again = await submit(self._backend, submission)
         assert (again.header.id, again.replayed) == (self.task(name), True)
+        return accepted.claim
+
+    async def _begin(self, name: str, *, context: str, at: int) -> Claim:
+        """Run a task at once, if no other one is queued."""
+        claimed = await self._submit(name, context=context, at=at, slot=SLOT)
+        return claimed or await claim_one(self._backend, self.task(name), at=at)
 
     async def _run(self, name: str, state: Any, *, at: int) -> None:
-        await self._submit(name, context='c', at=at)
-        claimed = await claim_one(self._backend, self.task(name), at=at)
+        claimed = await self._begin(name, context='c', at=at)
         assert said(await self._backend.history(claimed)) == await self._texts('c')
         artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
         ended = ending(
