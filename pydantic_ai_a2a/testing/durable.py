@@ -17,6 +17,7 @@ from ..errors import BackendUnusable, LeaseLost
 from ..ports import Backend, Claim, Subscription
 from ..types import TaskQuery
 from .base import OpenBackend, PortSuite
+from .owners import lived
 from .values import (
     AT,
     LEASE,
@@ -128,6 +129,13 @@ class DurableSuite(PortSuite):
         assert await other.events.has('t', 0)
         await other.queue.cancel('t', OWNER, at=AT)
         assert (await one.reader.list(TaskQuery(owner=None))).total == 0
+
+    async def test_an_owner_sees_the_same_beside_its_namesake_of_another_agent(self, opened: Opened) -> None:
+        alone = [seen async for [seen] in lived((opened('alone'), OWNER))]
+        async for seen in lived((opened('one'), OWNER), (opened('other'), OWNER)):
+            assert seen == [alone[0]] * 2
+            alone.pop(0)
+        assert not alone
 
     async def test_a_message_that_is_sent_to_two_processes_at_once_is_one_task(self, opened: Opened) -> None:
         processes = [opened() for _ in range(4)]

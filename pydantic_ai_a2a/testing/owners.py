@@ -15,7 +15,7 @@ from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
 from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, text_of, turn
 
-__all__ = ('OwnerSuite',)
+__all__ = ('OwnerSuite', 'lived')
 
 SECOND = 1000
 OWNERS = ('/ada', '/bob')
@@ -126,40 +126,40 @@ def _exported(item: Any) -> Any:
     return item.record.conversation_id, said(item.messages), [said(branch) for branch in item.branches]
 
 
+async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, Any]]]:
+    """Let owners, each of a backend, do step by step in turn. Return what each sees, after each of its steps."""
+    lives = [_Life(backend, owner) for backend, owner in places]
+    steps = [life.steps() for life in lives]
+    while True:
+        seen: list[dict[str, Any]] = []
+        at = 0
+        for life, its_steps in zip(lives, steps, strict=True):
+            try:
+                at = await anext(its_steps)
+            except StopAsyncIteration:
+                return
+            seen.append({} if at else await life.sees())
+        for backend, _ in places:
+            while at and await backend.housekeeping.sweep(KEEP, at=at):
+                pass
+        for n, life in enumerate(lives):
+            later = await life.sees()
+            assert seen[n] in ({}, later), 'the step of another owner has changed what this one sees'
+            seen[n] = later
+        yield seen
+
+
 class OwnerSuite(PortSuite):
     """Tests of two owners with the same names."""
 
     async def test_an_owner_sees_the_same_beside_another_one_with_the_same_names(
         self, make_backend: MakeBackend
     ) -> None:
-        alone = {owner: [seen[owner] async for seen in _lived(make_backend(), owner)] for owner in OWNERS}
-        for order in (OWNERS, OWNERS[::-1]):
-            n = 0
-            async for seen in _lived(make_backend(), *order):
-                for owner, sees in seen.items():
-                    assert sees == alone[owner][n]
-                n += 1
-            assert n == len(alone[OWNERS[0]])
-
-
-async def _lived(backend: Backend, *owners: str) -> AsyncGenerator[dict[str, dict[str, Any]]]:
-    """Let owners do step by step in turn, and return what each sees after each of its steps and at the end."""
-    lives = {owner: _Life(backend, owner) for owner in owners}
-    steps = {owner: life.steps() for owner, life in lives.items()}
-    while True:
-        seen: dict[str, dict[str, Any]] = {}
-        at = 0
-        for owner, life in lives.items():
-            try:
-                at = await anext(steps[owner])
-            except StopAsyncIteration:
-                backend.close()
-                return
-            seen[owner] = {} if at else await life.sees()
-        while at and await backend.housekeeping.sweep(KEEP, at=at):
-            pass
-        for owner, life in lives.items():
-            later = await life.sees()
-            assert seen[owner] in ({}, later), 'the step of another owner has changed what this one sees'
-            seen[owner] = later
-        yield seen
+        alone: dict[str, list[Any]] = {}
+        for owners in (*((owner,) for owner in OWNERS), OWNERS, OWNERS[::-1]):
+            backend = make_backend()
+            seen = [each async for each in lived(*((backend, owner) for owner in owners))]
+            backend.close()
+            for n, owner in enumerate(owners):
+                its = [each[n] for each in seen]
+                assert its == alone.setdefault(owner, its)
