@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
 
-from pydantic_ai import Conversation
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
+from pydantic_ai.messages import ModelRequest
 
-from ..ports import Backend, Claim, ExportedTask, Slot
+from ..ports import Backend, Claim, Erased, ExportedTask, Slot
 from ..settings import Retention
 from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
@@ -18,6 +19,10 @@ from .values import AT, LEASE, claim_one, ending, erase, message, run, said, sub
 __all__ = ('OwnerSuite', 'lived')
 
 SECOND = 1000
+MANY = 60
+"""Conversations that are erased in more than one batch."""
+LONG = 550
+"""Model messages of a conversation that is erased in more than one batch."""
 OWNERS = ('/ada', '/bob')
 SLOT = Slot('holder', LEASE)
 KEEP = Retention(tasks=timedelta(seconds=100), events=timedelta(seconds=10), contexts=timedelta(seconds=1000))
@@ -30,6 +35,7 @@ class _Life:
         self._backend = backend
         self._owner = owner
         self._store = backend.conversations(owner)
+        self._erased: list[Erased] = []
 
     def task(self, name: str) -> str:
         """The id of a task: only ids of tasks are unique."""
@@ -44,18 +50,24 @@ class _Life:
         yield 0
         running = await self._begin('runs', context='e', at=AT + 6)
         yield 0
-        await self._branches()
+        async for at in self._branches():
+            yield at
+        for n in range(MANY):
+            await self._write(f'empty {n}', [])
+        record = ConversationRecord(conversation_id='empty', head_id=None)
+        left = ConversationEntry(id='left', parent_id=None, message=ModelRequest.user_text_prompt(self._owner))
+        await self._store.write_record(record, new_entries=[left], expected_revision=None)
         yield AT + 20 * SECOND
         await self._run('after the sweep', 'completed', at=AT + 150 * SECOND)
         yield AT + 200 * SECOND
         await self._backend.queue.finish(running, ending(running, at=AT + 210 * SECOND))
         await run(self._backend, self.task('waits for its turn'), at=AT + 210 * SECOND)
         yield 0
-        await self._store.delete('f')
-        yield 0
-        await erase(self._backend, self._owner, 'c', at=AT + 220 * SECOND)
+        self._erased.append(await erase(self._backend, self._owner, 'c', at=AT + 220 * SECOND))
         yield AT + 230 * SECOND
-        await erase(self._backend, self._owner, at=AT + 240 * SECOND)
+        await self._store.delete('s')
+        yield 0
+        self._erased.append(await erase(self._backend, self._owner, at=AT + 240 * SECOND))
         yield 0
 
     async def _submit(self, name: str, *, context: str, at: int, slot: Slot | None = None) -> Claim | None:
@@ -80,15 +92,45 @@ class _Life:
         )
         assert await self._backend.queue.finish(claimed, ended) is None
 
-    async def _branches(self) -> None:
-        made = Conversation(conversation_id='s', messages=[*turn(f'one {self._owner}', '1'), *turn('two', '2')])
-        await self._store.save(made)
-        fork = await self._store.fork('s', at=2, new_conversation_id='f')
-        fork.messages += turn(f'forked {self._owner}', 'x')
-        await self._store.save(fork)
-        branch = await self._store.branch('s', at=2, expected_revision=made.revision)
-        branch.messages += turn(f'again {self._owner}', '2b')
-        await self._store.save(branch)
+    async def _branches(self) -> AsyncGenerator[int]:
+        """Store a conversation that leaves a branch, and others that share its beginning.
+
+        Other owners have entries with the same ids, some in another order: what one still needs, another one does not.
+        """
+        one, two, three, four = 'abcd' if self._owner == OWNERS[0] else 'cdab'
+        await self._write('s', [one, two, three, four])
+        await self._write('same', [one, two], shared=2)
+        await self._write('more', [one, two, 'm'], shared=2)
+        yield 0
+        await self._store.delete('same')
+        yield 0
+        await self._store.delete('more')
+        yield 0
+        await self._write('f', [one, two, 'x', 'y'], shared=2, forked_from='s', forked_at=two)
+        await self._write('s', [one, two, 'v', 'w'], shared=2, branches=[four], revision=f's {four}')
+        yield 0
+        await self._store.delete('f')
+        yield 0
+        await self._write('long', [f'e{n}' for n in range(LONG)])
+        yield 0
+        self._erased.append(await self._backend.housekeeping.erase(self._owner, 'long', at=AT))
+        yield 0
+        self._erased.append(await erase(self._backend, self._owner, 'long', at=AT))
+        yield 0
+
+    async def _write(
+        self, name: str, ids: Sequence[str], *, shared: int = 0, revision: str | None = None, **fields: Any
+    ) -> None:
+        """Store a conversation, whose first entries another one has."""
+        new = [
+            ConversationEntry(
+                id=entry, parent_id=parent, message=ModelRequest.user_text_prompt(f'{entry} {self._owner}')
+            )
+            for parent, entry in zip([None, *ids], ids, strict=False)
+        ]
+        head = ids[-1] if ids else None
+        record = ConversationRecord(conversation_id=name, head_id=head, revision=f'{name} {head}', **fields)
+        await self._store.write_record(record, new_entries=new[shared:], expected_revision=revision)
 
     async def _texts(self, name: str) -> list[str]:
         loaded = await self._store.load(name)
@@ -96,9 +138,9 @@ class _Life:
 
     async def sees(self) -> dict[str, Any]:
         """All that the owner reads."""
-        seen: dict[str, Any] = {}
+        seen: dict[str, Any] = {'erased': [*self._erased]}
         for state in (None, *get_args(TaskState)):
-            for context in (None, 'c', 'd'):
+            for context in (None, 'c'):
                 query = TaskQuery(owner=self._owner, state=state, context_id=context, page_size=1)
                 names: list[str] = []
                 total = 0
@@ -110,10 +152,14 @@ class _Life:
                     if before is None:
                         break
                 seen[f'{state} in {context}'] = names, total
-        for name in ('c', 's', 'f'):
+        for name in ('c', 's', 'f', 'same', 'more'):
             seen[f'conversation {name}'] = await self._texts(name)
-            entries = await self._store.load_entries(name) or ()
-            seen[f'entries of {name}'] = [said([(await self._store.read_entry(entry.id)).message]) for entry in entries]
+        for entry in (*'abcdmvwxy', 'left'):
+            try:
+                one, history = await self._store.read_entry(entry), await self._store.read_history(entry)
+            except LookupError:
+                continue
+            seen[f'entry {entry}'] = said([one.message]), said([each.message for each in history])
         seen['conversations'] = sorted(record.conversation_id for record in await self._store.list_conversations())
         seen['export'] = [_exported(item) async for item in self._backend.housekeeping.export(self._owner)]
         seen['letters'] = [letter.task_id for letter in await self._backend.housekeeping.dead_letters(self._owner)]
@@ -130,22 +176,21 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
     """Let owners, each of a backend, do step by step in turn. Return what each sees, after each of its steps."""
     lives = [_Life(backend, owner) for backend, owner in places]
     steps = [life.steps() for life in lives]
+    seen = [await life.sees() for life in lives]
     while True:
-        seen: list[dict[str, Any]] = []
         at = 0
-        for life, its_steps in zip(lives, steps, strict=True):
+        for n in range(len(lives)):
             try:
-                at = await anext(its_steps)
+                at = await anext(steps[n])
             except StopAsyncIteration:
                 return
-            seen.append({} if at else await life.sees())
+            before, seen = [*seen], [await life.sees() for life in lives]
+            before[n] = seen[n]
+            assert seen == before, 'a step of one owner changes what another one sees'
         for backend, _ in places:
             while at and await backend.housekeeping.sweep(KEEP, at=at):
                 pass
-        for n, life in enumerate(lives):
-            later = await life.sees()
-            assert seen[n] in ({}, later), 'the step of another owner has changed what this one sees'
-            seen[n] = later
+        seen = [await life.sees() for life in lives]
         yield seen
 
 
