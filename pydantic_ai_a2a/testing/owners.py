@@ -178,15 +178,14 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
     steps = [life.steps() for life in lives]
     seen = [await life.sees() for life in lives]
     while True:
-        at = 0
+        at: int | None = 0
         for n in range(len(lives)):
-            try:
-                at = await anext(steps[n])
-            except StopAsyncIteration:
-                return
+            at = await anext(steps[n], None)
             before, seen = [*seen], [await life.sees() for life in lives]
             before[n] = seen[n]
             assert seen == before, 'a step of one owner changes what another one sees'
+        if at is None:
+            return
         for backend, _ in places:
             while at and await backend.housekeeping.sweep(KEEP, at=at):
                 pass

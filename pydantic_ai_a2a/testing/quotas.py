@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -60,17 +61,14 @@ class QuotaSuite(PortSuite):
         assert waits.count(0) == 3
 
     @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(data=st.data())
+    @given(
+        interval=st.integers(1, 10**7), burst=st.integers(1, 5), pauses=st.lists(st.integers(0, 20_000), max_size=20)
+    )
     async def test_a_bucket_gives_as_one_that_is_filled_drop_by_drop(
-        self, backend: Backend, data: st.DataObject
+        self, backend: Backend, interval: int, burst: int, pauses: Sequence[int]
     ) -> None:
-        bucket = Bucket(
-            f'/{uuid4()}',  # an owner of its own for each example
-            'SendMessage',
-            interval=data.draw(st.integers(1, 10**7)),
-            burst=data.draw(st.integers(1, 5)),
-        )
-        pauses = data.draw(st.lists(st.integers(0, 20_000), max_size=20))
+        # An owner of its own for each example.
+        bucket = Bucket(f'/{uuid4()}', 'SendMessage', interval=interval, burst=burst)
         at = AT
         held, capacity = bucket.burst * bucket.interval, bucket.burst * bucket.interval  # microseconds' worth
         for pause in pauses:

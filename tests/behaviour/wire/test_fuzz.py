@@ -18,7 +18,7 @@ from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Exchange, lifespan
-from ...dialects import json_rpc, spoken, unversioned
+from ...dialects import DIALECTS, json_rpc, spoken, unversioned
 from ...long import LONG, drawn, size
 from ...protocol.fuzzing import EVERYTHING, changed, stored
 from .test_hostile_input import LEAKS
@@ -89,11 +89,11 @@ async def test_changed_requests_are_served_or_refused_without_a_trace(
 
 
 @drawn(size(50, 200), 1_000)
-@given(data=st.data())
+@given(requests=st.fixed_dictionaries({version: changed(version) for version in DIALECTS}))
 @json_rpc('the requests are JSON-RPC')
-async def test_a_changed_request_of_a_version_is_answered_in_that_version(data: st.DataObject) -> None:
+async def test_a_changed_request_of_a_version_is_answered_in_that_version(requests: dict[str, Any]) -> None:
     speaks = spoken()
-    request = data.draw(changed(speaks.version))
+    request = requests[speaks.version]
     names = {speaks.method(name): name for name in OPERATIONS}
     headers = {'Content-Type': 'application/json', 'A2A-Version': speaks.version}
     app = to_a2a(Agent('test'), **EVERYTHING)
