@@ -97,7 +97,7 @@ def ours(spec: Spec) -> A2AApp:
 
 async def store(app: A2AApp, tasks: int, items: int) -> None:
     """Store finished tasks of the anonymous caller."""
-    from pydantic_ai_a2a.testing import values  # imports pytest and Hypothesis, which most servers do not need
+    from tests.suites import values  # imports pytest and Hypothesis, which most servers do not need
 
     now = time.time_ns() // 10**6
 

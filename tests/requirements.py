@@ -29,7 +29,7 @@ class Requirement:
     level: Literal['must', 'should', 'may']
     text: str
     tests: list[str] = field(default_factory=list[str])
-    """Ids without parameters, below `tests/`, or of the suites in `testing/` of the package."""
+    """Ids without parameters, below `tests/`."""
     deviates: str | None = None
     """What the server does instead, by default, as the tests show."""
     later: str | None = None

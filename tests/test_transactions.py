@@ -22,9 +22,9 @@ import pydantic_ai_a2a
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.sqlite import connect as sqlite_connect
-from pydantic_ai_a2a.testing import READER_LAG
 
 from .client import LIMIT, Client, lifespan, state_of
+from .suites import READER_LAG
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
 """Of a SQLite file, with BEGIN and COMMIT, and without writes of several rows."""

@@ -11,7 +11,8 @@ import asyncpg
 
 from pydantic_ai_a2a.backends.postgres.statements import lock
 from pydantic_ai_a2a.backends.sql.transaction import Lock
-from pydantic_ai_a2a.testing.values import LIMIT
+
+from ..suites.values import LIMIT
 
 
 class Gate:

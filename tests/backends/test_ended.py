@@ -10,8 +10,9 @@ import pytest
 
 from pydantic_ai_a2a.backends.ended import ended_task
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.testing.endings import RESULT
-from pydantic_ai_a2a.testing.values import claim_one, ending, message, submit
+
+from ..suites.endings import RESULT
+from ..suites.values import claim_one, ending, message, submit
 
 
 @pytest.mark.parametrize('metadata', [None, b'{"usage":1}'])

@@ -17,8 +17,9 @@ from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.ports import Bucket, Charge, PushConfig
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.values import AT, OWNER, claim, erase, message, run, submit, turn
 from pydantic_ai_a2a.types import TaskEvent, TaskQuery
+
+from ..suites.values import AT, OWNER, claim, erase, message, run, submit, turn
 
 FEW, MANY = 500, 5_000
 QUEUED = 10

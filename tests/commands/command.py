@@ -14,7 +14,8 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
-from pydantic_ai_a2a.testing.values import AT, OVER, claim_one, ending, message, run, submit, turn
+
+from ..suites.values import AT, OVER, claim_one, ending, message, run, submit, turn
 
 STORE = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
 TOO_OFTEN = b'{"messageId":"why","parts":[{"text":"too often"}],"metadata":{"correlationId":"correlation"}}'

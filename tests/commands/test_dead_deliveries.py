@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.ports import Backend, PushConfig
-from pydantic_ai_a2a.testing.values import AT, LEASE, message, submit
 
+from ..suites.values import AT, LEASE, message, submit
 from .command import command, finish, in_store
 
 Capture = pytest.CaptureFixture[str]

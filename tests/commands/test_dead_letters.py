@@ -6,8 +6,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.values import AT, claim, state_of
 
+from ..suites.values import AT, claim, state_of
 from .command import command, die, finish, in_store
 
 Capture = pytest.CaptureFixture[str]

@@ -14,9 +14,9 @@ from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.ports import Backend, Erased
-from pydantic_ai_a2a.testing.values import LIMIT, claim_one, ending, message, run, submit, turn
 from pydantic_ai_a2a.types import TaskState
 
+from ..suites.values import LIMIT, claim_one, ending, message, run, submit, turn
 from .command import command, finish, in_store
 
 Capture = pytest.CaptureFixture[str]

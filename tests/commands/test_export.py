@@ -7,8 +7,8 @@ from inline_snapshot import snapshot
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.values import OWNER, said
 
+from ..suites.values import OWNER, said
 from .command import command, finish, in_store
 
 Capture = pytest.CaptureFixture[str]

@@ -34,7 +34,7 @@ from ..bounds import LIMIT
 from ..e2e.forks import PYTEST
 from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
-from .blocks import Block
+from .blocks import ROOT, Block
 from .expect import same_json, same_text
 
 __all__ = ('Page', 'opened')
@@ -141,7 +141,7 @@ class Page:
             return
         if command == 'export':
             for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
-                self._monkeypatch.setenv(name, value)
+                self._monkeypatch.setenv(name, str(ROOT) if value == 'pydantic-ai-a2a' else value)
             return
         ends = command == 'pydantic-ai-a2a' and block.words[0][1] not in ('serve', 'worker')
         if ends or '--help' in block.words[0]:

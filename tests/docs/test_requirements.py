@@ -36,8 +36,7 @@ def test_the_tests_that_show_it_are_there(requirement: Requirement) -> None:
 
 @cache
 def _tests(file: str) -> set[str]:
-    folder = 'pydantic_ai_a2a' if file.startswith('testing/') else 'tests'
-    tree = ast.parse((ROOT / folder / file).read_text())
+    tree = ast.parse((ROOT / 'tests' / file).read_text())
     return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

@@ -30,13 +30,13 @@ from pydantic_ai_a2a.doctor.card import interfaces
 from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.doctor.finding import Finding
 from pydantic_ai_a2a.protocol.cards import read_card
-from pydantic_ai_a2a.testing import READER_LAG
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..a2a_client.peers import Talker, official
 from ..bounds import LIMIT
 from ..clocks import HOUR, SetClock
 from ..commands.command import command
+from ..suites import READER_LAG
 
 TOKEN = 'a-token-of-ann-1234'
 GONE = refusal(-32001, 'Gone.')

@@ -20,7 +20,10 @@ from pydantic_ai_a2a.fasta2a.shared import Followed, adopt
 from pydantic_ai_a2a.fasta2a.storage import FastA2ABackend
 from pydantic_ai_a2a.fasta2a.values import context_key, owner_of, stored_task
 from pydantic_ai_a2a.ports import Marks, Status
-from pydantic_ai_a2a.testing.values import (
+from pydantic_ai_a2a.types import StoredTask
+
+from ..client import LIMIT
+from ..suites.values import (
     AT,
     LEASE,
     READER_LAG,
@@ -34,9 +37,6 @@ from pydantic_ai_a2a.testing.values import (
     submit,
     turn,
 )
-from pydantic_ai_a2a.types import StoredTask
-
-from ..client import LIMIT
 
 Storage = InMemoryStorage[list[ModelMessage]]
 QUESTION = b'{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}'

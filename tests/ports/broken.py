@@ -38,9 +38,10 @@ from pydantic_ai_a2a.ports import (
     Subscription,
 )
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite
-from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+
+from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite
+from ..suites.base import MakeBackend, OpenBackend
 
 # That a test fails is enough here, whatever the shortest way to it is.
 settings.register_profile('unshrunk', settings.get_profile('steady'), phases=[Phase.generate])

@@ -18,11 +18,11 @@ from pydantic_ai_a2a.backends.postgres.settings import Postgres
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 
 from ..bounds import LIMIT
 from ..postgres import Postgres as Server
+from ..suites import READER_LAG
+from ..suites.base import MakeBackend, OpenBackend
 
 Open = Callable[[str, str], Backend]
 """Opens the store of this name, for this agent namespace."""

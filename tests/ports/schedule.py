@@ -13,8 +13,9 @@ from datetime import timedelta
 from pydantic_ai_a2a.ports import Claim, Submission
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL, may_move
-from pydantic_ai_a2a.testing.values import AT, WINDOW, text_of
 from pydantic_ai_a2a.types import TaskEvent, TaskState
+
+from ..suites.values import AT, WINDOW, text_of
 
 __all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task')
 

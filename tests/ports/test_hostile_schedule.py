@@ -30,7 +30,9 @@ from pydantic_ai_a2a.errors import (
 )
 from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
-from pydantic_ai_a2a.testing.values import (
+from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
+
+from ..suites.values import (
     LEASE,
     LIMIT,
     OVER,
@@ -45,8 +47,6 @@ from pydantic_ai_a2a.testing.values import (
     text_of,
     turn,
 )
-from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
-
 from .conftest import BACKENDS, DURABLE
 from .schedule import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task
 

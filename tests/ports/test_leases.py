@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.values import AT, LEASE, OVER, claim, message, run, submit
+
+from ..suites.values import AT, LEASE, OVER, claim, message, run, submit
 
 MANY = 501
 """More than one statement renews."""

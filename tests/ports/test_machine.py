@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic_ai_a2a.testing.base import MakeBackend
-from pydantic_ai_a2a.testing.machine import CONTEXTS, HOLDERS, Machine
+from ..suites.base import MakeBackend
+from ..suites.machine import CONTEXTS, HOLDERS, Machine
 
 
 def test_a_cancel_of_a_held_task_leaves_it_working_until_its_holder_stops(make_backend: MakeBackend) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 
-from pydantic_ai_a2a.testing import (
+from ..long import size
+from ..suites import (
     BackendSuite,
     CheckpointSuite,
     ConversationStoreSuite,
@@ -13,9 +14,7 @@ from pydantic_ai_a2a.testing import (
     DurableSuite,
     PushSuite,
 )
-from pydantic_ai_a2a.testing.base import MakeBackend
-
-from ..long import size
+from ..suites.base import MakeBackend
 
 
 class TestBackend(BackendSuite, CheckpointSuite):

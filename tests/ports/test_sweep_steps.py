@@ -8,8 +8,9 @@ import pytest
 
 from pydantic_ai_a2a.ports import Backend, Erased
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.values import AT, OWNER, chunk, claim_one, conversation, ending, message, run, submit, turn
 from pydantic_ai_a2a.types import TaskQuery
+
+from ..suites.values import AT, OWNER, chunk, claim_one, conversation, ending, message, run, submit, turn
 
 
 async def long_task(backend: Backend, task_id: str, events: int, *, at: int = AT) -> None:

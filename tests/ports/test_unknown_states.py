@@ -12,9 +12,10 @@ from pydantic_ai_a2a.backends.shared import SharedBackend
 from pydantic_ai_a2a.backends.sql.database import WriteKind
 from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.base import OpenBackend
-from pydantic_ai_a2a.testing.values import AT, OWNER, conversation, events, message, run, submit, turn
 from pydantic_ai_a2a.types import TaskQuery
+
+from ..suites.base import OpenBackend
+from ..suites.values import AT, OWNER, conversation, events, message, run, submit, turn
 
 FAR = timedelta(days=400)
 SOON = timedelta(seconds=1)

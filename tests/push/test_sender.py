@@ -16,13 +16,13 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.push.secrets import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
-from pydantic_ai_a2a.testing.push import configs_of, outbox_of
-from pydantic_ai_a2a.testing.values import AT, LEASE, OWNER, message, status_event, submit
 from pydantic_ai_a2a.types import PushTarget
 
 from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
 from ..clocks import SetClock
+from ..suites.push import configs_of, outbox_of
+from ..suites.values import AT, LEASE, OWNER, message, status_event, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio

@@ -16,12 +16,12 @@ from pydantic_ai_a2a.clock import Clock
 from pydantic_ai_a2a.ports import Leased, PushConfig
 from pydantic_ai_a2a.push.secrets import Cipher
 from pydantic_ai_a2a.push.sender import Sender
-from pydantic_ai_a2a.testing.push import configs_of, lease, outbox_of
-from pydantic_ai_a2a.testing.values import AT, OVER, OWNER, READER_LAG, message, submit
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
 from ..clocks import HOUR, SetClock
+from ..suites.push import configs_of, lease, outbox_of
+from ..suites.values import AT, OVER, OWNER, READER_LAG, message, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio

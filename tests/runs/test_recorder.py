@@ -16,11 +16,11 @@ from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.runs.recorder import Recorder
 from pydantic_ai_a2a.settings import Results
-from pydantic_ai_a2a.testing.values import AT, claim_one, events, expire, message, state_of, submit, turn
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
 from ..behaviour.queues import StorageError, Wrapped
 from ..client import LIMIT
+from ..suites.values import AT, claim_one, events, expire, message, state_of, submit, turn
 
 
 class Slow(Wrapped):

@@ -12,8 +12,9 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.postgres import thread
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import LIMIT
+
+from ...suites import READER_LAG
+from ...suites.values import LIMIT
 
 Open = Callable[..., PostgresBackend]
 

@@ -19,8 +19,11 @@ from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.sql.database import WriteKind
 from pydantic_ai_a2a.backends.sql.transaction import LockTasks, Transaction
 from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUnavailable
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import (
+
+from ...postgres import GUARDED, postgres_server
+from ...postgres import Postgres as Server
+from ...suites import READER_LAG
+from ...suites.values import (
     LEASE,
     LIMIT,
     OWNER,
@@ -33,9 +36,6 @@ from pydantic_ai_a2a.testing.values import (
     state_of,
     submit,
 )
-
-from ...postgres import GUARDED, postgres_server
-from ...postgres import Postgres as Server
 from .conftest import Open
 
 

@@ -13,12 +13,12 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.backends.postgres import listener
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import Store, opened
-from pydantic_ai_a2a.testing.push import lease, register
-from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, submit
 
 from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts
 from ...postgres import Postgres as Server
+from ...suites.push import lease, register
+from ...suites.values import LEASE, LIMIT, OWNER, message, submit
 from ..gates import database
 from .conftest import Open
 

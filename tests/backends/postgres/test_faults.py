@@ -20,8 +20,11 @@ from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Claim
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import (
+
+from ...postgres import Postgres as Server
+from ...postgres_proxy import proxied
+from ...suites import READER_LAG
+from ...suites.values import (
     AT,
     LIMIT,
     OWNER,
@@ -34,9 +37,6 @@ from pydantic_ai_a2a.testing.values import (
     submit,
     turn,
 )
-
-from ...postgres import Postgres as Server
-from ...postgres_proxy import proxied
 from ..gates import database, gate
 from .conftest import Open
 

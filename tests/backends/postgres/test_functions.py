@@ -29,9 +29,13 @@ from pydantic_ai_a2a.backends.sql.database import WriteKind
 from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.credentials import bodies, with_sealed
-from pydantic_ai_a2a.testing.values import (
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...postgres import Postgres as Server
+from ...postgres_proxy import proxied
+from ...suites import READER_LAG
+from ...suites.credentials import bodies, with_sealed
+from ...suites.values import (
     AT,
     LEASE,
     LIMIT,
@@ -48,10 +52,6 @@ from pydantic_ai_a2a.testing.values import (
     submit,
     turn,
 )
-from pydantic_ai_a2a.types import TaskEvent
-
-from ...postgres import Postgres as Server
-from ...postgres_proxy import proxied
 from ..gates import Gate, database, gate
 
 SLOT = Slot('holder', LEASE)

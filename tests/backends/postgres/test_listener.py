@@ -14,11 +14,11 @@ from pydantic_ai_a2a.backends.postgres import thread
 from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Slot
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, run, submit
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
+from ...suites import READER_LAG
+from ...suites.values import LEASE, LIMIT, OWNER, message, run, submit
 from .conftest import Open
 
 

@@ -15,7 +15,11 @@ from pydantic_ai_a2a.backends import peers
 from pydantic_ai_a2a.backends.postgres.statements import channel, lock
 from pydantic_ai_a2a.backends.sql.transaction import Lock
 from pydantic_ai_a2a.ports import Marks
-from pydantic_ai_a2a.testing.values import (
+from pydantic_ai_a2a.types import TaskQuery
+
+from ...behaviour.stage import ended, heard, serving
+from ...client import texts
+from ...suites.values import (
     AT,
     LEASE,
     LIMIT,
@@ -29,10 +33,6 @@ from pydantic_ai_a2a.testing.values import (
     run,
     submit,
 )
-from pydantic_ai_a2a.types import TaskQuery
-
-from ...behaviour.stage import ended, heard, serving
-from ...client import texts
 from ..gates import gate
 from .conftest import Open
 

@@ -12,10 +12,10 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.push import outbox_of, register
-from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, message, run, submit
 
+from ...suites import READER_LAG
+from ...suites.push import outbox_of, register
+from ...suites.values import AT, LEASE, LIMIT, message, run, submit
 from ..gates import gate
 
 TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"

@@ -11,7 +11,8 @@ from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Backend, Claim
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.values import (
+
+from ...suites.values import (
     AT,
     LEASE,
     OVER,
@@ -29,7 +30,6 @@ from pydantic_ai_a2a.testing.values import (
     submit,
     turn,
 )
-
 from .conftest import Open
 
 ROUNDS = 25

@@ -11,10 +11,10 @@ from pydantic_ai_a2a.backends.postgres import connect
 from pydantic_ai_a2a.backends.postgres.statements import lock
 from pydantic_ai_a2a.backends.sql.transaction import Lock
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.testing.values import message, state_of, submit
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
+from ...suites.values import message, state_of, submit
 from ..gates import database, gate
 from .conftest import Open
 

@@ -10,7 +10,8 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import Checkpoint
-from pydantic_ai_a2a.testing.values import AT, OWNER, claim_one, message, submit, turn
+
+from ...suites.values import AT, OWNER, claim_one, message, submit, turn
 
 
 def rows() -> Transaction[list[Any]]:

@@ -15,7 +15,8 @@ from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.testing.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
+
+from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 
 FEW, MANY = 10, 1000
 

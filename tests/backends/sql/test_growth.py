@@ -24,11 +24,11 @@ from pydantic_ai_a2a.backends.sql.transaction import Statement, Transaction
 from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...long import size
 from ...postgres import Postgres as Server
+from ...suites.values import AT, OWNER, READER_LAG
 from ..gates import database
 
 FEW, MANY = 1000, size(20_000, 50_000)

@@ -22,7 +22,9 @@ from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
 from pydantic_ai_a2a.backends.sqlite.steps import perform
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.values import (
+
+from ...postgres import Postgres as Server
+from ...suites.values import (
     OWNER,
     READER_LAG,
     conversation,
@@ -34,8 +36,6 @@ from pydantic_ai_a2a.testing.values import (
     text_of,
     turn,
 )
-
-from ...postgres import Postgres as Server
 from ..gates import database
 
 STEP = (

@@ -15,8 +15,9 @@ from pydantic_ai_a2a.backends.sql import submit
 from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite.steps import perform
 from pydantic_ai_a2a.ports import Slot, Submission
-from pydantic_ai_a2a.testing.credentials import with_sealed
-from pydantic_ai_a2a.testing.values import LEASE, OWNER, WINDOW, message
+
+from ...suites.credentials import with_sealed
+from ...suites.values import LEASE, OWNER, WINDOW, message
 
 SLOT = Slot('holder', LEASE)
 NOW = 1_000

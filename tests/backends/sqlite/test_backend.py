@@ -21,10 +21,10 @@ from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBacken
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
 from pydantic_ai_a2a.ports import Slot
-from pydantic_ai_a2a.testing.values import AT, LEASE, OWNER, READER_LAG, message, run, state_of, submit
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
+from ...suites.values import AT, LEASE, OWNER, READER_LAG, message, run, state_of, submit
 
 Open = Callable[..., SqliteFileBackend]
 

@@ -12,11 +12,11 @@ import pytest
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.push import lease, register
-from pydantic_ai_a2a.testing.values import AT, OWNER, claim, claim_one, message, submit
 
 from ...clocks import HOUR, SetClock
+from ...suites import READER_LAG
+from ...suites.push import lease, register
+from ...suites.values import AT, OWNER, claim, claim_one, message, submit
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from pydantic_ai_a2a.backends.sqlite.backend import PAGES, SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG, message, run, submit
+
+from ...suites.values import AT, OWNER, READER_LAG, message, run, submit
 
 LARGE = 3_000_000
 """Bytes of a message: several times what one sweep gives back."""

@@ -28,11 +28,11 @@ from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
-from pydantic_ai_a2a.testing import values
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
+from ...suites import values
 from ..queues import Wrapped
 from ..stage import ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what

@@ -19,10 +19,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, AuthRequired, Workers, to_a2a
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import DEAD_LETTER
-from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
+from ...suites import values
 from ..asking import Tools, answers, approve
 from ..stage import ended, prompts
 from ..steps import what

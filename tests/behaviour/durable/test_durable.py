@@ -21,10 +21,10 @@ from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
-from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
+from ...suites import values
 from ..queues import Wrapped
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of

@@ -20,11 +20,11 @@ from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
-from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...dialects import unversioned
+from ...suites import values
 from ..queues import StorageError, Wrapped
 from ..stage import ended, heard, serving, told_in_log
 

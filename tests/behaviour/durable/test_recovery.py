@@ -13,11 +13,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
-from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...dialects import only
+from ...suites import values
 from ..queues import StorageError, Wrapped
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 

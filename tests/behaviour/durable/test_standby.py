@@ -10,11 +10,11 @@ import pytest
 
 from pydantic_ai_a2a import Postgres, Workers
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.testing import READER_LAG
 
 from ...client import LIMIT, state_of, texts
 from ...dialects import unversioned
 from ...postgres import OwnPostgres, postgres_server
+from ...suites import READER_LAG
 from ..clerk import Clerk, readiness, refused, until_ready
 from ..rows import covers
 from ..stage import ended, serving, told_in_log

@@ -17,11 +17,11 @@ from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status, TaskQueue
-from pydantic_ai_a2a.testing import values
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, message, rpc, state_of, texts
 from ...dialects import unversioned
+from ...suites import values
 from ..queues import InDoubt, Wrapped
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, told_in_log, told_to_loop

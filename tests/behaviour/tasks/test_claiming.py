@@ -16,10 +16,10 @@ from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBacken
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Accepted, Claim, Submission, TaskQueue
-from pydantic_ai_a2a.testing.values import claim_one, claim_some, message, submit
 
 from ...client import LIMIT, Client, RpcError, lifespan, texts
 from ...dialects import unversioned
+from ...suites.values import claim_one, claim_some, message, submit
 from ..metered import AUTH, by
 from ..queues import Wrapped
 from ..stage import Stage, ended, serving

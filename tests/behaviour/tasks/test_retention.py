@@ -21,11 +21,11 @@ from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.memory.ports import MemoryHousekeeping
 from pydantic_ai_a2a.ports import OnExpired
-from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned
 from ...long import size
+from ...suites import values
 from ...webhooks import webhook
 from ..asking import Tools
 from ..queues import StorageError

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ..ports import Backend, SealedCredential, Submission, with_credential
-from ..settings import Retention
+from pydantic_ai_a2a.ports import Backend, SealedCredential, Submission, with_credential
+from pydantic_ai_a2a.settings import Retention
+
 from .base import PortSuite
 from .values import AT, OWNER, message, run, submit
 

@@ -8,10 +8,11 @@ import pytest
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ..errors import LeaseLost
-from ..ports import DEAD_LETTER, Backend, Checkpoint, Claim
-from ..settings import Retention
-from ..types import TaskState
+from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.ports import DEAD_LETTER, Backend, Checkpoint, Claim
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskState
+
 from .steering import SteeredCheckpointSuite
 from .values import (
     AT,

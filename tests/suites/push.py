@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..ports import Backend, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
-from ..protocol import stored
-from ..settings import Retention
-from ..types import TaskEvent
+from pydantic_ai_a2a.ports import Backend, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
+from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskEvent
+
 from .values import AT, LEASE, LIMIT, OWNER, message, run, submit
 
 __all__ = (

@@ -10,9 +10,10 @@ from typing import Any, get_args
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelRequest
 
-from ..ports import Backend, Claim, Erased, ExportedTask, Slot
-from ..settings import Retention
-from ..types import TaskQuery, TaskState
+from pydantic_ai_a2a.ports import Backend, Claim, Erased, ExportedTask, Slot
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskQuery, TaskState
+
 from .base import MakeBackend, PortSuite
 from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, text_of, turn
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..ports import Backend, Status
-from ..types import StoredTask, TaskQuery
+from pydantic_ai_a2a.ports import Backend, Status
+from pydantic_ai_a2a.types import StoredTask, TaskQuery
+
 from .base import PortSuite
 from .values import (
     AT,

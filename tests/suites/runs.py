@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from ..errors import LeaseLost
-from ..ports import Backend, Status
-from ..types import StoredTask, TaskHeader
+from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.ports import Backend, Status
+from pydantic_ai_a2a.types import StoredTask, TaskHeader
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -13,9 +13,10 @@ import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.conversation_store import ConversationConflict
 
-from ..errors import BackendUnusable, LeaseLost
-from ..ports import Backend, Claim, Subscription
-from ..types import TaskQuery
+from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
+from pydantic_ai_a2a.ports import Backend, Claim, Subscription
+from pydantic_ai_a2a.types import TaskQuery
+
 from .base import OpenBackend, PortSuite
 from .owners import lived
 from .values import (

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from ..errors import InvalidParamsError, TaskNotFoundError
-from ..ports import DEAD_LETTER, Backend
-from ..settings import Retention
+from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotFoundError
+from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
+from pydantic_ai_a2a.settings import Retention
+
 from .base import PortSuite
 from .push import config, configs_of, lease, register, sweep, told
 from .values import AT, OWNER, message, run, submit

@@ -10,11 +10,12 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..errors import A2AError
-from ..ports import Backend, Claim
-from ..settings import Retention
-from ..task_states import INTERRUPTED, LIVE, TERMINAL
-from ..types import TaskQuery, TaskState
+from pydantic_ai_a2a.errors import A2AError
+from pydantic_ai_a2a.ports import Backend, Claim
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
+from pydantic_ai_a2a.types import TaskQuery, TaskState
+
 from .base import MakeBackend, PortSuite
 from .values import AT, LEASE, OWNER, ending, message, submit, turn
 

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from ..errors import LeaseLost
-from ..ports import Backend, Marks
+from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.ports import Backend, Marks
+
 from .base import PortSuite
 from .values import (
     AT,

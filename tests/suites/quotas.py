@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..errors import LeaseLost, QuotaExceededError
-from ..ports import Backend, Bucket, Charge, Spent, Submission
-from ..settings import Retention
-from ..types import TaskState
+from pydantic_ai_a2a.errors import LeaseLost, QuotaExceededError
+from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Spent, Submission
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskState
+
 from .base import PortSuite
 from .values import AT, OWNER, claim_one, ending, message, run, state_of, submit
 

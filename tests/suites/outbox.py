@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from ..errors import InvalidParamsError, LeaseLost, UnsupportedOperationError
-from ..ports import Backend, DeadDelivery, Takes
-from ..settings import Retention
+from pydantic_ai_a2a.errors import InvalidParamsError, LeaseLost, UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend, DeadDelivery, Takes
+from pydantic_ai_a2a.settings import Retention
+
 from .answers import answering, asked, pause
 from .base import PortSuite
 from .push import (

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from ..errors import UnsupportedOperationError
-from ..ports import Backend
-from ..settings import Retention
-from ..types import TaskQuery
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskQuery
+
 from .base import PortSuite
 from .push import fail, finished, in_short, lease, outbox_of, sweep, with_config
 from .values import AT, LEASE, OWNER, message, run, submit

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ..errors import LeaseLost, TaskNotCancelableError, TaskNotFoundError
-from ..ports import Backend, Marks
-from ..types import TaskState
+from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, TaskNotFoundError
+from pydantic_ai_a2a.ports import Backend, Marks
+from pydantic_ai_a2a.types import TaskState
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-from ..ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
-from ..types import TaskEvent, TaskState
+from pydantic_ai_a2a.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
+from pydantic_ai_a2a.types import TaskEvent, TaskState
 
 __all__ = (
     'AT',

@@ -10,9 +10,10 @@ import pytest
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.usage import RunUsage
 
-from ..errors import UnsupportedOperationError
-from ..ports import Backend, Erased, ExportedConversation, ExportedTask
-from ..types import TaskQuery, TaskState
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend, Erased, ExportedConversation, ExportedTask
+from pydantic_ai_a2a.types import TaskQuery, TaskState
+
 from .base import PortSuite
 from .values import (
     AT,

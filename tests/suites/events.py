@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from ..errors import LeaseLost
-from ..ports import Backend, Claim, Subscription
-from ..settings import Retention
-from ..types import TaskEvent
+from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.ports import Backend, Claim, Subscription
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskEvent
+
 from .base import PortSuite
 from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, expire, message, run, status_event, submit
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from ..errors import UnsupportedOperationError
-from ..ports import Backend, Checkpoint, Claim
-from ..types import TaskState
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend, Checkpoint, Claim
+from pydantic_ai_a2a.types import TaskState
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -21,10 +21,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ..errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from ..ports import Backend, Claim
-from ..task_states import INTERRUPTED, LIVE, TERMINAL, may_move
-from ..types import TaskQuery, TaskState
+from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend, Claim
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL, may_move
+from pydantic_ai_a2a.types import TaskQuery, TaskState
+
 from .base import MakeBackend, PortSuite
 from .values import (
     AT,

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from ..errors import (
+from pydantic_ai_a2a.errors import (
     InvalidParamsError,
     OverloadedError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from ..ports import Backend, Submission
-from ..types import TaskHeader
+from pydantic_ai_a2a.ports import Backend, Submission
+from pydantic_ai_a2a.types import TaskHeader
+
 from .base import PortSuite
 from .values import (
     AT,

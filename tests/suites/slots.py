@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ..errors import OverloadedError, QuotaExceededError
-from ..ports import Answer, Backend, Claim, Pause, Slot
+from pydantic_ai_a2a.errors import OverloadedError, QuotaExceededError
+from pydantic_ai_a2a.ports import Answer, Backend, Claim, Pause, Slot
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from ..errors import AnswerNeeded, InvalidParamsError
-from ..ports import Answer, Backend, Claim, Pause, Submission
+from pydantic_ai_a2a.errors import AnswerNeeded, InvalidParamsError
+from pydantic_ai_a2a.ports import Answer, Backend, Claim, Pause, Submission
+
 from .base import PortSuite
 from .values import AT, OWNER, claim_one, conversation, ending, history, message, run, submit, turn
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..ports import Backend
-from ..settings import Retention
-from ..types import TaskQuery, TaskState
+from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskQuery, TaskState
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
-from ..settings import Retention
-from ..types import TaskState
+from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskState
+
 from .base import PortSuite
 from .values import (
     AT,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..ports import Backend, Claim
-from ..types import StoredTask
+from pydantic_ai_a2a.ports import Backend, Claim
+from pydantic_ai_a2a.types import StoredTask
+
 from .base import PortSuite
 from .values import (
     AT,
