@@ -31,7 +31,7 @@ from pydantic_core import to_json
 
 from .card_schemas import CardSchemas, with_skills
 from .card_security import check_schemes, dump_requirements, dump_scheme
-from .types import value
+from .types import frozen
 
 __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
@@ -48,7 +48,7 @@ _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_re
 """Fields that describe the server: an extended card cannot change them."""
 
 
-@value
+@frozen
 class CardFacts:
     """Facts about the agent, without its instructions or system prompts."""
 
@@ -62,7 +62,7 @@ class CardFacts:
     """JSON Schemas of the input and the output."""
 
 
-@value
+@frozen
 class CardSettings:
     """The user's settings of the card. They take precedence over the agent's facts."""
 

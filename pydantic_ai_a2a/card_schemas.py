@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from fasta2a.schema import AgentCard, AgentExtension, Skill
 
-__all__ = ('URI', 'CardSchemas', 'with_skills')
+__all__ = ('SCHEMAS_URI', 'CardSchemas', 'with_skills')
 
-URI = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1'
+SCHEMAS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1'
 """Name of the extension. Parameters with another meaning get another URI."""
 
 _INPUT, _OUTPUT, _SKILLS = 'inputSchema', 'outputSchema', 'skills'
@@ -31,7 +31,7 @@ class CardSchemas:
     def of(cls, card: AgentCard) -> CardSchemas:
         """Read the schemas on a card."""
         for extension in card['capabilities'].get('extensions', ()):
-            if extension.get('uri') == URI:
+            if extension.get('uri') == SCHEMAS_URI:
                 return cls._read(extension.get('params', {}))
         return cls()
 
@@ -58,7 +58,7 @@ class CardSchemas:
         }
         params = {name: value for name, value in params.items() if value}
         description = 'JSON Schemas of the data that begins a task, and of the data of an answer.'
-        return [AgentExtension(uri=URI, description=description, params=params)] if params else []
+        return [AgentExtension(uri=SCHEMAS_URI, description=description, params=params)] if params else []
 
 
 def with_skills(card: AgentCard, skills: Iterable[Skill]) -> AgentCard:
@@ -74,7 +74,7 @@ def with_skills(card: AgentCard, skills: Iterable[Skill]) -> AgentCard:
     if schemas.input is not None or own == schemas.skills:
         return card
     capabilities = card['capabilities']
-    others = [extension for extension in capabilities.get('extensions', ()) if extension.get('uri') != URI]
+    others = [extension for extension in capabilities.get('extensions', ()) if extension.get('uri') != SCHEMAS_URI]
     declared = replace(schemas, skills=own).declared()
     return {**card, 'capabilities': {**capabilities, 'extensions': [*others, *declared]}}
 

@@ -60,8 +60,8 @@ __all__ = (
     'load_caller',
     'new_correlation_id',
     'sender_of',
-    'to_json',
-    'value',
+    'dump_json',
+    'frozen',
     'without_surrogates',
 )
 
@@ -70,7 +70,7 @@ T = TypeVar('T')
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def value(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Make a class a dataclass with keyword-only fields and slots, whose objects do not change.
 
     Type checkers refuse changes, and running code does not. A frozen dataclass would write and compile six methods for
@@ -113,7 +113,7 @@ def without_surrogates(value: Any) -> Any:
             return value
 
 
-def to_json(value: Any, *, inf_nan_mode: Literal['null', 'constants', 'strings'] = 'constants') -> bytes:
+def dump_json(value: Any, *, inf_nan_mode: Literal['null', 'constants', 'strings'] = 'constants') -> bytes:
     """Write JSON. Lone surrogates become U+FFFD."""
     try:
         return _strict_json(value, inf_nan_mode=inf_nan_mode)
@@ -223,7 +223,7 @@ class WaitingTask:
     """The calls that wait for an approval. Empty once all calls have a decision."""
 
 
-@value
+@frozen
 class Call:
     """One call, as the service sees it."""
 
@@ -291,7 +291,7 @@ class ToolArtifact(NamedTuple):
     artifact: Artifact
 
 
-@value
+@frozen
 class TaskHeader:
     """A task without its messages and artifacts: the values that the life cycle depends on."""
 
@@ -323,7 +323,7 @@ class StoredTask(NamedTuple):
     """The artifacts assembled so far; None if not requested."""
 
 
-@value
+@frozen
 class TaskQuery:
     """The query of ListTasks to the store (§3.1.4)."""
 
@@ -353,7 +353,7 @@ class Page(NamedTuple):
     """Number of matching tasks over all pages."""
 
 
-@value
+@frozen
 class SendParams:
     """Decoded params of SendMessage and SendStreamingMessage (§3.1.1)."""
 
@@ -375,7 +375,7 @@ class SendParams:
     """The tenant that the request names (§8.3.2)."""
 
 
-@value
+@frozen
 class PushTarget:
     """A webhook of a task: URL, token and credentials (§4.3.1)."""
 
@@ -389,7 +389,7 @@ class PushTarget:
     credentials: str | None = field(default=None, repr=False)
 
 
-@value
+@frozen
 class CreatePushParams:
     """Decoded params of CreateTaskPushNotificationConfig (§3.1.7)."""
 
@@ -402,7 +402,7 @@ class CreatePushParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class PushParams:
     """Decoded params of the operations on one push notification configuration (§3.1.8, §3.1.10)."""
 
@@ -412,7 +412,7 @@ class PushParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class ListPushParams:
     """Decoded params of ListTaskPushNotificationConfigs (§3.1.9)."""
 
@@ -422,7 +422,7 @@ class ListPushParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class CardParams:
     """Decoded params of GetExtendedAgentCard (§3.1.11)."""
 
@@ -436,7 +436,7 @@ class Registered(NamedTuple):
     target: PushTarget
 
 
-@value
+@frozen
 class ListParams:
     """Decoded params of ListTasks (§3.1.4)."""
 
@@ -450,7 +450,7 @@ class ListParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class GetParams:
     """Decoded params of GetTask (§3.1.3)."""
 
@@ -459,7 +459,7 @@ class GetParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class CancelParams:
     """Decoded params of CancelTask (§3.1.5)."""
 
@@ -468,7 +468,7 @@ class CancelParams:
     tenant: str = ''
 
 
-@value
+@frozen
 class SubscribeParams:
     """Decoded params of SubscribeToTask (§3.1.6)."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.types import value
+from pydantic_ai_a2a.types import frozen
 
 
-@value
+@frozen
 class Point:
     x: int = 0
     y: int
@@ -18,7 +18,7 @@ class Point:
     note: str = field(default='', compare=False)
 
 
-@value
+@frozen
 class Other:
     y: int
 

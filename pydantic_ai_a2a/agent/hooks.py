@@ -18,7 +18,7 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
-from ..types import Caller, value
+from ..types import Caller, frozen
 from .exits import contained, is_cancelled
 from .internals import wrap_toolset
 
@@ -89,7 +89,7 @@ OnToolResult: TypeAlias = Callable[[ToolResult], object]
 """Sync (and then called in a thread) or async."""
 
 
-@value
+@frozen
 class Hooks:
     """The hooks for tool calls and for the ends of runs.
 

@@ -40,7 +40,7 @@ from ..conversion.stream import AnswerStream
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
-from ..types import Note, Step, TextDelta, value
+from ..types import Note, Step, TextDelta, frozen
 from .budget import charge_unanswered, within
 from .client_tools import add_client_tools
 from .downloads import Downloads, has_files
@@ -72,7 +72,7 @@ _Node: TypeAlias = Any
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
 
 
-@value
+@frozen
 class RunArguments:
     """The arguments of one run of the agent."""
 

@@ -24,8 +24,8 @@ from ..auth.guard import Auth, guard
 from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
-from ..conversion.client_schema import EXTENSION as CLIENT_SCHEMA
-from ..conversion.client_tools import EXTENSION as CLIENT_TOOLS
+from ..conversion.client_schema import CLIENT_SCHEMA
+from ..conversion.client_tools import CLIENT_TOOLS
 from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
@@ -34,7 +34,7 @@ from ..http.card import Discovery
 from ..http.index import Index
 from ..ports import Backend
 from ..protocol import replay
-from ..protocol.run_metadata import EXTENSION
+from ..protocol.run_metadata import RUN_METADATA
 from ..protocol.versions import Versions
 from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
@@ -270,11 +270,11 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
     """The extensions of this package that the card declares."""
     waits = own is None or own.foreign is None  # a user's own worker decides how tasks wait for clients
     declared = (
-        (EXTENSION, settings.results.run_metadata),
+        (RUN_METADATA, settings.results.run_metadata),
         (PENDING_CALLS, waits),
         (CLIENT_TOOLS, settings.messages.client_tools),
         (CLIENT_SCHEMA, client_schemas),
-        (replay.EXTENSION, bool(settings.retention.idempotency_window)),
+        (replay.REPLAY, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]
 

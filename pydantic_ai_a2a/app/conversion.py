@@ -149,12 +149,12 @@ class Conversion:
             InvalidParamsError: The schema cannot be used.
         """
         metadata = message.get('metadata', {})
-        if client_schema.URI not in metadata:
+        if client_schema.CLIENT_SCHEMA_URI not in metadata:
             return None
         if not self.takes_schemas:
             raise UnsupportedOperationError(
                 'The agent takes no JSON Schema of the client for its answer: send the message without the metadata of'
-                f' {client_schema.URI}.'
+                f' {client_schema.CLIENT_SCHEMA_URI}.'
             )
         return client_schema.client_schema(metadata)
 

@@ -29,7 +29,7 @@ __all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
 
-_EXTENSIONS = (event_ids.EXTENSION,)
+_EXTENSIONS = (event_ids.EVENT_IDS,)
 
 
 class GrpcState(TypedDict):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..http.card import KEYS_PATH, KeySet, check_url
 from ..settings import Access, Push
 from ..signing.algorithms import EXTRA, Key
-from ..types import value
+from ..types import frozen
 from .combinations import check_signing
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ('Signatures', 'signatures')
 
 
-@value
+@frozen
 class Signatures:
     """The signatures of an app."""
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 
 from ..card_schemas import CardSchemas
-from ..conversion.client_schema import URI, with_client_schema
+from ..conversion.client_schema import CLIENT_SCHEMA_URI, with_client_schema
 from ..conversion.foreign_schema import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused, UnsupportedOperationError
 from .cards import extensions_of
@@ -60,7 +60,7 @@ def output_type(card: AgentCard) -> type[dict[str, Any]]:
 
 def takes_schemas(card: AgentCard) -> bool:
     """Return True if a message to an agent may have a JSON Schema for its answer."""
-    return URI in extensions_of(card)
+    return CLIENT_SCHEMA_URI in extensions_of(card)
 
 
 def wanting(card: AgentCard, message: Message, output: OutputSchema) -> Message:
@@ -71,7 +71,7 @@ def wanting(card: AgentCard, message: Message, output: OutputSchema) -> Message:
     """
     if not takes_schemas(card):
         raise UnsupportedOperationError(
-            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare {URI}.'
+            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare {CLIENT_SCHEMA_URI}.'
         )
     schema = output if isinstance(output, Mapping) else TypeAdapter[Any](output).json_schema()
     return with_client_schema(message, schema)

@@ -33,12 +33,12 @@ async def _show(remote: Remote, *, is_json: bool) -> int:
     if is_json:
         click.echo(as_json(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
     else:
-        for name, text in _lines(agent_card):
+        for name, text in _card_lines(agent_card):
             click.echo(safe(f'{name:{_WIDTH}}{text}').rstrip())
     return 0
 
 
-def _lines(agent_card: AgentCard) -> Iterator[tuple[str, str]]:
+def _card_lines(agent_card: AgentCard) -> Iterator[tuple[str, str]]:
     yield 'Name', f'{agent_card["name"]} {agent_card.get("version", "")}'
     yield 'Description', ' '.join(agent_card.get('description', '').split())
     for entry in agent_card.get('supported_interfaces', ()):

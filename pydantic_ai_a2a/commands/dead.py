@@ -68,7 +68,7 @@ def commands_for(
             raise click.UsageError(f'Choose the items to retry: give --{dead.noun} or --all, not both.')
         if ids and owner is not None:
             raise click.UsageError(f'An owner can only be combined with --all: --{dead.noun} already names one item.')
-        return asyncio.run(_retry(dead, store, owner, ids, **options))
+        return asyncio.run(_retry_all(dead, store, owner, ids, **options))
 
     retry.params += retry_options
     return click.Group(name, help=summary, commands=[show, retry])
@@ -98,7 +98,7 @@ def _id(values: dict[str, Any]) -> str:
     return next(iter(values.values()))
 
 
-async def _retry(
+async def _retry_all(
     dead: Dead[Item], store: Store, owner: str | None, ids: Sequence[str], *, as_json: bool, again: bool = False
 ) -> int:
     failed = False

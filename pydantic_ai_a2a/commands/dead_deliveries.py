@@ -19,7 +19,7 @@ def _outbox(backend: Backend) -> Outbox:
     return backend.outbox
 
 
-def _values(delivery: DeadDelivery) -> dict[str, Any]:
+def _delivery_values(delivery: DeadDelivery) -> dict[str, Any]:
     return {
         'deliveryId': delivery.id,
         'taskId': delivery.task_id,
@@ -33,7 +33,7 @@ def _values(delivery: DeadDelivery) -> dict[str, Any]:
     }
 
 
-async def _retry(backend: Backend, delivery_id: str, again: bool) -> dict[str, str]:
+async def _retry_delivery(backend: Backend, delivery_id: str, again: bool) -> dict[str, str]:
     await _outbox(backend).retry(delivery_id)
     return {'deliveryId': delivery_id}
 
@@ -43,8 +43,8 @@ dead_deliveries = commands_for(
         noun='delivery',
         columns=('delivery', 'task', 'configuration', 'owner', 'event', 'state', 'died', 'tries', 'error'),
         pages=lambda backend: _outbox(backend).dead,
-        values=_values,
-        retry=_retry,
+        values=_delivery_values,
+        retry=_retry_delivery,
     ),
     name='dead-deliveries',
     summary='List or retry failed push notifications.',

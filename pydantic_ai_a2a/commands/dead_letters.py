@@ -13,7 +13,7 @@ from .dead import Dead, commands_for
 __all__ = ('dead_letters',)
 
 
-def _values(letter: DeadLetter) -> dict[str, Any]:
+def _letter_values(letter: DeadLetter) -> dict[str, Any]:
     return {
         'taskId': letter.task_id,
         'contextId': letter.context_id,
@@ -26,7 +26,7 @@ def _values(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-async def _retry(backend: Backend, task_id: str, again: bool) -> dict[str, str]:
+async def _retry_task(backend: Backend, task_id: str, again: bool) -> dict[str, str]:
     new_id = stored.new_id()
     await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again)
     return {'taskId': task_id, 'retriedAs': new_id}
@@ -37,8 +37,8 @@ dead_letters = commands_for(
         noun='task',
         columns=('task', 'context', 'owner', 'failed', 'attempts', 'failure', 'correlation id', 'retried as'),
         pages=lambda backend: backend.housekeeping.dead_letters,
-        values=_values,
-        retry=_retry,
+        values=_letter_values,
+        retry=_retry_task,
     ),
     name='dead-letters',
     summary='List or retry failed tasks (dead letters).',

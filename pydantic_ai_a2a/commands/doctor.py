@@ -37,11 +37,11 @@ async def _examine(remote: Remote, *, is_json: bool) -> int:
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'
-            click.echo(as_json(asdict(finding)) if is_json else _lines(finding))
+            click.echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
     return int(has_fault)
 
 
-def _lines(finding: Finding) -> str:
+def _finding_lines(finding: Finding) -> str:
     section = f' (§{finding.section})' if finding.section else ''
     lines = [_wrapped(finding.level, f'{finding.step}: {finding.text}{section}')]
     if finding.level in ('hint', 'warning', 'fault'):

@@ -42,7 +42,7 @@ def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool,
     """
     if sql + all_sql + check > 1:
         raise UsageError('--sql, --all-sql and --check cannot be combined: give one of them.')
-    settings = _of_url(backend) if target is None else _of_app(target, find(target, app_dir, backend))
+    settings = _settings_of_url(backend) if target is None else _settings_of_app(target, find(target, app_dir, backend))
     store = _of_file(settings) if isinstance(settings, SqliteFile) else _of_postgres(settings)
     if all_sql:
         echo(store.script(0), nl=False)
@@ -60,7 +60,7 @@ def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool,
     return 0
 
 
-def _of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
+def _settings_of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
     backends = [served.backend for served in apart(app, target)]
     stores = {backend.settings if isinstance(backend, SharedBackend) else None for backend in backends}
     store = stores.pop()
@@ -71,7 +71,7 @@ def _of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
     return store
 
 
-def _of_url(url: str | None) -> SqliteFile | Postgres:
+def _settings_of_url(url: str | None) -> SqliteFile | Postgres:
     if url is None:
         raise UsageError('Name the store: give an app, such as joker:app, or --backend.')
     try:

@@ -43,7 +43,7 @@ def store_options(command: Command) -> Command:
 @asynccontextmanager
 async def opened(store: Store) -> AsyncGenerator[Backend]:
     """Open the backend of the named app, or a backend over the named store."""
-    backend = _of_url(store) if store.target is None else _of_app(store.target, store)
+    backend = _backend_of_url(store) if store.target is None else _backend_of_app(store.target, store)
     async with AsyncExitStack() as stack:
         stack.callback(backend.close)
         if isinstance(backend, AbstractAsyncContextManager):
@@ -52,7 +52,7 @@ async def opened(store: Store) -> AsyncGenerator[Backend]:
         yield backend
 
 
-def _of_app(target: str, store: Store) -> Backend:
+def _backend_of_app(target: str, store: Store) -> Backend:
     if store.namespace is not None:
         raise UsageError('--namespace cannot be combined with an app, which has its own namespace.')
     apps = apart(find(target, store.app_dir, store.backend), target)
@@ -61,7 +61,7 @@ def _of_app(target: str, store: Store) -> Backend:
     return apps[0].backend
 
 
-def _of_url(store: Store) -> Backend:
+def _backend_of_url(store: Store) -> Backend:
     if store.backend is None or store.namespace is None:
         raise UsageError('Name the agent: give an app, such as joker:app, or both --backend and --namespace.')
     _check_there(store.backend)

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
 from ..settings import Approvals
-from ..types import Part, TaskState, to_json, value
+from ..types import Part, TaskState, dump_json, frozen
 from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
 from .remote_calls import PRIVATE, calls_for_clients
@@ -35,7 +35,7 @@ MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
 """Media type of the data part with the pending calls, also in `metadata` for versions without media types."""
 
 
-@value
+@frozen
 class Asked:
     """The end of a run with pending calls, or of a declining run."""
 
@@ -145,7 +145,7 @@ def _call(
     kind: Kind = deferred.kind(call.tool_call_id)
     metadata = {**deferred.metadata.get(call.tool_call_id, {})}
     marked: dict[str, Any] = metadata.pop(MARK, {})
-    called = call.tool_name if is_hidden else f'{call.tool_name} {to_json(args).decode()}'
+    called = call.tool_name if is_hidden else f'{call.tool_name} {dump_json(args).decode()}'
     match kind:
         case 'approval' if 'message' in marked:
             kind, text, schema = 'authorization', marked['message'], None

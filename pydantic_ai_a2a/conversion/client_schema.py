@@ -19,9 +19,9 @@ from .outbound import NO_ANSWERS, OutputMapper
 from .output_types import declared_types
 
 __all__ = (
-    'EXTENSION',
+    'CLIENT_SCHEMA',
     'MARK',
-    'URI',
+    'CLIENT_SCHEMA_URI',
     'ClientOutput',
     'checked',
     'client_output',
@@ -32,17 +32,17 @@ __all__ = (
     'with_client_schema',
 )
 
-URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-schema-v1'
+CLIENT_SCHEMA_URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-schema-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
 URI."""
 
-EXTENSION = AgentExtension(
-    uri=URI,
+CLIENT_SCHEMA = AgentExtension(
+    uri=CLIENT_SCHEMA_URI,
     description='A message may have a JSON Schema in its metadata. The answer is then data that fits the schema.',
 )
 """Declaration of the extension on agent cards."""
 
-FIELD = f'message.metadata["{URI}"]'
+CLIENT_SCHEMA_FIELD = f'message.metadata["{CLIENT_SCHEMA_URI}"]'
 """Path of the extension's data in a request."""
 
 _MEMBER = 'outputSchema'
@@ -97,11 +97,11 @@ def client_schema(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidParamsError: The schema cannot be used.
     """
-    value: Any = metadata[URI]
+    value: Any = metadata[CLIENT_SCHEMA_URI]
     try:
         if not isinstance(value, dict) or 'schema' not in value:
-            raise UnusableSchema(FIELD, 'must be an object with a "schema"')
-        return checked(cast('dict[str, Any]', value)['schema'], f'{FIELD}.schema')
+            raise UnusableSchema(CLIENT_SCHEMA_FIELD, 'must be an object with a "schema"')
+        return checked(cast('dict[str, Any]', value)['schema'], f'{CLIENT_SCHEMA_FIELD}.schema')
     except UnusableSchema as error:
         raise InvalidParamsError.of(error.field, error.description) from None
 
@@ -124,7 +124,11 @@ def with_client_schema(message: Message, schema: Mapping[str, Any]) -> Message:
     """Return a message that wants an answer by a schema."""
     metadata: Mapping[str, Any] = message.get('metadata', {})
     extensions: Sequence[str] = message.get('extensions', ())
-    return {**message, 'metadata': {**metadata, URI: {'schema': schema}}, 'extensions': [*extensions, URI]}
+    return {
+        **message,
+        'metadata': {**metadata, CLIENT_SCHEMA_URI: {'schema': schema}},
+        'extensions': [*extensions, CLIENT_SCHEMA_URI],
+    }
 
 
 # --- the stored request ---------------------------------------------------------------------------------------------
@@ -158,10 +162,10 @@ def client_output(request: bytes | None, *, data_as_text: bool) -> ClientOutput 
 def _output(schema: bytes, data_as_text: bool) -> ClientOutput:
     fields = from_json(schema)
     outputs = OutputMapper(StructuredDict(from_json(schema)), data_as_text=data_as_text)
-    return ClientOutput(fields, StructuredDict(from_json(schema), name=_name(fields.get('title', ''))), outputs)
+    return ClientOutput(fields, StructuredDict(from_json(schema), name=_output_name(fields.get('title', ''))), outputs)
 
 
-def _name(title: str) -> str:
+def _output_name(title: str) -> str:
     """Return a title in the form that providers of models take as a name."""
     return _NO_NAME.sub('', title)[:_LONGEST_NAME] or 'Answer'
 

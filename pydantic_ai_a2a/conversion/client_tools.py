@@ -13,23 +13,23 @@ from ..errors import InvalidParamsError
 from ..types import Message
 from .foreign_schema import UnusableSchema, inlined_schema
 
-__all__ = ('EXTENSION', 'FIELD', 'URI', 'ClientTools', 'has_tools', 'metadata_of')
+__all__ = ('CLIENT_TOOLS', 'CLIENT_TOOLS_FIELD', 'CLIENT_TOOLS_URI', 'ClientTools', 'has_tools', 'metadata_of')
 
-URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-tools-v1'
+CLIENT_TOOLS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-tools-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
 URI."""
 
-EXTENSION = AgentExtension(
-    uri=URI,
+CLIENT_TOOLS = AgentExtension(
+    uri=CLIENT_TOOLS_URI,
     description='A message may declare tools in its metadata. The agent may call the tools, and the client answers the'
     ' calls like other pending calls.',
 )
 """Declaration of the extension on agent cards."""
 
-FIELD = f'message.metadata["{URI}"]'
+CLIENT_TOOLS_FIELD = f'message.metadata["{CLIENT_TOOLS_URI}"]'
 """Path of the declaration in a request."""
 
-_KEY = f'"{URI}"'.encode()
+_KEY = f'"{CLIENT_TOOLS_URI}"'.encode()
 _NAME = re.compile(r'[A-Za-z0-9_-]{1,64}')
 """Names that the providers of models accept."""
 _DESCRIPTION = 4_096
@@ -67,7 +67,7 @@ class ClientTools:
                 fault = 'is the name of a tool of the agent'
             else:
                 continue
-            raise InvalidParamsError.of(f'{FIELD}.tools[{n}].name', f'{fault}: choose another name')
+            raise InvalidParamsError.of(f'{CLIENT_TOOLS_FIELD}.tools[{n}].name', f'{fault}: choose another name')
         return True
 
     def of(self, message: Message) -> list[ToolDefinition] | None:
@@ -77,18 +77,18 @@ class ClientTools:
             InvalidParamsError: A tool cannot be used.
         """
         metadata: dict[str, Any] = message.get('metadata') or {}
-        if URI not in metadata:
+        if CLIENT_TOOLS_URI not in metadata:
             return None
-        declared: Any = metadata[URI]
+        declared: Any = metadata[CLIENT_TOOLS_URI]
         items: Any = cast('dict[str, Any]', declared).get('tools') if isinstance(declared, dict) else None
         if not isinstance(items, list):
-            raise InvalidParamsError.of(f'{FIELD}.tools', 'must be a list of tools')
+            raise InvalidParamsError.of(f'{CLIENT_TOOLS_FIELD}.tools', 'must be a list of tools')
         tools = cast('list[Any]', items)
         if len(tools) > self._limit:
-            raise InvalidParamsError.of(f'{FIELD}.tools', f'must not have more than {self._limit} tools')
+            raise InvalidParamsError.of(f'{CLIENT_TOOLS_FIELD}.tools', f'must not have more than {self._limit} tools')
         definitions: dict[str, ToolDefinition] = {}
         for n, tool in enumerate(tools):
-            field = f'{FIELD}.tools[{n}]'
+            field = f'{CLIENT_TOOLS_FIELD}.tools[{n}]'
             definition = _definition(tool, field)
             if definition.name in definitions:
                 raise InvalidParamsError.of(f'{field}.name', 'is the name of an earlier tool: choose another name')
@@ -121,7 +121,7 @@ def has_tools(message: bytes) -> bool:
 def metadata_of(tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Return the metadata of a message that declares tools."""
     return {
-        URI: {
+        CLIENT_TOOLS_URI: {
             'tools': [
                 {'name': tool.name, 'description': tool.description or '', 'inputSchema': tool.parameters_json_schema}
                 for tool in tools

@@ -34,7 +34,7 @@ _ANNOTATIONS = frozenset({'title', 'description', 'default', 'examples', 'deprec
 _UNSUPPORTED = ('$dynamicRef', '$recursiveRef', '$anchor', '$dynamicAnchor')
 """Keywords for references that only whole implementations of JSON Schema resolve."""
 
-Schema: TypeAlias = dict[str, Any]
+ForeignSchema: TypeAlias = dict[str, Any]
 
 
 class UnusableSchema(ValueError):
@@ -83,7 +83,7 @@ def _keywords_ta() -> TypeAdapter[_Keywords]:
     return TypeAdapter(_Keywords)
 
 
-def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema:
+def check_schema(value: object, field: str, *, of_object: bool = True) -> ForeignSchema:
     """Return a JSON Schema, which may refer to its own `$defs`, also in circles.
 
     Args:
@@ -98,21 +98,21 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema
     value = _with_integers(value)
     if not isinstance(value, dict):
         raise UnusableSchema(field, 'must be a JSON Schema')
-    schema = cast('Schema', value)
+    schema = cast('ForeignSchema', value)
     definitions = schema.get('$defs', {})
     if not isinstance(definitions, dict):
         raise UnusableSchema(f'{field}.$defs', 'must be an object')
-    _check_keywords(schema, cast('Schema', definitions), field)
+    _check_keywords(schema, cast('ForeignSchema', definitions), field)
     if not of_object or schema.get('type') == 'object':
         return schema
     # Pydantic describes a recursive model by a reference.
-    target: object = cast('Schema', definitions).get(_name(schema.get('$ref')) or '')
-    if 'type' in schema or not isinstance(target, dict) or cast('Schema', target).get('type') != 'object':
+    target: object = cast('ForeignSchema', definitions).get(_definition_name(schema.get('$ref')) or '')
+    if 'type' in schema or not isinstance(target, dict) or cast('ForeignSchema', target).get('type') != 'object':
         raise UnusableSchema(f'{field}.type', 'must be "object"')
     return {'type': 'object', **schema}
 
 
-def _check_keywords(schema: Schema, definitions: Schema, field: str) -> None:
+def _check_keywords(schema: ForeignSchema, definitions: ForeignSchema, field: str) -> None:
     """Check the forms of all keywords, and that all references lead to definitions."""
     for where, node in nodes(schema, field):
         try:
@@ -122,11 +122,11 @@ def _check_keywords(schema: Schema, definitions: Schema, field: str) -> None:
             raise UnusableSchema(where + place_of(fault['loc'], node), fault['msg']) from None
         if unsupported := [keyword for keyword in _UNSUPPORTED if keyword in node]:
             raise UnusableSchema(f'{where}.{unsupported[0]}', 'is not supported: use "$ref" with "#/$defs/..."')
-        if '$ref' in node and _name(node['$ref']) not in definitions:
+        if '$ref' in node and _definition_name(node['$ref']) not in definitions:
             raise UnusableSchema(f'{where}.$ref', 'must be "#/$defs/" and the name of a schema in "$defs"')
 
 
-def inlined_schema(value: object, field: str) -> Schema:
+def inlined_schema(value: object, field: str) -> ForeignSchema:
     """Return the JSON Schema of an object without references: each is replaced by the schema to which it refers.
 
     Args:
@@ -181,25 +181,25 @@ def _members(value: object) -> Iterator[object]:
         yield from cast('list[object]', value)
 
 
-def _name(reference: object) -> str | None:
+def _definition_name(reference: object) -> str | None:
     """Return the name of a definition; None for another reference."""
     if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
         return None
     return reference.removeprefix(_DEFINITIONS).replace('~1', '/').replace('~0', '~')
 
 
-def nodes(node: object, where: str) -> Iterator[tuple[str, Schema]]:
+def nodes(node: object, where: str) -> Iterator[tuple[str, ForeignSchema]]:
     """Yield a schema and the schemas in it, with their paths, as far as they are objects."""
     if isinstance(node, list):
         for n, item in enumerate(cast('list[object]', node)):
             yield from nodes(item, f'{where}[{n}]')
     if not isinstance(node, dict):
         return
-    schema = cast('Schema', node)
+    schema = cast('ForeignSchema', node)
     yield where, schema
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, dict):
-            for name, item in cast('Schema', value).items():
+            for name, item in cast('ForeignSchema', value).items():
                 yield from nodes(item, f'{where}.{keyword}.{name}')
         elif keyword not in _LITERALS:
             yield from nodes(value, f'{where}.{keyword}')
@@ -231,13 +231,15 @@ class _Inlining:
             return [self.schema(item) for item in cast('list[Any]', node)]
         if not isinstance(node, dict):
             return node
-        own: Schema = {keyword: self._keyword(keyword, value) for keyword, value in cast('Schema', node).items()}
+        own: ForeignSchema = {
+            keyword: self._keyword(keyword, value) for keyword, value in cast('ForeignSchema', node).items()
+        }
         own.pop('$defs', None)
         if '$ref' not in own:
             return own
-        target = self._target(_name(own.pop('$ref')))
+        target = self._target(_definition_name(own.pop('$ref')))
         if isinstance(target, dict):
-            fields = cast('Schema', target)
+            fields = cast('ForeignSchema', target)
             own = {
                 keyword: value for keyword, value in own.items() if keyword not in fields or fields[keyword] != value
             }
@@ -251,7 +253,7 @@ class _Inlining:
         if keyword == '$defs' or keyword in _LITERALS:
             return value
         if keyword in _NAMED and isinstance(value, dict):
-            return {name: self.schema(item) for name, item in cast('Schema', value).items()}
+            return {name: self.schema(item) for name, item in cast('ForeignSchema', value).items()}
         return self.schema(value)
 
     def _target(self, name: str | None) -> Any:

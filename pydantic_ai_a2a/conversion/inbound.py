@@ -38,8 +38,17 @@ from pydantic_core import to_json
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
 from ..public_hosts import is_public_host
 from ..settings import HTTPS_ONLY
-from ..types import Message, Part, value
-from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse, signature
+from ..types import Message, Part, frozen
+from .media import (
+    OCTET_STREAM,
+    MediaType,
+    decode_base64,
+    decode_text,
+    detect_media_type,
+    file_signature,
+    is_text,
+    parse_media_type,
+)
 
 __all__ = ('Accepts', 'accepts', 'check_parts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
 
@@ -57,7 +66,7 @@ _DOWNLOADABLE = frozenset({'https', 'http'})
 """Schemes that Pydantic AI can download, so that no provider inside the network fetches the URL."""
 
 
-@value
+@frozen
 class Accepts:
     """The files that a model accepts."""
 
@@ -247,7 +256,7 @@ def _answer(part: Part, field: str) -> TextPart | FilePart:
     """Return a part of an earlier answer of the agent: files stay files, links and data become text."""
     if 'raw' in part:
         data = _bytes(part['raw'], field)
-        media = _declared(part, field) or MediaType(detect(data) or OCTET_STREAM, None)
+        media = _declared(part, field) or MediaType(detect_media_type(data) or OCTET_STREAM, None)
         return FilePart(_binary(data, media.name, part))
     if 'data' in part:
         return TextPart(to_json(part['data']).decode())
@@ -268,11 +277,11 @@ def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, 
     data = _bytes(raw[:_HEAD], field)
     media = _declared(part, field)
     where = f'{field}.mediaType' if media else f'{field}.raw'
-    if media is None and (detected := signature(data)):
+    if media is None and (detected := file_signature(data)):
         media = MediaType(detected, None)
     if media is None or is_text(media.name):
         data = _bytes(raw, field)
-    if media is None and (detected := detect(data)):
+    if media is None and (detected := detect_media_type(data)):
         media = MediaType(detected, None)
     if media is None:
         raise _unsupported(where, 'needs a mediaType', accepts)
@@ -344,7 +353,7 @@ def _declared(part: Part, field: str) -> MediaType | None:
     value = part.get('media_type')
     if not value:
         return None
-    media = parse(value)
+    media = parse_media_type(value)
     if media is None:
         raise InvalidParamsError.of(f'{field}.mediaType', 'must be a media type, such as image/png')
     return None if media.name == OCTET_STREAM else media

@@ -8,7 +8,16 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import NamedTuple
 
-__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'decode_text', 'detect', 'is_text', 'parse', 'signature')
+__all__ = (
+    'OCTET_STREAM',
+    'MediaType',
+    'decode_base64',
+    'decode_text',
+    'detect_media_type',
+    'is_text',
+    'parse_media_type',
+    'file_signature',
+)
 
 OCTET_STREAM = 'application/octet-stream'
 """Media type without information: the type is detected, as if none were declared."""
@@ -87,7 +96,7 @@ class MediaType(NamedTuple):
     """The `charset` parameter in lower case; None without one."""
 
 
-def parse(value: str) -> MediaType | None:
+def parse_media_type(value: str) -> MediaType | None:
     """Read a media type of a client; None if it is malformed."""
     name, _, parameters = value.lower().partition(';')
     name = name.strip()
@@ -115,12 +124,12 @@ def decode_text(data: bytes, charset: str | None) -> str:
     return data.decode(codec)
 
 
-def detect(data: bytes) -> str | None:
+def detect_media_type(data: bytes) -> str | None:
     """Return the media type of a file by its first bytes, or `text/plain` for UTF-8 text; None for anything else."""
-    return signature(data) or ('text/plain' if _is_utf8(data) else None)
+    return file_signature(data) or ('text/plain' if _is_utf8(data) else None)
 
 
-def signature(data: bytes) -> str | None:
+def file_signature(data: bytes) -> str | None:
     """Return the media type of PNG, JPEG, GIF, WebP, PDF, WAV, MP3 and MP4 by the first 12 bytes; None for others."""
     for prefix, name in _PREFIXES:
         if data.startswith(prefix):

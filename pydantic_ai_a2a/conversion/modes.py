@@ -9,7 +9,7 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_core import to_json
 
 from ..types import Part
-from .media import OCTET_STREAM, parse
+from .media import OCTET_STREAM, parse_media_type
 
 __all__ = ('EVERYTHING', 'OutputModes', 'UnacceptableOutput', 'fitting', 'output_modes', 'with_json')
 
@@ -61,7 +61,7 @@ def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterab
 
 def _name(media_range: str) -> str:
     """Return a media type or range in its usual spelling, without parameters."""
-    if (media := parse(media_range)) is not None:
+    if (media := parse_media_type(media_range)) is not None:
         return media.name
     name = media_range.partition(';')[0].strip().lower()
     return name if '/' in name else f'{name}/*'

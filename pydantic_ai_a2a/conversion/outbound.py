@@ -18,7 +18,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import CoreSchema, core_schema, from_json
 
 from ..errors import ContentTypeNotSupportedError
-from ..types import PARTIAL, Artifact, Part, to_json
+from ..types import PARTIAL, Artifact, Part, dump_json
 from .files import File, file_modes, file_part
 from .finite import lost_number
 from .media import OCTET_STREAM
@@ -352,4 +352,4 @@ def _json_of(adapter: TypeAdapter[Any], value: Any) -> bytes:
     try:
         return adapter.dump_json(value, by_alias=True, warnings=False)
     except ValueError:
-        return to_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))
+        return dump_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))

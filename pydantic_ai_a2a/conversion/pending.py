@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
 from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
 
-from ..types import to_json, value
+from ..types import dump_json, frozen
 
 __all__ = (
     'CallAnswer',
@@ -29,7 +29,7 @@ Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """Kind of answer that a pending call needs."""
 
 
-@value
+@frozen
 class PendingCall:
     """A tool call that waits for an answer from outside."""
 
@@ -54,7 +54,7 @@ class PendingCall:
     """For a call of a remote agent: id of the local call that waits for it. One local call may wait for several."""
 
 
-@value
+@frozen
 class CallAnswer:
     """The answer to one call."""
 
@@ -68,7 +68,7 @@ class CallAnswer:
     """Id of the deciding caller; empty for an anonymous one."""
 
 
-@value
+@frozen
 class Pending:
     """The pending calls or question of a task, and the answers so far."""
 
@@ -133,7 +133,7 @@ def still_shown(pending: Pending) -> set[str]:
 
 def dump(pending: Pending) -> bytes:
     """Write pending calls."""
-    return to_json(_pending_ta().dump_python(pending, mode='json'))
+    return dump_json(_pending_ta().dump_python(pending, mode='json'))
 
 
 def load(body: bytes) -> Pending:

@@ -21,7 +21,7 @@ from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
 from ..quotas import Metering, audit_refusal
 from ..service.streams import EventStream
 from ..service.tasks import Service
-from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, value
+from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, frozen
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo
 from .refusals import as_error, audit_refused
@@ -56,7 +56,7 @@ class DirectReplies(Protocol):
         ...
 
 
-@value
+@frozen
 class Dispatcher:
     """The parts of an app that every request passes."""
 

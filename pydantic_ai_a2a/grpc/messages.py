@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic_core import from_json, to_json
 
 from ..errors import InvalidRequestError, UnsupportedOperationError
-from ..protocol.event_ids import FIELD, URI
+from ..protocol.event_ids import EVENT_ID, EVENT_IDS_URI
 from .wire import check_fields, not_a_message
 
 __all__ = ('SERVICE', 'Messages', 'methods')
@@ -85,7 +85,7 @@ class Messages:
             message: Any = self._answer(**self._fields(from_json(json)))
             if event_id is not None:
                 metadata = getattr(message, message.WhichOneof('payload')).metadata
-                metadata.fields[URI].struct_value.fields[FIELD].string_value = str(event_id)
+                metadata.fields[EVENT_IDS_URI].struct_value.fields[EVENT_ID].string_value = str(event_id)
             body = message.SerializeToString()
             self._answer.FromString(body)  # takes little time, and parses no deeper than clients do
             return body

@@ -24,7 +24,7 @@ from ..protocol.versions import CodecChoice, Versions, in_dialect_of
 from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..service.tasks import TaskList
 from ..settings import LONG
-from ..types import StoredTask, SubscribeParams, new_correlation_id, value
+from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
 from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start
 from .cached import cached_answer, send_cached
 from .connection import abort, abort_later
@@ -42,7 +42,7 @@ _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-@value
+@frozen
 class Serving:
     """The parts of the app that every exchange needs."""
 

@@ -15,7 +15,7 @@ __all__ = ('AnyPath',)
 
 _SLASHES = 8
 """More slashes than a path of the app has."""
-_PATHS = 32
+_CACHED_PATHS = 32
 """Cached paths: several routes read the path of one request."""
 
 
@@ -55,7 +55,7 @@ class AnyPath(Route):
         return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
 
 
-@lru_cache(maxsize=_PATHS)
+@lru_cache(maxsize=_CACHED_PATHS)
 def _encoded_path(path: str, root_path: str, raw_path: bytes) -> str:
     """Return a request's path below the app's path, encoded: encoded slashes and colons belong to an id."""
     path, sent = path.removeprefix(root_path), raw_path.decode('latin-1')

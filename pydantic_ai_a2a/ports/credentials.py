@@ -12,14 +12,14 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from ..types import value
+from ..types import frozen
 
 __all__ = ('CredentialStore', 'SealedCredential', 'credential_id', 'may_have_credentials', 'with_credential')
 
 _NAME = 'credential'
 
 
-@value
+@frozen
 class SealedCredential:
     """An encrypted credential of the sender of a message."""
 

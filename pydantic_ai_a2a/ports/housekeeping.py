@@ -11,7 +11,7 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage
 
 from ..settings import Retention
-from ..types import StoredTask, TaskHeader, value
+from ..types import StoredTask, TaskHeader, frozen
 
 __all__ = (
     'DEAD_LETTER',
@@ -34,7 +34,7 @@ DEAD_LETTERS = (DEAD_LETTER, 'storage')
 """Failure classes of dead letters: tasks to retry from the last checkpoint."""
 
 
-@value
+@frozen
 class DeadLetter:
     """A task that failed after too many attempts, or because of the store."""
 
@@ -53,7 +53,7 @@ class DeadLetter:
     """Id of the newest retry; None without a retry."""
 
 
-@value
+@frozen
 class Erased:
     """Counts of erased rows; false if all counts are 0."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, NamedTuple
 
-from ..types import TaskEvent, value
+from ..types import TaskEvent, frozen
 
 __all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
 
@@ -19,7 +19,7 @@ Takes = Literal['statuses', 'artifacts', 'chunks']
 """The delivered events: status updates; status updates and whole artifacts; or every stored event."""
 
 
-@value
+@frozen
 class PushConfig:
     """A webhook of a task."""
 
@@ -63,7 +63,7 @@ class PushConfigs(ABC):
         """Delete a configuration with all pending deliveries; do nothing without such a configuration."""
 
 
-@value
+@frozen
 class Delivery:
     """The next event for a configuration, with the sender's right to try."""
 
@@ -91,7 +91,7 @@ class Leased(NamedTuple):
     """Milliseconds until the sender can lease another delivery; 0: now; None: no delivery is pending."""
 
 
-@value
+@frozen
 class DeadDelivery:
     """An undeliverable event."""
 

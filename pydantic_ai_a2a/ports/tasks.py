@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ..types import TaskEvent, TaskHeader, TaskState, value
+from ..types import TaskEvent, TaskHeader, TaskState, frozen
 from .credentials import SealedCredential
 from .push import PushConfig
 from .quotas import Charge
@@ -29,7 +29,7 @@ __all__ = (
 )
 
 
-@value
+@frozen
 class Answer:
     """A message as the checked answer to a waiting task."""
 
@@ -43,7 +43,7 @@ class Answer:
     """True if the message is no answer: the deadline of the waiting task stays as before."""
 
 
-@value
+@frozen
 class Submission:
     """A client's message after all checks without storage."""
 
@@ -144,7 +144,7 @@ class Status(NamedTuple):
     message: bytes | None
 
 
-@value
+@frozen
 class Checkpoint:
     """The progress of a run, for the next holder of the task."""
 
@@ -160,7 +160,7 @@ class Checkpoint:
     """Row of the newest client message in `messages` that entered the running run; 0 if no message did."""
 
 
-@value
+@frozen
 class Claim:
     """A claimed task, with the holder's right to write."""
 
@@ -194,7 +194,7 @@ class Claim:
     """The task's pending calls with their answers; None if the task waited only for a message."""
 
 
-@value
+@frozen
 class Finish:
     """The end of a run: all values of the last transaction."""
 

@@ -159,7 +159,7 @@ def _validated(body: bytes, params: TypeAdapter[Any], fields: Mapping[str, str])
     except ValidationError as error:
         _object(body, fields)  # raises a clearer error if the body is not an object
         raise invalid(error, fields) from None
-    _check_numbers(body)
+    _refuse_constants(body)
     return value
 
 
@@ -233,11 +233,11 @@ def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
         raise RpcRefused(_unreadable({'params': parse_json(body)}, fields)) from None
     if not isinstance(value, dict):
         raise RpcRefused(InvalidRequestError('Invalid request: it must be one JSON object'))
-    _check_numbers(body)
+    _refuse_constants(body)
     return cast('dict[str, object]', value)
 
 
-def _check_numbers(body: bytes) -> None:
+def _refuse_constants(body: bytes) -> None:
     """Refuse NaN and infinity, which validation accepts inside values of any type."""
     if _holds_constants(body):
         parse_json(body)

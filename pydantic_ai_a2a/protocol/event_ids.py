@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fasta2a.schema import AgentExtension
 
-__all__ = ('EXTENSION', 'FIELD', 'URI')
+__all__ = ('EVENT_IDS', 'EVENT_ID', 'EVENT_IDS_URI')
 
-URI = 'https://pypi.org/project/pydantic-ai-a2a/#event-ids-v1'
+EVENT_IDS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#event-ids-v1'
 """Name of the extension, and key of its data in metadata. Data with another meaning gets another URI."""
-FIELD = 'eventId'
+EVENT_ID = 'eventId'
 """The field of the data with the id, a decimal number as a string."""
 
-EXTENSION = AgentExtension(
-    uri=URI,
+EVENT_IDS = AgentExtension(
+    uri=EVENT_IDS_URI,
     description=(
         'Over gRPC, the metadata of each event has its id. SubscribeToTask with the id as last-event-id in the '
         'metadata of the call sends the events that follow.'

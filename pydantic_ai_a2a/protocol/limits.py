@@ -24,7 +24,7 @@ def check_values(body: bytes, limit: int) -> None:
         PayloadTooLargeError: The body has too many values or numbers.
     """
     if LONG_NUMBER in (digits := body.translate(DIGITS_AS_ZERO)):
-        _check_numbers(digits)
+        _check_long_numbers(digits)
     if _values(body) <= limit:
         return
     # Strings may have any number of commas, so the count leaves strings out, and counts strings apart. A value has at
@@ -34,7 +34,7 @@ def check_values(body: bytes, limit: int) -> None:
         raise PayloadTooLargeError(f'The request body holds more than {limit} JSON values.')
 
 
-def _check_numbers(digits: bytes) -> None:
+def _check_long_numbers(digits: bytes) -> None:
     """Refuse many long numbers, in JSON whose digits are all zeros. Numbers within strings do not count."""
     if len(_LONG_NUMBER.findall(digits)) > _LONG_NUMBERS < len(_LONG_NUMBER.findall(_STRING.sub(b'', digits))):
         raise PayloadTooLargeError(

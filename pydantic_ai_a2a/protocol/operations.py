@@ -20,7 +20,7 @@ from ..types import (
     PushParams,
     SendParams,
     SubscribeParams,
-    value,
+    frozen,
 )
 
 __all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported', 'refuse_unsupported_params')
@@ -29,7 +29,7 @@ Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card, by the name on the card (§4.4.3)."""
 
 
-@value
+@frozen
 class Operation:
     """One operation of the protocol (§3.1)."""
 

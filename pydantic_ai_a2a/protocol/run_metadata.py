@@ -12,13 +12,13 @@ from fasta2a.schema import AgentExtension
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json, to_json
 
-__all__ = ('EXTENSION', 'URI', 'is_asked', 'task_metadata')
+__all__ = ('RUN_METADATA', 'RUN_METADATA_URI', 'is_asked', 'task_metadata')
 
-URI = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1'
+RUN_METADATA_URI = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1'
 """Name of the extension, and key of its data in metadata. Data with another meaning gets another URI."""
 
-EXTENSION = AgentExtension(
-    uri=URI,
+RUN_METADATA = AgentExtension(
+    uri=RUN_METADATA_URI,
     description='Tasks of requests that activate the extension have the run id, the model and the usage in'
     ' their metadata.',
 )
@@ -26,7 +26,7 @@ EXTENSION = AgentExtension(
 
 _COUNTS = ('requests', 'tool_calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens')
 """The published counts of a run's usage; the cost is never published."""
-_URI = URI.encode()
+_URI = RUN_METADATA_URI.encode()
 
 
 def is_asked(request: bytes) -> bool:
@@ -35,7 +35,7 @@ def is_asked(request: bytes) -> bool:
     Args:
         request: The stored part of the message's request, as a JSON object.
     """
-    return _URI in request and URI in from_json(request).get('extensions', ())
+    return _URI in request and RUN_METADATA_URI in from_json(request).get('extensions', ())
 
 
 def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: Iterable[Any]) -> bytes:
@@ -48,7 +48,7 @@ def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: It
         messages: New model messages of the run; the last response names the model.
     """
     metadata: dict[str, Any] = {} if before is None else from_json(before)
-    before_run: Mapping[str, int] = metadata.get(URI, {}).get('usage', {})
+    before_run: Mapping[str, int] = metadata.get(RUN_METADATA_URI, {}).get('usage', {})
     data: dict[str, Any] = {'runId': run_id}
     if models := [message.model_name for message in messages if message.kind == 'response' and message.model_name]:
         data['model'] = models[-1]
@@ -56,7 +56,7 @@ def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: It
         data['usage'] = {name: before_run.get(name, 0) + count for name, count in _counts(usage)}
     elif before_run:
         data['usage'] = before_run
-    return to_json({**metadata, URI: data})
+    return to_json({**metadata, RUN_METADATA_URI: data})
 
 
 def _counts(usage: Any) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ from fasta2a.schema import Task, TaskStatus
 from pydantic_core import from_json
 
 from ..notebooks import HtmlTask
-from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState, to_json
+from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState, dump_json
 
 __all__ = (
     'ROLES',
@@ -88,7 +88,7 @@ def timestamp(ms: int) -> bytes:
 
 def text_parts(text: str) -> bytes:
     """Write the parts of a message of the agent: one text part."""
-    return b''.join((b'[{"text":', to_json(text), b',"mediaType":"text/plain"}]'))
+    return b''.join((b'[{"text":', dump_json(text), b',"mediaType":"text/plain"}]'))
 
 
 def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
@@ -101,7 +101,7 @@ def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> by
         rest: More members, as JSON, each with a comma before it.
     """
     # One `join`: each `+` would copy the parts, which may have megabytes.
-    return b''.join((b'{"messageId":', to_json(message_id), b',"role":"', role, b'","parts":', parts, rest, b'}'))
+    return b''.join((b'{"messageId":', dump_json(message_id), b',"role":"', role, b'","parts":', parts, rest, b'}'))
 
 
 def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
@@ -146,7 +146,7 @@ def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:
 @lru_cache(maxsize=256)
 def ids(task_id: str, context_id: str) -> bytes:
     """Write the ids of a task as members of an object."""
-    return b'"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id)
+    return b'"taskId":' + dump_json(task_id) + b',"contextId":' + dump_json(context_id)
 
 
 def status_update(task_id: str, context_id: str, task_status: bytes, metadata: bytes | None = None) -> bytes:
@@ -175,13 +175,13 @@ class TextArtifact:
     __slots__ = ('_head',)
 
     def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str) -> None:
-        artifact = b'"artifact":{"artifactId":' + to_json(artifact_id) + b',"name":' + to_json(name)
+        artifact = b'"artifact":{"artifactId":' + dump_json(artifact_id) + b',"name":' + dump_json(name)
         self._head = b'{"artifactUpdate":{' + ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
 
     def chunk(self, text: str, *, first: bool, last: bool = False) -> bytes:
         """Write a `StreamResponse` with one chunk (§4.2.2): the first replaces, later chunks append."""
         tail = b',"mediaType":"text/plain"}]}' + (b'' if first else b',"append":true')
-        return self._head + to_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
+        return self._head + dump_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
 
 
 _PIECE = 60_000
@@ -229,7 +229,7 @@ def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes], *, partial: b
         else:
             whole['parts'].extend(artifact['parts'])
     return [
-        to_json({**artifact, 'parts': _join_text(artifact['parts'])})
+        dump_json({**artifact, 'parts': _join_text(artifact['parts'])})
         for artifact in parts.values()
         if partial or artifact.get('metadata') != PARTIAL
     ]
@@ -286,21 +286,21 @@ def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 def dump_parts(parts: Iterable[Part]) -> bytes:
     """Write parts as a JSON array. NaN and infinity become null, as in Pydantic."""
-    return to_json([_renamed(part, _WIRE_NAMES) for part in parts], inf_nan_mode='null')
+    return dump_json([_renamed(part, _WIRE_NAMES) for part in parts], inf_nan_mode='null')
 
 
 def dump_message(message: Message) -> bytes:
     """Write a message."""
     wire = _renamed(message, _WIRE_NAMES)
     wire |= {'role': _ROLE_NAMES[message['role']], 'parts': _wire_parts(message['parts'])}
-    return to_json(wire, inf_nan_mode='null')
+    return dump_json(wire, inf_nan_mode='null')
 
 
 def dump_artifact(artifact: Artifact) -> bytes:
     """Write an artifact."""
     wire = _renamed(artifact, _WIRE_NAMES)
     wire['parts'] = [_renamed(part, _WIRE_NAMES) for part in artifact['parts']]
-    return to_json(wire, inf_nan_mode='null')
+    return dump_json(wire, inf_nan_mode='null')
 
 
 def _load(body: bytes) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:
         owner=owner,
         state=STATES[status['state']],
         status_at=round(at.timestamp() * 1000),
-        status_message=None if message is None else to_json(message),
+        status_message=None if message is None else dump_json(message),
         metadata=None if task is None else task.header.metadata,
         last_event=0,
     )

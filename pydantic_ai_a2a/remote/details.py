@@ -17,7 +17,7 @@ from ..conversion.remote_calls import SYSTEM, sign_in
 from .usage import difference, totals
 from .waiting import waiting_task
 
-__all__ = ('APPROVAL', 'QUESTION', 'Agent', 'Turn', 'as_text', 'details', 'last_turn', 'local_tools', 'used')
+__all__ = ('APPROVAL', 'QUESTION', 'Remote', 'Turn', 'as_text', 'details', 'last_turn', 'local_tools', 'used')
 
 APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
@@ -28,7 +28,7 @@ _WAITING = ('input-required', 'auth-required')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
+class Remote:
     """A remote agent, as its responses name it."""
 
     name: str
@@ -56,7 +56,7 @@ class Turn:
         return self.details.get('taskId') if self.details.get('state') in _WAITING else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: Agent) -> Turn:
+def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> Turn:
     """Return the agent's last response in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
@@ -66,7 +66,7 @@ def last_turn(messages: Sequence[ModelMessage], agent: Agent) -> Turn:
     return Turn(new=messages)
 
 
-def details(agent: Agent, answer: Task | Message) -> dict[str, Any]:
+def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
     """Return the provider details of a response."""
     found: dict[str, Any] = {'agent': agent.name}
     if context_id := answer.get('context_id'):

@@ -44,7 +44,7 @@ def response_parts(
             return _waiting(answer, parameters, agent)
     parts = _answer_parts(answer)
     files = [FilePart(item) for item in _items(parts) if isinstance(item, BinaryContent)]
-    return [*_output(parts, parameters), *files]
+    return [*_typed_output(parts, parameters), *files]
 
 
 def partial_text(task: Task) -> str:
@@ -130,7 +130,7 @@ def _tool_call(call: PendingRemoteCall, local: Collection[str]) -> ToolCallPart:
 # --- the output -----------------------------------------------------------------------------------------------------
 
 
-def _output(parts: Sequence[Part], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
+def _typed_output(parts: Sequence[Part], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
     """Return the output, in the form of its declared type. Values that do not fit stay as they are."""
     if parameters.output_object is not None:
         fitting = (_fitting(part, parameters.output_object.json_schema) for part in parts)

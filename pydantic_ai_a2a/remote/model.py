@@ -30,11 +30,11 @@ from ..client.message import SendOptions
 from ..client.schemas import takes_schemas
 from ..client.urls import shown
 from ..conversion.client_schema import with_client_schema
-from ..conversion.client_tools import URI as CLIENT_TOOLS
+from ..conversion.client_tools import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
-from ..protocol.run_metadata import URI as RUN_METADATA
-from .details import Agent, Turn, details, last_turn, local_tools, used
+from ..protocol.run_metadata import RUN_METADATA_URI as RUN_METADATA
+from .details import Remote, Turn, details, last_turn, local_tools, used
 from .incoming import partial_text, response_parts
 from .outgoing import Outgoing, message_id, outgoing
 from .tasks import RemoteTasks
@@ -49,7 +49,7 @@ _REPLACED = 'replaced_text'
 class _Request:
     """A request to the remote agent."""
 
-    agent: Agent
+    agent: Remote
     turn: Turn
     parameters: ModelRequestParameters
     updates: AsyncGenerator[Update, None]
@@ -136,7 +136,7 @@ class A2AModel(Model[A2AClient]):
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
                 'remote agent take tools with `Messages(client_tools=True)`.'
             )
-        agent = Agent(name=card['name'], url=_url(card))
+        agent = Remote(name=card['name'], url=_url(card))
         turn = last_turn(messages, agent)
         message = outgoing(turn, parameters, takes_schemas=takes_schemas(card))
         updates = self._updates(card, turn, message, message_id(messages, message))

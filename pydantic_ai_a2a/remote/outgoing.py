@@ -173,7 +173,7 @@ def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
         )
     first = calls[0]
     if first.tool_name == QUESTION and 'id' not in (first.provider_details or {}):
-        return _output(returns[first.tool_call_id])
+        return _question_answer(returns[first.tool_call_id])
     waiting = WaitingTask(agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls])
     answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
     return answer_to(waiting, answers).get('parts', [])
@@ -183,7 +183,7 @@ def _is_answered(result: ToolReturnPart | None) -> bool:
     return result is not None and result.outcome != 'interrupted'
 
 
-def _output(result: ToolReturnPart) -> list[Part]:
+def _question_answer(result: ToolReturnPart) -> list[Part]:
     """Return the answer to a question of the remote agent itself."""
     if isinstance(result.content, str):
         return [Part(text=result.content)]

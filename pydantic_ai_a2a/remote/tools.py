@@ -23,7 +23,7 @@ __all__ = ('RemoteTool', 'bare', 'remote_tools')
 _MOST_TOOLS = 128
 _LONGEST_NAME = 64
 _LONGEST_DESCRIPTION = 1_000
-_MESSAGE: dict[str, Any] = {
+_MESSAGE_SCHEMA: dict[str, Any] = {
     'type': 'object',
     'properties': {'message': {'type': 'string', 'description': 'Message for the agent.'}},
     'required': ['message'],
@@ -78,7 +78,11 @@ def remote_tools(
         definition = ToolDefinition(
             name=unique,
             description=description[:_LONGEST_DESCRIPTION] if include_descriptions and description else _NEUTRAL,
-            parameters_json_schema=_MESSAGE if schema is None else schema if include_descriptions else bare(schema),
+            parameters_json_schema=_MESSAGE_SCHEMA
+            if schema is None
+            else schema
+            if include_descriptions
+            else bare(schema),
             return_schema=None if output is None or not is_data else output if include_descriptions else bare(output),
         )
         tools[unique] = RemoteTool(definition, schema is not None, skill_id, skill_id in declared, output)

@@ -9,14 +9,14 @@ from typing import Any, cast
 from fasta2a.schema import Task
 from pydantic_ai.usage import RunUsage
 
-from ..protocol.run_metadata import URI
+from ..protocol.run_metadata import RUN_METADATA_URI
 
 __all__ = ('difference', 'totals')
 
 
 def totals(task: Task) -> dict[str, int]:
     """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
-    data = task.get('metadata', {}).get(URI)
+    data = task.get('metadata', {}).get(RUN_METADATA_URI)
     usage = cast('dict[str, Any]', data).get('usage') if isinstance(data, dict) else None
     counts = cast('dict[str, Any]', usage) if isinstance(usage, dict) else {}
     return {name: count for name, count in counts.items() if type(count) is int and count >= 0}

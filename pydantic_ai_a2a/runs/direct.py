@@ -321,7 +321,7 @@ def _message(end: Finish, context_id: str) -> bytes:
         'parts': parts or [{'text': '', 'mediaType': 'text/plain'}],
     }
     if end.metadata is not None:
-        written |= {'metadata': from_json(end.metadata), 'extensions': [run_metadata.URI]}
+        written |= {'metadata': from_json(end.metadata), 'extensions': [run_metadata.RUN_METADATA_URI]}
     return to_json(written)
 
 

@@ -25,7 +25,7 @@ from ..types import (
     TaskState,
     TextDelta,
     ToolArtifact,
-    to_json,
+    dump_json,
 )
 from .flush import EventBody, Flush
 from .retries import Retries
@@ -337,7 +337,7 @@ class Recorder:
         return status.state, stored.status_update(header.id, header.context_id, body, metadata)
 
     def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
-        rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
+        rest = b'' if metadata is None else b',"metadata":' + dump_json(metadata)
         ids = stored.ids(self._claim.header.id, self._claim.header.context_id)
         return stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
 

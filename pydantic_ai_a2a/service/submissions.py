@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from ..conversion import answers
 from ..conversion.client_schema import request_fields
-from ..conversion.client_tools import FIELD, URI, ClientTools
+from ..conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools
 from ..conversion.inbound import check_types
 from ..conversion.limits import check_limits, check_metadata, check_names
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
@@ -85,8 +85,10 @@ class Submissions:
         Raises:
             InvalidParamsError: The message declares tools, whose calls would wait in a task.
         """
-        if self._client_tools is not None and URI in (params.message.get('metadata') or {}):
-            raise InvalidParamsError.of(FIELD, 'declares tools, but the agent answers this message without a task')
+        if self._client_tools is not None and CLIENT_TOOLS_URI in (params.message.get('metadata') or {}):
+            raise InvalidParamsError.of(
+                CLIENT_TOOLS_FIELD, 'declares tools, but the agent answers this message without a task'
+            )
         return await self.check(call, params)
 
     def _submission(self, call: Call, params: SendParams) -> Submission:

@@ -5,7 +5,7 @@ Users construct the groups. `to_a2a` joins the groups into one `Settings` for th
 
 from __future__ import annotations
 
-from ..types import value
+from ..types import frozen
 from .access import SUPPORTED, TLS, Access, MakeCard, Owner, TenantRule, Version
 from .credentials import Credential, Credentials, Exchange
 from .limits import LONG, Budget, Limits, Quotas, Rate
@@ -47,7 +47,7 @@ __all__ = (
 )
 
 
-@value
+@frozen
 class Settings:
     """All groups of settings of one app."""
 

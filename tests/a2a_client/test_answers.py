@@ -23,7 +23,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnauthenticatedError,
 )
-from pydantic_ai_a2a.protocol.replay import EXTENSION
+from pydantic_ai_a2a.protocol.replay import REPLAY
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
@@ -328,7 +328,7 @@ async def test_an_agent_that_does_not_stream_is_polled() -> None:
 
 
 async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once() -> None:
-    card: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [EXTENSION]}}
+    card: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
     canned = Canned(plain('', 504), plain('', 502), result({'task': TASK}), card=card)
     async with calling(canned) as client:
         await client.send('hello')

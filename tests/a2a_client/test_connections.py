@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client import asgi
 from pydantic_ai_a2a.errors import MethodNotFoundError
-from pydantic_ai_a2a.protocol.replay import EXTENSION
+from pydantic_ai_a2a.protocol.replay import REPLAY
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
@@ -192,7 +192,7 @@ async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -
 
 
 async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end() -> None:
-    card = {**CARD, 'capabilities': {'extensions': [EXTENSION]}}
+    card = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
     canned = Canned(result({'task': WORKING}), result(TASK), card=card)
     silences: list[str] = []
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from pydantic_ai_a2a.backends.postgres.statements import lock
-from pydantic_ai_a2a.backends.sql.transaction import Lock
+from pydantic_ai_a2a.backends.sql.transaction import LockName
 
 from ..suites.values import LIMIT
 
@@ -28,7 +28,7 @@ class Gate:
                 pass
         return pid
 
-    async def is_taken(self, other: Lock) -> bool:
+    async def is_taken(self, other: LockName) -> bool:
         """Whether somebody has another lock."""
         return bool(await self._connection.fetch(lock(other)))
 

@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Messages
-from pydantic_ai_a2a.conversion.client_tools import URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 
 from ..client import message
 from .stage import prompts
@@ -26,12 +26,12 @@ def tool(name: str = 'search', **members: Any) -> dict[str, Any]:
 
 def declaring(text: str, *tools: Any, **fields: Any) -> dict[str, Any]:
     """A message that declares tools."""
-    return message(text, metadata={URI: {'tools': [*tools]}}, **fields)
+    return message(text, metadata={CLIENT_TOOLS_URI: {'tools': [*tools]}}, **fields)
 
 
 def declares(tools: Any, **fields: Any) -> dict[str, Any]:
     """A message with anything in the place of its tools."""
-    return message('hello', metadata={URI: tools}, **fields)
+    return message('hello', metadata={CLIENT_TOOLS_URI: tools}, **fields)
 
 
 def obey(messages: Sequence[ModelMessage], info: AgentInfo) -> ModelResponse:

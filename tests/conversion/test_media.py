@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.conversion.media import MediaType, decode_base64, detect, is_text, parse
+from pydantic_ai_a2a.conversion.media import MediaType, decode_base64, detect_media_type, is_text, parse_media_type
 
 MAGIC = {
     'png': b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR',
@@ -43,7 +43,7 @@ TEXTS = ['ID3 tags hold titles', 'The ftyp box is first', 'RIFF raff is a word',
 
 
 def test_files_are_told_by_their_first_bytes() -> None:
-    assert {name: detect(data) for name, data in MAGIC.items()} == snapshot(
+    assert {name: detect_media_type(data) for name, data in MAGIC.items()} == snapshot(
         {
             'png': 'image/png',
             'jpeg': 'image/jpeg',
@@ -67,17 +67,17 @@ def test_files_are_told_by_their_first_bytes() -> None:
 
 @pytest.mark.parametrize('data', OTHERS.values(), ids=OTHERS)
 def test_other_bytes_are_no_known_file(data: bytes) -> None:
-    assert detect(data) is None
+    assert detect_media_type(data) is None
 
 
 @pytest.mark.parametrize('text', TEXTS)
 def test_text_that_looks_like_magic_numbers_stays_text(text: str) -> None:
-    assert detect(text.encode()) == 'text/plain'
+    assert detect_media_type(text.encode()) == 'text/plain'
 
 
 @given(st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\0')))
 def test_any_text_is_text_behind_a_quotation_mark(text: str) -> None:
-    assert detect(f'"{text}'.encode()) == 'text/plain'
+    assert detect_media_type(f'"{text}'.encode()) == 'text/plain'
 
 
 def test_media_types_are_read_in_any_spelling() -> None:
@@ -92,7 +92,7 @@ def test_media_types_are_read_in_any_spelling() -> None:
         'application/vnd.api+json',
         'text/plain;',
     ]
-    assert {spelling: parse(spelling) for spelling in spellings} == snapshot(
+    assert {spelling: parse_media_type(spelling) for spelling in spellings} == snapshot(
         {
             'image/png': MediaType(name='image/png', charset=None),
             ' Image/PNG ': MediaType(name='image/png', charset=None),
@@ -111,7 +111,7 @@ def test_media_types_are_read_in_any_spelling() -> None:
     'value', ['', 'text', 'text/', '/plain', 'a/b/c', 'text/pläin', 'te xt/plain', 'a/' + 128 * 'b']
 )
 def test_what_is_no_media_type_is_none(value: str) -> None:
-    assert parse(value) is None
+    assert parse_media_type(value) is None
 
 
 @pytest.mark.parametrize(

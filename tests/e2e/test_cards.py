@@ -11,7 +11,7 @@ from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequ
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 
-from pydantic_ai_a2a.protocol.run_metadata import URI
+from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI
 
 from .card_apps import TOKEN
 from .official import BINDINGS, collect, official_client, over, say, serving, task_of
@@ -61,8 +61,8 @@ async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> 
 async def test_the_client_activates_the_run_metadata() -> None:
     with serving('tests.e2e.card_apps:tenants') as server:
         async with official_client(server.url, streaming=False) as client:
-            parameters = ServiceParametersFactory.create([with_a2a_extensions([URI])])
+            parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
             context = ClientCallContext(service_parameters=parameters)
             task = await task_of(client.send_message(say('hello'), context=context))
             seen = await client.get_task(GetTaskRequest(id=task.id))
-    assert MessageToDict(seen.metadata)[URI]['usage']['requests'] == 1.0
+    assert MessageToDict(seen.metadata)[RUN_METADATA_URI]['usage']['requests'] == 1.0

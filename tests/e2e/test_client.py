@@ -89,8 +89,8 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
         'streaming': True,
         'pushNotifications': False,
         'extensions': [
-            *(run_metadata.EXTENSION, asking.EXTENSION, replay.EXTENSION),
-            *([event_ids.EXTENSION] if over_grpc else ()),
+            *(run_metadata.RUN_METADATA, asking.EXTENSION, replay.REPLAY),
+            *([event_ids.EVENT_IDS] if over_grpc else ()),
         ],
         'extendedAgentCard': False,
     }

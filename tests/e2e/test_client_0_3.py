@@ -53,7 +53,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     assert card == snapshot(
         {
             'capabilities': {
-                'extensions': [run_metadata.EXTENSION, asking.EXTENSION, replay.EXTENSION],
+                'extensions': [run_metadata.RUN_METADATA, asking.EXTENSION, replay.REPLAY],
                 'pushNotifications': False,
                 'streaming': True,
             },

@@ -15,7 +15,7 @@ from a2a.types import Part
 from a2a.utils.errors import InvalidParamsError
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.card_schemas import URI
+from pydantic_ai_a2a.card_schemas import SCHEMAS_URI
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of
@@ -95,7 +95,7 @@ async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() 
         async with httpx.AsyncClient(timeout=LIMIT) as http:
             card = (await http.get(f'{server.url}.well-known/agent-card.json')).json()
     assert text_of(done).splitlines() == ['Day 1: Rome', 'Day 2: Rome', 'Slowly.']
-    [schemas] = [item['params'] for item in card['capabilities']['extensions'] if item['uri'] == URI]
+    [schemas] = [item['params'] for item in card['capabilities']['extensions'] if item['uri'] == SCHEMAS_URI]
     assert [*schemas['inputSchema']['properties']] == ['city', 'days']
 
 

@@ -7,7 +7,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from pydantic_ai_a2a.protocol.run_metadata import URI, is_asked, task_metadata
+from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI, is_asked, task_metadata
 
 USAGE = RunUsage(requests=2, input_tokens=7, output_tokens=3, cache_read_tokens=1)
 
@@ -19,7 +19,7 @@ def told(before: dict[str, Any] | None, usage: RunUsage | None, *models: str | N
 
 
 def test_metadata_of_others_stays() -> None:
-    assert told({'own': 1}, None, 'm', None) == {'own': 1, URI: {'runId': 'r', 'model': 'm'}}
+    assert told({'own': 1}, None, 'm', None) == {'own': 1, RUN_METADATA_URI: {'runId': 'r', 'model': 'm'}}
 
 
 def test_usage_is_added_to_that_of_runs_before() -> None:
@@ -43,11 +43,11 @@ def test_usage_is_added_to_that_of_runs_before() -> None:
 
 def test_a_run_whose_usage_nobody_knows_leaves_that_of_runs_before() -> None:
     before = told(None, USAGE, 'm')
-    assert told(before, None) == {URI: {'runId': 'r', 'usage': before[URI]['usage']}}
+    assert told(before, None) == {RUN_METADATA_URI: {'runId': 'r', 'usage': before[RUN_METADATA_URI]['usage']}}
 
 
 def test_a_request_asks_for_it_by_its_extensions_only() -> None:
-    assert is_asked(to_json({'extensions': [URI]}))
-    assert not is_asked(to_json({'metadata': {'about': URI}}))
-    assert not is_asked(to_json({'extensions': [f'{URI}.1']}))
+    assert is_asked(to_json({'extensions': [RUN_METADATA_URI]}))
+    assert not is_asked(to_json({'metadata': {'about': RUN_METADATA_URI}}))
+    assert not is_asked(to_json({'extensions': [f'{RUN_METADATA_URI}.1']}))
     assert not is_asked(b'{}')

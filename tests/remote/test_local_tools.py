@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, A2AModel, RemoteAgent, to_a2a
-from pydantic_ai_a2a.conversion.client_tools import URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
 
 from ..behaviour.declaring import ALLOWED, agent_of
@@ -83,8 +83,8 @@ async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_ex
             message, tools=[Tool(Desk().search).tool_def], extensions=['https://example.com/other']
         )
     [first, *_] = task['history']
-    assert (first['metadata']['mine'], [*first['metadata'][URI]]) == (1, ['tools'])
-    assert activated.replace(' ', '').split(',') == ['https://example.com/other', URI]
+    assert (first['metadata']['mine'], [*first['metadata'][CLIENT_TOOLS_URI]]) == (1, ['tools'])
+    assert activated.replace(' ', '').split(',') == ['https://example.com/other', CLIENT_TOOLS_URI]
     assert message['metadata'] == {'mine': 1}
 
 

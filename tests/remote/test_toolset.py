@@ -31,7 +31,7 @@ from pydantic_ai_a2a import (
     to_a2a,
     tool_skills,
 )
-from pydantic_ai_a2a.card_schemas import URI
+from pydantic_ai_a2a.card_schemas import SCHEMAS_URI
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_task
 from pydantic_ai_a2a.remote import tasks
@@ -79,7 +79,7 @@ async def test_a_conversation_of_the_caller_is_one_of_the_remote_agent() -> None
 
 def declaring(**params: Any) -> dict[str, Any]:
     """A card with JSON Schemas."""
-    return {'capabilities': {'streaming': True, 'extensions': [{'uri': URI, 'params': params}]}}
+    return {'capabilities': {'streaming': True, 'extensions': [{'uri': SCHEMAS_URI, 'params': params}]}}
 
 
 class Order(BaseModel):
@@ -192,7 +192,7 @@ async def test_each_skill_is_a_tool_with_a_valid_unique_name() -> None:
     card: dict[str, Any] = {
         **CARD,
         'skills': skills,
-        'capabilities': {'streaming': True, 'extensions': [{'uri': URI, 'params': params}]},
+        'capabilities': {'streaming': True, 'extensions': [{'uri': SCHEMAS_URI, 'params': params}]},
     }
     canned = Canned(stream({'task': TASK}), card=card)
     model = TestModel(call_tools=['find_books_2'], custom_output_text='done')

@@ -14,7 +14,7 @@ from ..rules import replay_key
 from ..sql import conversations, endings, filing, runs, submit
 from ..sql.contexts import place_in_line
 from ..sql.database import BoundWrite
-from ..sql.transaction import Lock
+from ..sql.transaction import LockName
 from .settings import Postgres
 from .statements import key_of
 
@@ -65,7 +65,7 @@ def _lock_timeout(settings: Postgres) -> str:
     return f'{round(settings.statement_timeout * 1000)}ms'
 
 
-def _first(settings: Postgres, locks: Sequence[Lock]) -> tuple[Any, ...]:
+def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
     """Return the time limit of each lock, and the lock of the context."""
     [context] = locks
     return _lock_timeout(settings), key_of(context)
@@ -159,7 +159,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
         end.status.at,
         end.status.message,
         header.metadata if end.metadata is None else end.metadata,
-        endings.join(runs.items_of(None, end, goes_on=False)),
+        endings.join_items(runs.items_of(None, end, goes_on=False)),
         *_columns(events, len(TaskEvent._fields)),
     )
 

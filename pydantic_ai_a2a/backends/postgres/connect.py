@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from ..sql.migrations import MIGRATIONS, missing, version
-from ..sql.transaction import Lock, LockTasks, Rows, Step, Transaction
+from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction
 from .clock import DatabaseClock
 from .settings import Postgres
 from .statements import begin, lock, migrations_of, translated
@@ -31,7 +31,7 @@ __all__ = (
     'perform',
     'roll_back',
     'stored_version',
-    'told',
+    'connection_error',
 )
 
 T = TypeVar('T')
@@ -69,7 +69,7 @@ _UNUSABLE = (
     asyncpg.UndefinedFunctionError,
 )
 _OLDEST = 14
-_IDLE = 300.0
+_UNUSED = 300.0
 """Seconds until an unused connection is closed."""
 _LATE = 5.0
 """Seconds after the database's own time-out until the connection counts as dead."""
@@ -82,7 +82,7 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, _LOST) and not isinstance(error, ValueError)
 
 
-def told(settings: Postgres, error: BaseException) -> BaseException:
+def connection_error(settings: Postgres, error: BaseException) -> BaseException:
     """Return the error for callers: `StoreUnavailable` if the database may be available later."""
     if isinstance(error, _UNUSABLE):
         result: BaseException = unusable(settings, str(error))
@@ -133,7 +133,7 @@ async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool
         settings.url,
         min_size=0,
         max_size=size,
-        max_inactive_connection_lifetime=_IDLE,
+        max_inactive_connection_lifetime=_UNUSED,
         init=clock.ask,
         reset=reset,
         **_options(settings),
@@ -190,7 +190,7 @@ async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaita
 
 async def _create(settings: Postgres, connection: Connection) -> None:
     # No timeout: another process may hold the lock, and a step over a large table takes long.
-    await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(Lock(('schema', settings.schema))))
+    await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(LockName(('schema', settings.schema))))
     if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
         await connection.execute(f'CREATE SCHEMA {settings.schema}')
     await perform(connection, missing(migrations_of(MIGRATIONS)))
@@ -241,10 +241,10 @@ async def _execute(connection: Connection, step: Step) -> Rows:
                 elif values:
                     await connection.executemany(translated(statement), values)
             return []
-        case Lock(wait=True):
+        case LockName(wait=True):
             await connection.execute(lock(step))
             return []
-        case Lock():
+        case LockName():
             return await connection.fetch(lock(step))
         case LockTasks():
             return await _lock_tasks(connection, step)

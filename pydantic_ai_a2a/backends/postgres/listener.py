@@ -16,7 +16,7 @@ from ...errors import BackendUnusable, StoreUnavailable
 from ..event_bus import EventBus
 from ..peers import Peers
 from ..sql import notice
-from .connect import open_connection, perform, roll_back, told
+from .connect import connection_error, open_connection, perform, roll_back
 from .settings import Postgres
 from .statements import begin, notify
 from .thread import Session
@@ -134,7 +134,7 @@ class Listener:
                 again = await self._look(session, full=full)
             await self._mark(session)
         except Exception as error:
-            if not isinstance(told(self._settings, error), StoreUnavailable | BackendUnusable):
+            if not isinstance(connection_error(self._settings, error), StoreUnavailable | BackendUnusable):
                 logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
         return again
 

@@ -21,7 +21,7 @@ from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
 from .calls import Call, call_of
 from .clock import DatabaseClock
-from .connect import give_up, is_away, perform, roll_back, told
+from .connect import connection_error, give_up, is_away, perform, roll_back
 from .listener import Listener
 from .settings import Postgres
 from .statements import begin, channel, notify
@@ -85,7 +85,7 @@ class PostgresProcess:
                 try:
                     return await self._write(undo, session)
                 except Exception as error:
-                    if not isinstance(told(self._settings, error), StoreUnavailable):
+                    if not isinstance(connection_error(self._settings, error), StoreUnavailable):
                         raise
 
         self._thread.put(take_back, _log_failure)

@@ -10,7 +10,7 @@ from itertools import count
 from urllib.parse import quote
 
 from ..sql.migrations import Migrations, script
-from ..sql.transaction import Lock
+from ..sql.transaction import LockName
 from .functions import FUNCTIONS
 from .settings import Postgres
 
@@ -38,7 +38,7 @@ CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
 """The database's clock (ms since the epoch), as it is when the expression is evaluated."""
 _PAYLOAD = 7000
 """The most bytes of a notification: PostgreSQL takes less than 8000."""
-_IDLE = 5000
+_IDLE_LIMIT = 5000
 """Time limit of the database for the next statement of a transaction (ms)."""
 WRITE = 'ISOLATION LEVEL READ COMMITTED READ WRITE'
 """Isolation of writes: a statement after a lock sees the writes of earlier lock holders."""
@@ -82,7 +82,7 @@ def _typed(statement: str) -> list[str]:
     return [statement]
 
 
-def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = ()) -> str:
+def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[LockName] = ()) -> str:
     """Begin a transaction with all settings: behind a pooler, each transaction has another connection."""
     statements = [
         f'BEGIN {options}',
@@ -90,11 +90,11 @@ def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = (
         f'SET LOCAL statement_timeout TO {round(settings.statement_timeout * 1000)}',
     ]
     # A process that is paused inside a transaction would hold its locks until the process continues.
-    statements.append(f'SET LOCAL idle_in_transaction_session_timeout TO {_IDLE}')
+    statements.append(f'SET LOCAL idle_in_transaction_session_timeout TO {_IDLE_LIMIT}')
     return '; '.join([*statements, *map(lock, locks)])
 
 
-def lock(lock: Lock) -> str:
+def lock(lock: LockName) -> str:
     """Take an advisory lock. Without waiting, return a row if another transaction has the lock."""
     key = key_of(lock)
     return (
@@ -102,7 +102,7 @@ def lock(lock: Lock) -> str:
     )
 
 
-def key_of(lock: Lock) -> int:
+def key_of(lock: LockName) -> int:
     """Return the number of an advisory lock."""
     return int.from_bytes(blake2b('\0'.join(lock.name).encode(), digest_size=8).digest(), signed=True)
 

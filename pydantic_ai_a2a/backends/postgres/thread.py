@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
-from .connect import CONFLICTS, Connection, Pool, is_away, migrate, open_pool, perform, roll_back, told
+from .connect import CONFLICTS, Connection, Pool, connection_error, is_away, migrate, open_pool, perform, roll_back
 from .settings import Postgres
 from .statements import READ, begin
 
@@ -155,7 +155,7 @@ class _Life:
         try:
             result = await work(self._session)
         except BaseException as error:  # raised to the caller, who waits in another thread
-            failed = told(self._settings, error)
+            failed = connection_error(self._settings, error)
         answer(result, failed)
 
     def stop(self) -> None:

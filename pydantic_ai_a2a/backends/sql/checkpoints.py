@@ -12,9 +12,9 @@ from ..model_json import dump_message, dump_usage, load_message_rows, load_usage
 from .transaction import Transaction
 from .vocabulary import HELD
 
-__all__ = ('KEPT', 'load', 'move', 'save')
+__all__ = ('KEPT_CHECKPOINTS', 'load_checkpoint', 'move_checkpoint', 'save_checkpoint')
 
-KEPT = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
+KEPT_CHECKPOINTS = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
 """SQL expression: true if the row's task has a checkpoint."""
 _OF_TASK = 'agent = ? AND task_id = ?'
 _ADD = (
@@ -23,7 +23,7 @@ _ADD = (
 )
 
 
-def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
+def load_checkpoint(agent: str, task_id: str) -> Transaction[Checkpoint]:
     """Return the checkpoint of a task."""
     rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
     messages = load_message_rows(row[1] for row in rows)
@@ -31,7 +31,7 @@ def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
     return Checkpoint(run=run, messages=messages, usage=load_usage(used), taken=taken)
 
 
-def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
+def save_checkpoint(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
     """Replace the stored messages from the first message of the checkpoint on.
 
     Raises:
@@ -48,7 +48,7 @@ def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None
             raise LeaseLost
 
 
-def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
+def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
     """Move the checkpoint of a task to a new task, for the first run of the new task.
 
     Return the usage in the checkpoint; None without a checkpoint.

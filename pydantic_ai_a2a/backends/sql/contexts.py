@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from time import time_ns
 
-from .transaction import Lock, Transaction, Write
+from .transaction import LockName, Transaction, Write
 
 __all__ = (
     'BEHIND',
@@ -78,9 +78,9 @@ def any_queued(agent: str) -> Transaction[bool]:
     return bool((yield 'SELECT 1 FROM task WHERE agent = ? AND queued = 1 LIMIT 1', (agent,)))
 
 
-def lock_rounds(agent: str, owner: str) -> Lock:
+def lock_rounds(agent: str, owner: str) -> LockName:
     """Return the lock of an owner's rounds: concurrent messages get different rounds. Take after all other locks."""
-    return Lock((agent, owner, 'rounds', ''))
+    return LockName((agent, owner, 'rounds', ''))
 
 
 def let_go(agent: str, owner: str, task_id: str) -> Write:

@@ -24,7 +24,7 @@ from ...types import new_correlation_id
 from ..histories import StoredEntry, load_entries
 from ..model_json import dump_message, dump_record, load_message_rows, load_record
 from .database import Database, WriteKind
-from .transaction import Lock, Transaction, Write
+from .transaction import LockName, Transaction, Write
 
 __all__ = ('HEAD', 'RECORD_OF_TASK', 'SqlConversationStore', 'append', 'drop_left', 'erase', 'load')
 
@@ -123,7 +123,7 @@ def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transacti
 
     Return the number of deleted entries; `drop_left` deletes the rest. Return None without such a conversation.
     """
-    yield Lock((agent, owner))  # a concurrent branch must not lose shared entries
+    yield LockName((agent, owner))  # a concurrent branch must not lose shared entries
     rows = yield HEAD, (agent, owner, conversation_id)
     if not rows:
         return None
@@ -142,7 +142,7 @@ def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
     """Delete entries of erased conversations of an owner, up to a limit, and return the number."""
     if not (yield _LEFT, (agent, owner)):
         return 0
-    yield Lock((agent, owner))
+    yield LockName((agent, owner))
     return (yield from _drop_left(agent, owner, limit))
 
 
@@ -217,8 +217,8 @@ class SqlConversationStore(ConversationStore):
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
     ) -> Transaction[None]:
         owner = (self._agent, self._owner)
-        yield Lock((*owner, record.conversation_id))
-        yield Lock(owner)
+        yield LockName((*owner, record.conversation_id))
+        yield LockName(owner)
         yield from self._check(record.conversation_id, expected_revision)
         rows = [(*owner, entry.id, entry.parent_id, dump_message(entry.message), None, 0) for entry in new_entries]
         yield [(_ENTRY, rows)]
@@ -247,7 +247,7 @@ class SqlConversationStore(ConversationStore):
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         def delete() -> Transaction[None]:
-            yield Lock((self._agent, self._owner, conversation_id))
+            yield LockName((self._agent, self._owner, conversation_id))
             yield from self._check(conversation_id, expected_revision)
             yield from erase(self._agent, self._owner, conversation_id, _BATCH)
 

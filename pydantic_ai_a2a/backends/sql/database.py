@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, Ty
 
 from ...types import TaskEvent
 from ..event_bus import EventBus
-from .transaction import Lock, Transaction
+from .transaction import LockName, Transaction
 
 __all__ = ('BoundWrite', 'Database', 'Port', 'Published', 'WriteKind', 'always', 'reading', 'writing')
 
@@ -36,7 +36,7 @@ class WriteKind(Generic[P, T]):
     """True if the write goes before all other waiting writes."""
     undo: Callable[..., Transaction[None]] | None = None
     """Makes the write that undoes a result for an absent caller; called like `published`."""
-    locks: Callable[..., Sequence[Lock]] | None = None
+    locks: Callable[..., Sequence[LockName]] | None = None
     """Returns the first locks of the transaction; called with the same arguments. The SQLite driver has one writer, and
     does not call the function."""
     ready: Callable[..., bool] | None = None
@@ -68,7 +68,7 @@ class BoundWrite(Generic[T]):
         self.make: Callable[[], Transaction[T]] = partial(kind.make, *args, **kwargs)
         """Makes the transaction."""
 
-    def locks(self) -> Sequence[Lock]:
+    def locks(self) -> Sequence[LockName]:
         """Return the first locks of the transaction."""
         return () if self.kind.locks is None else self.kind.locks(*self.args, **self.kwargs)
 

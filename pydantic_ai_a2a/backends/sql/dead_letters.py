@@ -15,7 +15,7 @@ from . import checkpoints, quotas, submit, webhooks
 from .transaction import Transaction, where
 from .vocabulary import TASK, find, find_locked
 
-__all__ = ('dead_letters', 'retry')
+__all__ = ('dead_letters', 'retry_task')
 
 _DEAD = f'failure IN {DEAD_LETTERS}'
 _FROM_CLIENT = "agent = ? AND task_id = ? AND kind = 'message' AND answer IS NOT NULL"
@@ -24,7 +24,7 @@ _FORGET_TURN = (
     'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
     f' WHERE {TASK}'
 )
-_NO_LIMIT = 2**31 - 1
+_ANY_LENGTH = 2**31 - 1
 """Limit of the queue for a retry: none, because an operator decides."""
 
 
@@ -55,7 +55,7 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
     )
 
 
-def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
+def retry_task(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
     """See `Housekeeping.retry`."""
     yield from find_locked(agent, task_id, None)
     unless_retried = '' if again else ' AND retried_as IS NULL'
@@ -77,13 +77,13 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
         message = _submission(common, new_id, *repeated(body, task_id), digest=digest, new=n == 0, at=at)
         if own_request is not None:
             message = replace(message, request=own_request or None)
-        yield from submit.submit(agent, message, queue_limit=_NO_LIMIT, idempotency_window=0)
+        yield from submit.submit(agent, message, queue_limit=_ANY_LENGTH, idempotency_window=0)
     if answer is not None:
         yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
-    usage = yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
+    usage = yield from checkpoints.move_checkpoint(agent, task_id, new_id, [seq for seq, *_ in messages])
     if usage is not None:
         yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
-    yield from webhooks.copy(agent, task_id, new_id)
+    yield from webhooks.copy_configs(agent, task_id, new_id)
     return (yield from find(agent, new_id, None))
 
 

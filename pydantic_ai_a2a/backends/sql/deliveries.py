@@ -16,7 +16,7 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from .transaction import Transaction, Write
 
-__all__ = ('TAKES', 'drop', 'enqueue')
+__all__ = ('TAKES', 'drop_deliveries', 'enqueue_deliveries')
 
 TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
 """The values of the column `push_config.takes`."""
@@ -33,7 +33,7 @@ _WAKE = 'UPDATE push_config SET due_at = COALESCE(due_at, 0) WHERE agent = ? AND
 _OF_TASK = 'agent = ? AND task_id = ?'
 
 
-def enqueue(
+def enqueue_deliveries(
     agent: str,
     header: TaskHeader,
     push: int,
@@ -80,6 +80,6 @@ def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, 
     return stored.artifact_update(header.id, header.context_id, artifact)
 
 
-def drop(agent: str, task_id: str) -> list[Write]:
+def drop_deliveries(agent: str, task_id: str) -> list[Write]:
     """Delete the configurations of a task with all pending deliveries."""
     return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('push_config', 'delivery')]

@@ -13,13 +13,13 @@ from struct import error as StructError
 
 from ...errors import StoredDamaged
 
-__all__ = ('join', 'number', 'split')
+__all__ = ('join_items', 'number_items', 'split_items')
 
 _SPACES = bytes.maketrans(b'am', b'  ')
-_MESSAGES, _ARTIFACTS = bytes.maketrans(b'am', b'\0\1'), bytes.maketrans(b'am', b'\1\0')
+_MESSAGES_FIRST, _ARTIFACTS_FIRST = bytes.maketrans(b'am', b'\0\1'), bytes.maketrans(b'am', b'\1\0')
 
 
-def join(items: Sequence[tuple[str, str, bytes]]) -> bytes | None:
+def join_items(items: Sequence[tuple[str, str, bytes]]) -> bytes | None:
     """Join messages and artifacts: (kind, id, JSON). None for none."""
     if not items:
         return None
@@ -27,12 +27,12 @@ def join(items: Sequence[tuple[str, str, bytes]]) -> bytes | None:
     return b''.join([lengths.encode(), b'\n', *(body for _, _, body in items)])
 
 
-def number(ending: bytes | None) -> int:
+def number_items(ending: bytes | None) -> int:
     """Return the number of joined messages and artifacts, also of damaged bytes."""
     return 0 if ending is None else len(bytes(ending).partition(b'\n')[0].split())
 
 
-def split(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]:
+def split_items(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]:
     """Return the messages and the artifacts of an ended task. There may be thousands: no call of Python for each.
 
     Raises:
@@ -49,4 +49,4 @@ def split(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]
         bodies = ()
     if not kinds or kinds.strip(b'am') or len(bodies) != len(kinds):
         raise StoredDamaged(f'Task {task_id} has a stored end that cannot be read.')
-    return [*compress(bodies, kinds.translate(_MESSAGES))], [*compress(bodies, kinds.translate(_ARTIFACTS))]
+    return [*compress(bodies, kinds.translate(_MESSAGES_FIRST))], [*compress(bodies, kinds.translate(_ARTIFACTS_FIRST))]

@@ -8,7 +8,7 @@ from ...task_states import INTERRUPTED
 from ..rules import status_event
 from . import conversations, ranges, totals
 from .sweep import ROWS, TASKS, Told, drop_events, drop_task
-from .transaction import Lock, Rows, Statement, Transaction, where
+from .transaction import LockName, Rows, Statement, Transaction, where
 from .vocabulary import HEADER, header_of
 
 __all__ = ('erase',)
@@ -25,7 +25,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     if not erased and context_id is None:
         erased = yield from _erase_entries(agent, owner)
     if not (yield totals.lock_sweep(agent)):
-        yield from totals.fold(agent)  # else the totals keep the owner's name until the next sweep
+        yield from totals.fold_totals(agent)  # else the totals keep the owner's name until the next sweep
     return erased, ended
 
 
@@ -81,7 +81,7 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
         rows = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
     # Lock all conversations before the owner, else a deadlock.
     for conversation_id in sorted(str(row[0]) for row in rows):
-        yield Lock((agent, owner, conversation_id))
+        yield LockName((agent, owner, conversation_id))
     erased = entries = 0
     for (conversation_id,) in rows:
         dropped = yield from conversations.erase(agent, owner, conversation_id, ROWS - entries)

@@ -8,7 +8,7 @@ from typing import Any
 from . import ranges
 from .transaction import Transaction, where
 
-__all__ = ('conversation_ids', 'requests', 'task_ids')
+__all__ = ('conversation_ids', 'export_requests', 'task_ids')
 
 _BATCH = 500
 
@@ -25,7 +25,7 @@ def conversation_ids(agent: str, owner: str, context_id: str | None, after: str)
     return (yield from _batch(f'SELECT id FROM conversation WHERE {batch}', values))
 
 
-def requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
+def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
     """Return the requests of a task's messages, oldest first."""
     rows = yield (
         'SELECT 0 AS seq, request FROM task WHERE agent = ? AND id = ?'

@@ -18,7 +18,7 @@ Marks are compared by the clock of leases on SQLite. On PostgreSQL each process 
 notifications bring marks too.
 """
 
-_NEWEST = f'SELECT {LAST_EVENT} FROM task WHERE agent = ? AND id = ?'
+_NEWEST_EVENT = f'SELECT {LAST_EVENT} FROM task WHERE agent = ? AND id = ?'
 _ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
 
 
@@ -39,7 +39,7 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
     """Read the current state."""
     newest: dict[str, int | None] = {}
     for task_id in tasks:
-        rows = yield _NEWEST, (agent, task_id)
+        rows = yield _NEWEST_EVENT, (agent, task_id)
         newest[task_id] = rows[0][0] if rows else None
     watched = yield (
         # Both conditions on `watched_until` are needed: with `> 0`, a partial index finds the few watched tasks.

@@ -10,13 +10,13 @@ from . import deliveries
 from .transaction import Transaction, Write
 from .vocabulary import TASK, add_events, set_status
 
-__all__ = ('ask_for_rest', 'check', 'go_on')
+__all__ = ('ask_for_rest', 'check_pause', 'go_on')
 
 
 _ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
 
 
-def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
+def check_pause(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
     """Check that a message to a waiting task answers the current pause, as `check_answer`."""
     calls = False
     if message.answer is None and header.state in INTERRUPTED:
@@ -34,7 +34,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
     yield [*set_status(agent, header.id, status), add_events(agent, header.id, [event])]
     rows = yield _ASKED, (answer.pending, event.n, agent, header.id)
     if rows[0][0]:
-        yield from deliveries.enqueue(agent, header, rows[0][0], [event])
+        yield from deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
     return [event]
 
 

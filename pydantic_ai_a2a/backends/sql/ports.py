@@ -128,7 +128,7 @@ _FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=_
 _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(erase.erase, _of_erase, erases=True)
-_RETRY = WriteKind(dead.retry, ready=always)
+_RETRY_TASK = WriteKind(dead.retry_task, ready=always)
 _WATCH = WriteKind(reads.watch)
 _FILE = WriteKind(filing.file)
 
@@ -271,7 +271,7 @@ class SqlQuotas(Port, QuotaStore):
 class SqlCredentials(Port, CredentialStore):
     """Reads the credentials of the tasks of a database."""
 
-    load = reading(credentials.load)
+    load = reading(credentials.load_credentials)
 
 
 class SqlHousekeeping(Port, Housekeeping):
@@ -294,7 +294,7 @@ class SqlHousekeeping(Port, Housekeeping):
     dead_letters = reading(dead.dead_letters)
 
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        header = await self.database.write(_RETRY, self.agent, task_id, new_id=new_id, at=at, again=again)
+        header = await self.database.write(_RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again)
         for listener in tuple(self.database.ready_listeners):
             listener(header.id)
         return header
@@ -312,7 +312,7 @@ class SqlHousekeeping(Port, Housekeeping):
                 artifacts=True,
             )
             if task is not None:  # it may have been swept meanwhile
-                yield ExportedTask(task, await self.database.read(export.requests, self.agent, task_id))
+                yield ExportedTask(task, await self.database.read(export.export_requests, self.agent, task_id))
         async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
             loaded = await self.database.read(conversations.load, self.agent, owner, conversation_id)
             if loaded is not None:

@@ -11,9 +11,9 @@ from .database import Database, Port, WriteKind, reading, writing
 
 __all__ = ('Due', 'SqlOutbox', 'SqlPushConfigs')
 
-_CREATE = WriteKind(webhooks.create)
+_CREATE = WriteKind(webhooks.create_config)
 _LEASE = WriteKind(outbox.lease)
-_RETRY = WriteKind(outbox.retry)
+_RETRY_DELIVERY = WriteKind(outbox.retry)
 
 _KNOWN = 10_000
 
@@ -48,9 +48,9 @@ class SqlPushConfigs(Port, PushConfigs):
         await self.database.write(_CREATE, self.agent, task_id, owner, config, limit=limit)
         self._due.add(task_id)
 
-    get = reading(webhooks.get)
+    get = reading(webhooks.get_config)
     list = reading(webhooks.list_all)
-    delete = writing(webhooks.delete)
+    delete = writing(webhooks.delete_config)
 
 
 class SqlOutbox(Port, Outbox):
@@ -72,7 +72,7 @@ class SqlOutbox(Port, Outbox):
     dead = reading(outbox.dead)
 
     async def retry(self, delivery_id: str) -> None:
-        await self.database.write(_RETRY, self.agent, delivery_id)
+        await self.database.write(_RETRY_DELIVERY, self.agent, delivery_id)
         self._due.tell()
 
     def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:

@@ -73,7 +73,7 @@ def _with_items(
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
     message, ending, has_items = task_row[HEADER_SIZE:]
-    messages, bodies = endings.split(header.id, ending)
+    messages, bodies = endings.split_items(header.id, ending)
     # Most tasks have one turn, and no items: a page of such tasks takes no statement for each.
     rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else ()
     messages = [message, *(row[-1] for row in rows if row[0] == 'message'), *messages]
@@ -113,7 +113,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
     }
     of_state = ranges.of_state(query.state)
     if query.context_id is None and query.since is None:
-        total = yield totals.count(agent, query.owner, () if query.state is None else (query.state,))
+        total = yield totals.count_tasks(agent, query.owner, () if query.state is None else (query.state,))
     else:
         total = yield ranges.number(of_state, *where(listed))
     older, values = where({**listed, '(status_at, id) < (?, ?)': query.before})

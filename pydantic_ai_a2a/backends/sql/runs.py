@@ -17,7 +17,7 @@ from ..model_json import dump_messages, dump_usage, load_messages, load_usage
 from ..rules import handed_on, hands_on, status_event
 from . import checkpoints, conversations, credentials, deliveries, endings, quotas
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
-from .transaction import Lock, LockTasks, Rows, Transaction, Write
+from .transaction import LockName, LockTasks, Rows, Transaction, Write
 from .vocabulary import (
     FIRST_UNREAD,
     HEADER,
@@ -72,7 +72,7 @@ _SET_TAKEN = (
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED_OR_OFFERED} OR {_LOST})'
 )
-_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {checkpoints.KEPT_CHECKPOINTS}, {_RUN}'
 _TAKE = _SET_TAKEN + _TAKEN
 _TAKE_ALONE = (
     f'{_SET_TAKEN} AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
@@ -115,8 +115,8 @@ def take(
     if logged_after is not None:
         yield [add_events(agent, task_id, events)]
     if push:
-        yield from deliveries.enqueue(agent, header, push, events)
-    checkpoint = (yield from checkpoints.load(agent, task_id)) if checkpointed else None
+        yield from deliveries.enqueue_deliveries(agent, header, push, events)
+    checkpoint = (yield from checkpoints.load_checkpoint(agent, task_id)) if checkpointed else None
     claimed = _claim_of(header, run_row, slot.holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
     return claimed, events
 
@@ -204,9 +204,9 @@ def emit(
     if status is not None:
         yield set_status(agent, header.id, status)
     if checkpoint is not None:
-        yield from checkpoints.save(agent, claimed, checkpoint)
+        yield from checkpoints.save_checkpoint(agent, claimed, checkpoint)
     if push:
-        yield from deliveries.enqueue(agent, header, push, events)
+        yield from deliveries.enqueue_deliveries(agent, header, push, events)
 
 
 def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:
@@ -226,7 +226,7 @@ _FIRST_EVENT = (
 )
 _STANDING = (
     f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM item WHERE {UNREAD} AND seq > ?),'
-    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, logged_after, paid, {NEXT} FROM task'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT_CHECKPOINTS}, push, logged_after, paid, {NEXT} FROM task'
     f' WHERE {HELD} AND run = ? /* FOR NO KEY UPDATE */'
 )
 
@@ -234,9 +234,9 @@ _STANDING = (
 _DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
 
 
-def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
+def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[LockName]:
     """Lock the context: the conversation may grow, and a new message must be seen by this transaction."""
-    return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
+    return [LockName((agent, claimed.header.owner, claimed.header.context_id))]
 
 
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
@@ -274,10 +274,10 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     yield writes
     if not goes_on:
         writes.clear()  # a long answer is in the conversation, too: not held while the end is joined
-        ending = endings.join(items) if ends else None
+        ending = endings.join_items(items) if ends else None
         yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
     if push:
-        yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
+        yield from deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
     return next_claim, events, following is not None and not goes_on
 
@@ -358,7 +358,7 @@ def _end(
     )
     writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
     if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
-        writes.append(credentials.drop(agent, claimed.header.id))
+        writes.append(credentials.drop_credentials(agent, claimed.header.id))
     if following is not None:
         writes.append(let_go(agent, claimed.header.owner, following))
     return writes

@@ -13,7 +13,7 @@ from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key, status_event
 from . import credentials, deliveries, pauses, ranges, runs, webhooks
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
-from .transaction import Lock, LockTasks, Transaction, Write
+from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
     NEXT_ITEM,
     TASK,
@@ -55,10 +55,10 @@ _ADD_MESSAGE = (
 )
 
 
-def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
+def locks_of_submit(agent: str, message: Submission, **_: object) -> list[LockName]:
     """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
     context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
-    return [Lock((agent, message.owner, context_id))] if context_id else []
+    return [LockName((agent, message.owner, context_id))] if context_id else []
 
 
 Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
@@ -152,7 +152,7 @@ def _start(
     if message.logged:
         yield [add_events(agent, message.task_id, begun[1])]
     if message.credential is not None:
-        yield [credentials.add(agent, message.task_id, message.credential)]
+        yield [credentials.add_credential(agent, message.task_id, message.credential)]
     return begun
 
 
@@ -179,14 +179,14 @@ def _store(
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        yield from pauses.check(agent, header, message)
+        yield from pauses.check_pause(agent, header, message)
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
     if message.push is not None:  # before the event, which the webhook must get
-        yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
+        yield from webhooks.put_config(agent, header.id, header.owner, message.push, message.push_limit)
     if message.credential is not None:
-        yield [credentials.add(agent, header.id, message.credential)]
+        yield [credentials.add_credential(agent, header.id, message.credential)]
     if message.new:
         return Accepted(header, 0, replayed=False), []
     return (yield from _add(agent, message, header, key, answers=answers))
@@ -286,7 +286,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
     """Refuse a new task above the owner's limit."""
     if message.task_limit is None:
         return
-    yield Lock((agent, message.owner, 'tasks', ''))  # the last lock of a transaction, so no deadlock
+    yield LockName((agent, message.owner, 'tasks', ''))  # the last lock of a transaction, so no deadlock
     rows = yield ranges.number(ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
     if rows[0][0] >= message.task_limit:
         raise QuotaExceededError.of('tasks', 1000)
@@ -310,7 +310,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         (at, place_in_line(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
-        yield from deliveries.enqueue(agent, header, rows[0][0], [event])
+        yield from deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
     moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
     return moved, [event]
 

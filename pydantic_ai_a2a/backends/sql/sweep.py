@@ -14,7 +14,7 @@ from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import Lock, LockTasks, Rows, Transaction
+from .transaction import LockName, LockTasks, Rows, Transaction
 from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_row_locked, header_of, unknown_state
 
 __all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
@@ -57,8 +57,8 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, E
     dropped = yield from _sweep_left(agent)
     swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
-    swept += yield from credentials.sweep(agent, at=at, limit=ROWS)
-    swept += yield from totals.fold(agent)
+    swept += yield from credentials.sweep_credentials(agent, at=at, limit=ROWS)
+    swept += yield from totals.fold_totals(agent)
     return swept, ended
 
 
@@ -172,7 +172,7 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
 
 def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
     """Return how many rows of some kinds are above a limit."""
-    rows = yield totals.count(agent, None, kinds)
+    rows = yield totals.count_tasks(agent, None, kinds)
     return max(0, rows[0][0] - limit)
 
 
@@ -186,10 +186,14 @@ def drop_task(agent: str, task_id: str) -> Transaction[int]:
     )
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
-    yield [drop_checkpoint(agent, task_id), credentials.drop(agent, task_id), *deliveries.drop(agent, task_id)]
+    yield [
+        drop_checkpoint(agent, task_id),
+        credentials.drop_credentials(agent, task_id),
+        *deliveries.drop_deliveries(agent, task_id),
+    ]
     rows = len(items)
     for ending, owner, context_id, filed in tasks:
-        rows += 2 + endings.number(ending)
+        rows += 2 + endings.number_items(ending)
         if not filed:
             yield [filing.list_conversation(agent, owner, context_id)]
     return rows
@@ -218,7 +222,7 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
     for index, (owner, context_id, _, updated_at) in enumerate(rows):
         if index >= surplus and updated_at >= before:
             break
-        if (yield Lock((agent, owner, context_id), wait=False)):
+        if (yield LockName((agent, owner, context_id), wait=False)):
             continue
         # A new message may have changed the row or created a task before the lock, so check again.
         if not (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
@@ -237,7 +241,7 @@ def _list_again(agent: str, rows: Rows) -> Transaction[int]:
     """List conversations by the time of the newest turn, and return the number."""
     listed = 0
     for owner, context_id, _, _ in rows:
-        if not (yield Lock((agent, owner, context_id), wait=False)):
+        if not (yield LockName((agent, owner, context_id), wait=False)):
             yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
             listed += 1
     return listed

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from ...task_states import INTERRUPTED
 from . import ranges
-from .transaction import Lock, Statement, Transaction
+from .transaction import LockName, Statement, Transaction
 
-__all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_sweep')
+__all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count_tasks', 'fold_totals', 'lock_sweep')
 
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
 ENDED = f'{ranges.FILED} AND state NOT IN {tuple(sorted(INTERRUPTED))}'
@@ -34,12 +34,12 @@ _ADD = (
 _DROP = 'DELETE FROM total WHERE agent = ? AND owner = ? AND kind = ? AND number = 0'
 
 
-def lock_sweep(agent: str) -> Lock:
+def lock_sweep(agent: str) -> LockName:
     """Lock the totals of a namespace for one sweep, without waiting. Only the holder may change totals."""
-    return Lock((agent, 'sweep'), wait=False)
+    return LockName((agent, 'sweep'), wait=False)
 
 
-def count(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement:
+def count_tasks(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement:
     """The statement that reads the number of rows of some kinds; without kinds, of tasks in any state.
 
     Args:
@@ -67,7 +67,7 @@ def count(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement
     return f'{changed} + ({counted})', (*values, *more)
 
 
-def fold(agent: str) -> Transaction[int]:
+def fold_totals(agent: str) -> Transaction[int]:
     """Move a batch of changes into the totals, under `lock_sweep`; return 0 if it moved all of them, else 1."""
     rows = yield (
         'DELETE FROM total_change WHERE seq IN (SELECT seq FROM total_change WHERE agent = ? LIMIT ?)'

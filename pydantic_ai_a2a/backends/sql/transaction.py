@@ -15,10 +15,10 @@ from collections.abc import Generator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ('Lock', 'LockTasks', 'Rows', 'Statement', 'Step', 'Transaction', 'Write', 'where')
+__all__ = ('LockName', 'LockTasks', 'Rows', 'Statement', 'Step', 'Transaction', 'Write', 'where')
 
 
-class Lock(NamedTuple):
+class LockName(NamedTuple):
     """A lock of a name, such as (agent, owner, context), until the end of the transaction."""
 
     name: tuple[str, ...]
@@ -40,7 +40,7 @@ T = TypeVar('T')
 Rows: TypeAlias = list[Any]
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
-Step: TypeAlias = Statement | list[Write] | Lock | LockTasks
+Step: TypeAlias = Statement | list[Write] | LockName | LockTasks
 Transaction: TypeAlias = Generator[Step, Rows, T]
 
 

@@ -15,7 +15,7 @@ from ..model_json import load_messages, load_usage
 from ..rules import status_event
 from . import conversations, credentials, deliveries
 from .contexts import NEXT, let_go
-from .transaction import Lock, LockTasks, Transaction, Write
+from .transaction import LockName, LockTasks, Transaction, Write
 
 __all__ = (
     'BY_ID_AND_OWNER',
@@ -124,7 +124,7 @@ def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Task
 def find_row_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Sequence[Any]]:
     """Lock a task like `find_locked`, and return the `HEADER` row. The row may have an unknown state."""
     _, context_id, task_owner, *_ = yield from _find_row(agent, task_id, owner)
-    yield Lock((agent, task_owner, context_id))
+    yield LockName((agent, task_owner, context_id))
     yield LockTasks(agent, [task_id])
     return (yield from _find_row(agent, task_id, owner))
 
@@ -203,10 +203,10 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     ended = (freed, [(event.n, event.n, failure, agent, header.id)])
     log = add_events(agent, header.id, [event] if logged_after is not None else [])
-    drops = drop_checkpoint(agent, header.id), credentials.drop(agent, header.id)
+    drops = drop_checkpoint(agent, header.id), credentials.drop_credentials(agent, header.id)
     yield [*set_status(agent, header.id, status), ended, log, *drops]
     if following is not None and header.state in LIVE:
         yield [let_go(agent, header.owner, following)]
     if push:
-        yield from deliveries.enqueue(agent, header, push, [event])
+        yield from deliveries.enqueue_deliveries(agent, header, push, [event])
     return event

@@ -8,7 +8,7 @@ from .deliveries import TAKES
 from .transaction import Transaction
 from .vocabulary import TASK, find, find_locked
 
-__all__ = ('NAMES', 'copy', 'create', 'delete', 'get', 'list_all', 'put')
+__all__ = ('NAMES', 'copy_configs', 'create_config', 'delete_config', 'get_config', 'list_all', 'put_config')
 
 NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
 """The kinds of events that a configuration takes, by their stored number."""
@@ -16,13 +16,13 @@ _OF_TASK = 'agent = ? AND task_id = ?'
 _FIELDS = 'id, version, takes, body'
 
 
-def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
+def create_config(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
     """See `PushConfigs.create`."""
     yield from find_locked(agent, task_id, owner)  # the lock orders the configuration before or after each event
-    yield from put(agent, task_id, owner, config, limit)
+    yield from put_config(agent, task_id, owner, config, limit)
 
 
-def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
+def put_config(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
     """Add a configuration to a locked task, or replace the configuration with the same id.
 
     Raises:
@@ -47,7 +47,7 @@ def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) ->
     yield f'UPDATE task SET push = CASE WHEN push < ? THEN ? ELSE push END WHERE {TASK}', (push, push, agent, task_id)
 
 
-def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
+def copy_configs(agent: str, task_id: str, new_id: str) -> Transaction[None]:
     """Copy the configurations of a task to a new task."""
     yield [
         (
@@ -63,7 +63,7 @@ def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
     ]
 
 
-def get(agent: str, task_id: str, owner: str, config_id: str | None) -> Transaction[PushConfig]:
+def get_config(agent: str, task_id: str, owner: str, config_id: str | None) -> Transaction[PushConfig]:
     """See `PushConfigs.get`."""
     configs = yield from list_all(agent, task_id, owner)
     for config in configs:
@@ -81,7 +81,7 @@ def list_all(agent: str, task_id: str, owner: str) -> Transaction[list[PushConfi
     return [PushConfig(id=row[0], version=row[1], takes=NAMES[row[2]], body=row[3]) for row in rows]
 
 
-def delete(agent: str, task_id: str, owner: str, config_id: str) -> Transaction[None]:
+def delete_config(agent: str, task_id: str, owner: str, config_id: str) -> Transaction[None]:
     """See `PushConfigs.delete`."""
     yield from find_locked(agent, task_id, owner)
     rows = yield (

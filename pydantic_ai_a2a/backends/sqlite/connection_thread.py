@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
-from .errors import told
+from .errors import translated
 from .steps import perform
 
 __all__ = ('ConnectionThread', 'Poll', 'QueuedTransaction', 'Work', 'commit', 'read')
@@ -39,7 +39,7 @@ class QueuedTransaction:
         """Publish the result, and answer."""
         if error is None and self.publish is not None:
             self.publish(result)
-        self.answer(result, None if error is None else told(error))
+        self.answer(result, None if error is None else translated(error))
 
 
 Work = Callable[[sqlite3.Connection, list[QueuedTransaction]], None]

@@ -6,7 +6,7 @@ import sqlite3
 
 from ...errors import StoreUnavailable
 
-__all__ = ('is_busy', 'reason_of', 'told')
+__all__ = ('is_busy', 'reason_of', 'translated')
 
 _AWAY = frozenset({
     sqlite3.SQLITE_BUSY,
@@ -42,7 +42,7 @@ def reason_of(error: BaseException) -> str:
     return f'{_DAMAGED[code]}: {reason}. Restore it from a backup' if code in _DAMAGED else reason
 
 
-def told(error: BaseException) -> BaseException:
+def translated(error: BaseException) -> BaseException:
     """The error that callers get: `StoreUnavailable` if the file may be usable later."""
     if _code(error) not in _AWAY:
         return error

@@ -6,7 +6,7 @@ import sqlite3
 from typing import TypeVar
 
 from ...clock import Clock
-from ..sql.transaction import Lock, LockTasks, Rows, Transaction
+from ..sql.transaction import LockName, LockTasks, Rows, Transaction
 
 __all__ = ('check_version', 'perform', 'tell_time')
 
@@ -42,7 +42,7 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
                     for statement, rows_of in step:
                         if rows_of:  # a statement without rows would be prepared
                             connection.executemany(statement, rows_of)
-                case Lock() | LockTasks():
+                case LockName() | LockTasks():
                     pass  # SQLite has one writer: row locks are not needed
                 case _:
                     rows += connection.execute(*step)

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.backends.postgres import connect, thread
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.statements import lock, notify
 from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
+from pydantic_ai_a2a.backends.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Claim
 from pydantic_ai_a2a.settings import Retention
@@ -199,10 +199,10 @@ async def test_of_two_that_wait_for_each_other_one_is_run_again(
 
     def lock_two(names: str) -> Transaction[str]:
         runs.append(names)
-        yield Lock((names[0],))
+        yield LockName((names[0],))
         if len(runs) <= 2:
             both.wait(LIMIT)
-        yield Lock((names[1],))
+        yield LockName((names[1],))
         return names
 
     writing = (each.write(WriteKind(lock_two), names) for each, names in zip(processes, ('ab', 'ba'), strict=True))
@@ -268,7 +268,7 @@ async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, p
     backend = another()
     await submit(backend, message(new='t'))
     await run(backend, 't')
-    async with gate(postgres_url, lock(Lock(('agent', 'sweep')))):
+    async with gate(postgres_url, lock(LockName(('agent', 'sweep')))):
         assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) == 0
     assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) > 0
 
@@ -277,7 +277,7 @@ async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, pos
     backend = another()
     await submit(backend, message(new='t', context='c'))
     await run(backend, 't', messages=turn('hi', 'hello'))
-    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c')))):
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c')))):
         await backend.housekeeping.sweep(LATE[0], at=LATE[1])
         assert await conversation(backend, 'c') == ['hi', 'hello']
     await backend.housekeeping.sweep(LATE[0], at=LATE[1])
@@ -292,7 +292,7 @@ async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_fre
         await submit(backend, message(f'{n}', new=f't{n}', context='c', at=AT + n))
         await run(backend, f't{n}', messages=turn(f'{n}', 'hello'), at=AT + n)
         await backend.housekeeping.sweep(LATE[0], at=AT + 2)  # lists the conversation by the time of its first turn
-    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c')))):
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c')))):
         await backend.housekeeping.sweep(LATE[0], at=LATE[1])
         assert await conversation(backend, 'c') == ['0', 'hello', '1', 'hello']
     async with asyncio.timeout(LIMIT):
@@ -325,10 +325,10 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
     for n in range(2):
         await submit(backend, message(new=f't{n}', context=f'c{n}'))
         await run(backend, f't{n}', messages=turn('hi', 'hello'))
-    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c1')))) as held:
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c1')))) as held:
         erasing = asyncio.ensure_future(erase_all(backend))
         await held.reached()
-        assert not await held.is_taken(Lock(('agent', OWNER), wait=False))
+        assert not await held.is_taken(LockName(('agent', OWNER), wait=False))
         await held.open()
         await erasing
     assert await conversation(backend, 'c1') == []

@@ -26,7 +26,7 @@ from pydantic_ai_a2a.backends.postgres.statements import begin, lock
 from pydantic_ai_a2a.backends.sql import filing, runs
 from pydantic_ai_a2a.backends.sql import submit as accept
 from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
+from pydantic_ai_a2a.backends.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
 from pydantic_ai_a2a.types import TaskEvent
@@ -62,7 +62,7 @@ ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
 USED = RunUsage(requests=1, input_tokens=2)
 WEBHOOK = PushConfig(id='p', version='1.0', takes='statuses', body=b'{}')
 CHECKPOINT = Checkpoint(run='r', messages=FIRST, usage=USED)
-CONTEXT = Lock(('agent', OWNER, 'c'))
+CONTEXT = LockName(('agent', OWNER, 'c'))
 
 
 class Stage:
@@ -122,7 +122,7 @@ class Stage:
         return await self.note(self.backend.queue.finish(claimed, end))
 
     @asynccontextmanager
-    async def meeting(self, transaction: Transaction[Any], *locks: Lock) -> AsyncGenerator[Gate]:
+    async def meeting(self, transaction: Transaction[Any], *locks: LockName) -> AsyncGenerator[Gate]:
         """Another session in the middle of a transaction, which has all locks and has done all writes."""
         connection = await asyncpg.connect(self.settings.url)
         try:

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Retention, Workers
 from pydantic_ai_a2a.backends import peers
 from pydantic_ai_a2a.backends.postgres.statements import channel, lock
-from pydantic_ai_a2a.backends.sql.transaction import Lock
+from pydantic_ai_a2a.backends.sql.transaction import LockName
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.types import TaskQuery
 
@@ -181,7 +181,7 @@ async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, po
     backend = another()
     await submit(backend, message(new='t'))
     await run(backend, 't')
-    async with gate(postgres_url, lock(Lock(('agent', 'sweep')))) as held, asyncio.timeout(LIMIT):
+    async with gate(postgres_url, lock(LockName(('agent', 'sweep')))) as held, asyncio.timeout(LIMIT):
         assert (await erase(backend)).tasks == 1
         assert (await backend.reader.list(TaskQuery(owner=OWNER))).total == 0
         await held.open()

@@ -9,7 +9,7 @@ import pytest
 
 from pydantic_ai_a2a.backends.postgres import connect
 from pydantic_ai_a2a.backends.postgres.statements import lock
-from pydantic_ai_a2a.backends.sql.transaction import Lock
+from pydantic_ai_a2a.backends.sql.transaction import LockName
 from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...postgres import Postgres as Server
@@ -46,7 +46,7 @@ async def test_tables_may_take_longer_to_be_made_than_a_statement(
 async def test_who_waits_for_others_to_make_the_tables_waits_longer_than_for_a_statement(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
-    async with gate(postgres_url, lock(Lock(('schema', 'a2a')))) as held:
+    async with gate(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
         submitting = asyncio.ensure_future(submit(another(statement_timeout=2), message(new='t')))
         await held.reached()
         await asyncio.to_thread(postgres.run, 'SELECT pg_sleep(2.5)')

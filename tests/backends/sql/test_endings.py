@@ -33,7 +33,7 @@ TEXT = json.dumps({'parts': [{'text': 'x' * 200}]}).encode()
 def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[tuple[str, str, bytes]]) -> None:
     messages = [body for kind, _, body in items if kind == 'message']
     artifacts = [body for kind, _, body in items if kind == 'artifact']
-    assert endings.split('t', endings.join(items)) == (messages, artifacts)
+    assert endings.split_items('t', endings.join_items(items)) == (messages, artifacts)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[
 )
 def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
     with pytest.raises(StoredDamaged, match=r'^Task t has a stored end that cannot be read\.$'):
-        endings.split('t', ending)
+        endings.split_items('t', ending)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact
 ) -> None:
     counts: list[int] = []
     for number in (10, 1_000):
-        ending = endings.join([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
+        ending = endings.join_items([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
         connection.execute(
             'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at,'
             " message, ending) VALUES ('agent', ?, '/ada', 'c', 'completed', 1, ?, '1.0', '', 1, x'7b7d', ?)",

@@ -190,13 +190,13 @@ def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(
 
 
 def total(connection: sqlite3.Connection, *kinds: str) -> int:
-    statement, values = totals.count('agent', None, kinds)
+    statement, values = totals.count_tasks('agent', None, kinds)
     return connection.execute(statement, values).fetchone()[0]
 
 
 def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     assert [total(connection) for connection in sizes] == [FEW, MANY]
-    taken = [steps(connection, read(totals.count('agent', None))) for connection in sizes]
+    taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 

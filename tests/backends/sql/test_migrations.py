@@ -92,7 +92,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
             task = perform(connection, loading)
             assert task is not None
             assert [text_of(body) for body in task.history or ()] == ['hi']
-            statement, values = totals.count('agent', None)
+            statement, values = totals.count_tasks('agent', None)
             assert connection.execute(statement, values).fetchall() == [(2,)]
             connection.execute('UPDATE task SET noted = noted')
             assert connection.execute('SELECT task_id FROM note ORDER BY task_id').fetchall()[0] == ('done',)

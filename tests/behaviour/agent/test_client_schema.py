@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Results
-from pydantic_ai_a2a.conversion.client_schema import URI, states_of
+from pydantic_ai_a2a.conversion.client_schema import CLIENT_SCHEMA_URI, states_of
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import only, unversioned
@@ -25,7 +25,7 @@ from ..rows import covers
 from ..stage import Stage, ended, serving, tasks_of
 
 ALLOWED = Results(client_schemas=True)
-FIELD = f'message.metadata["{URI}"]'
+FIELD = f'message.metadata["{CLIENT_SCHEMA_URI}"]'
 WEATHER: dict[str, Any] = {
     'title': 'Weather',
     'type': 'object',
@@ -42,7 +42,7 @@ class Pizza(BaseModel):
 
 def wanting(schema: Any = WEATHER, text: str = 'How is Paris?', **fields: Any) -> dict[str, Any]:
     """A message that wants an answer by a schema."""
-    return message(text, metadata={URI: {'schema': schema}}, extensions=[URI], **fields)
+    return message(text, metadata={CLIENT_SCHEMA_URI: {'schema': schema}}, extensions=[CLIENT_SCHEMA_URI], **fields)
 
 
 def data_of(task: dict[str, Any]) -> Any:
@@ -107,7 +107,7 @@ async def test_a_message_may_want_a_schema_and_bring_tools() -> None:
     agent = Agent(FunctionModel(model))
     async with serving(agent, results=ALLOWED, messages=Messages(client_tools=True)) as client:
         sent = declaring('How is Paris?', tool())
-        task = await client.send({**sent, 'metadata': {**sent['metadata'], URI: {'schema': WEATHER}}})
+        task = await client.send({**sent, 'metadata': {**sent['metadata'], CLIENT_SCHEMA_URI: {'schema': WEATHER}}})
         assert data_of(await client.send(answers(task, result(asked(task)[0], '21 degrees')))) == PARIS
 
 
@@ -210,7 +210,7 @@ async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(
         task = await client.send(wanting())
         [call] = task['status']['message']['parts'][1]['data']['pending']
         wider = {**WEATHER, 'additionalProperties': True}
-        metadata = {'metadata': {URI: {'schema': wider}}} if other else {}
+        metadata = {'metadata': {CLIENT_SCHEMA_URI: {'schema': wider}}} if other else {}
         done = await client.send(answers(task, approve(call['id']), **metadata))
     part = done['artifacts'][0]['parts'][0]
     assert part['metadata']['json_schema'] == (wider if other else WEATHER)
@@ -324,7 +324,7 @@ async def test_a_server_that_takes_no_schemas_refuses_the_message() -> None:
     for agent, results in ((Agent('test'), Results()), (validating(), ALLOWED)):
         async with serving(agent, results=results) as client:
             card = (await client.get('/.well-known/agent-card.json')).json
-            assert URI not in {extension['uri'] for extension in card['capabilities']['extensions']}
+            assert CLIENT_SCHEMA_URI not in {extension['uri'] for extension in card['capabilities']['extensions']}
             with pytest.raises(RpcError) as refused:
                 await client.send(wanting())
             assert await tasks_of(client) == []
@@ -351,23 +351,27 @@ async def test_validators_that_come_later_refuse_the_message_too() -> None:
 
 CIRCLE = {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/N'}}}
 BAD: dict[str, tuple[Any, str]] = {
-    'no object': ({URI: 1}, f'{FIELD}: must be an object with a "schema"'),
-    'no schema': ({URI: {}}, f'{FIELD}: must be an object with a "schema"'),
-    'text': ({URI: {'schema': {'type': 'string'}}}, f'{FIELD}.schema.type: must be "object"'),
+    'no object': ({CLIENT_SCHEMA_URI: 1}, f'{FIELD}: must be an object with a "schema"'),
+    'no schema': ({CLIENT_SCHEMA_URI: {}}, f'{FIELD}: must be an object with a "schema"'),
+    'text': ({CLIENT_SCHEMA_URI: {'schema': {'type': 'string'}}}, f'{FIELD}.schema.type: must be "object"'),
     'another document': (
-        {URI: {'schema': {'type': 'object', 'properties': {'a': {'$ref': 'https://example.com'}}}}},
+        {CLIENT_SCHEMA_URI: {'schema': {'type': 'object', 'properties': {'a': {'$ref': 'https://example.com'}}}}},
         f'{FIELD}.schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
     ),
     'recursion': (
-        {URI: {'schema': {**CIRCLE, '$defs': {'N': CIRCLE}}}},
+        {CLIENT_SCHEMA_URI: {'schema': {**CIRCLE, '$defs': {'N': CIRCLE}}}},
         f'{FIELD}.schema.$defs.N: must not refer to itself: recursion is not supported',
     ),
     'too large': (
-        {URI: {'schema': {'type': 'object', 'description': 'x' * 33_000}}},
+        {CLIENT_SCHEMA_URI: {'schema': {'type': 'object', 'description': 'x' * 33_000}}},
         f'{FIELD}.schema: must not have more than 32000 bytes of JSON',
     ),
     'a rule that is not checked': (
-        {URI: {'schema': {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '(a+)+$'}}}}},
+        {
+            CLIENT_SCHEMA_URI: {
+                'schema': {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '(a+)+$'}}}
+            }
+        },
         f'{FIELD}.schema.properties.a.pattern: is not supported: remove the rule',
     ),
 }
@@ -390,7 +394,7 @@ async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored
 async def test_the_card_declares_the_extension() -> None:
     async with serving(Agent('test'), results=ALLOWED) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
-    [declared] = [item for item in card['capabilities']['extensions'] if item['uri'] == URI]
+    [declared] = [item for item in card['capabilities']['extensions'] if item['uri'] == CLIENT_SCHEMA_URI]
     assert declared['description'] == snapshot(
         'A message may have a JSON Schema in its metadata. The answer is then data that fits the schema.'
     )

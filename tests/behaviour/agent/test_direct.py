@@ -24,7 +24,7 @@ from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, 
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.protocol.run_metadata import URI
+from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned
@@ -395,11 +395,11 @@ async def test_several_artifacts_are_the_parts_of_one_message() -> None:
 
 async def test_the_run_metadata_are_the_messages() -> None:
     async with serving(ECHO, messages=Messages(reply='message')) as client:
-        header = {spoken().extensions_header: URI}
+        header = {spoken().extensions_header: RUN_METADATA_URI}
         answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
     said = official(answer.json)
-    assert (said['extensions'], said['metadata'][URI]['usage']['requests']) == ([URI], 1)
-    assert answer.headers[spoken().extensions_header.lower()] == URI
+    assert (said['extensions'], said['metadata'][RUN_METADATA_URI]['usage']['requests']) == ([RUN_METADATA_URI], 1)
+    assert answer.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
 
 
 async def test_a_request_ends_while_a_function_decides_about_it() -> None:

@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired
-from pydantic_ai_a2a.conversion.client_tools import URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 
 from ...client import Client, RpcError, message, rpc, state_of, texts
 from ..asking import ROW, answers, approve, asked
@@ -118,10 +118,14 @@ async def test_the_client_may_ask_for_other_arguments() -> None:
 async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a', tool()))
-        named = answers(task, result(asked(task)[0], 1), extensions=[URI], metadata={'other': {URI: 1}})
+        named = answers(
+            task, result(asked(task)[0], 1), extensions=[CLIENT_TOOLS_URI], metadata={'other': {CLIENT_TOOLS_URI: 1}}
+        )
         assert texts(await client.send(named)) == ['search:a + search=1 + tools: look,search']
         task = await client.send(declaring('search:a', tool()))
-        task = await client.send(answers(task, result(asked(task)[0], 1), metadata={URI: {'tools': [tool('fetch')]}}))
+        task = await client.send(
+            answers(task, result(asked(task)[0], 1), metadata={CLIENT_TOOLS_URI: {'tools': [tool('fetch')]}})
+        )
         assert texts(task) == ['search:a + search=1 + tools: fetch,look']
         other = await client.send(message('and here', contextId=task['contextId']))
     assert texts(other) == ['search:a + and here + tools: look']
@@ -184,10 +188,12 @@ async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activa
         header = client.dialect.extensions_header
         card = (await client.get('/.well-known/agent-card.json')).json
         plain = await client.post(rpc('SendMessage', {'message': declaring('search:a', tool())}))
-        active = await client.post(rpc('SendMessage', {'message': declaring('search:a', tool())}), {header: URI})
-    assert URI in [extension['uri'] for extension in card['capabilities']['extensions']]
+        active = await client.post(
+            rpc('SendMessage', {'message': declaring('search:a', tool())}), {header: CLIENT_TOOLS_URI}
+        )
+    assert CLIENT_TOOLS_URI in [extension['uri'] for extension in card['capabilities']['extensions']]
     assert header.lower() not in plain.headers
-    assert active.headers[header.lower()] == URI
+    assert active.headers[header.lower()] == CLIENT_TOOLS_URI
     assert all(b'Waiting for the result of search' in answer.body for answer in (plain, active))
 
 
@@ -196,7 +202,9 @@ async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_
     async with serving(agent_of()) as client:
         header = client.dialect.extensions_header
         task = await client.send(declaring('hello', tool('look'), 7))
-        active = await client.post(rpc('SendMessage', {'message': declaring('hello', tool())}), {header: URI})
+        active = await client.post(
+            rpc('SendMessage', {'message': declaring('hello', tool())}), {header: CLIENT_TOOLS_URI}
+        )
     assert texts(task) == ['hello + tools: look']
     assert header.lower() not in active.headers
 
@@ -215,7 +223,7 @@ async def test_an_approver_decides_about_the_agents_tools_and_the_owner_answers_
         with pytest.raises(RpcError, match='may not answer this call'):
             await boss.send(answers(task, result(searching, 'hit')))
         # The tools of an approver's message have no effect.
-        declared = {URI: {'tools': [tool('other')]}}
+        declared = {CLIENT_TOOLS_URI: {'tools': [tool('other')]}}
         await owner.send(answers(task, result(searching, 'hit')))
         await boss.send(answers(task, approve(asked(view)[0]['id']), metadata=declared))
         done = await ended(owner, task['id'])
@@ -282,7 +290,7 @@ async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_anot
         sent = declaring('search:a', tool())
         task = await client.send(sent)
         assert (await client.send(sent))['id'] == task['id']
-        other = {**sent, 'metadata': {URI: {'tools': [tool(description='Other.')]}}}
+        other = {**sent, 'metadata': {CLIENT_TOOLS_URI: {'tools': [tool(description='Other.')]}}}
         assert (await client.send(other))['id'] != task['id']
 
 

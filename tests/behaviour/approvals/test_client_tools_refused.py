@@ -15,7 +15,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.native_tools import WebFetchTool, WebSearchTool
 
 from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to_a2a
-from pydantic_ai_a2a.conversion.client_tools import FIELD, URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
 
 from ...client import Client, RpcError, message, state_of, texts
 from ...dialects import only, spoken
@@ -113,8 +113,8 @@ async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_ru
         error = await refused(client, declares(declared))
         assert await tasks_of(client) == []
     assert (error.code, len(error.fields)) == (-32602, 1 if spoken().has_details else 0)
-    assert all(named.startswith(FIELD + field) for named in error.fields)
-    assert error.message.startswith(f'Invalid parameters: {FIELD}{field}')
+    assert all(named.startswith(CLIENT_TOOLS_FIELD + field) for named in error.fields)
+    assert error.message.startswith(f'Invalid parameters: {CLIENT_TOOLS_FIELD}{field}')
     assert fault in error.message
 
 
@@ -140,7 +140,7 @@ async def test_an_answer_with_bad_tools_is_refused_and_the_task_waits_on() -> No
         task = await client.send(declaring('search:a', tool()))
         [call] = asked(task)
         for tools in ([tool('look')], [tool(), tool('fetch')]):
-            error = await refused(client, answers(task, result(call, 1), metadata={URI: {'tools': tools}}))
+            error = await refused(client, answers(task, result(call, 1), metadata={CLIENT_TOOLS_URI: {'tools': tools}}))
             assert error.code == -32602
         assert await client.get_task(task['id']) == task
         assert state_of(await client.send(answers(task, result(call, 1)))) == 'COMPLETED'
@@ -236,7 +236,7 @@ async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() 
 
     async with serving(agent_of(), messages=Messages(client_tools=True, reply=reply)) as client:
         error = await refused(client, declaring('quick', tool()))
-        assert (error.code, FIELD in error.message) == (-32602, True)
+        assert (error.code, CLIENT_TOOLS_FIELD in error.message) == (-32602, True)
         assert asked(await client.send(declaring('search:a', tool())))
 
 
@@ -261,7 +261,7 @@ async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_too
 async def test_an_answer_may_declare_tools_where_messages_enter_runs() -> None:
     async with serving(agent_of(), messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('search:a', tool()))
-        declared = {URI: {'tools': [tool('fetch')]}}
+        declared = {CLIENT_TOOLS_URI: {'tools': [tool('fetch')]}}
         done = await client.send(answers(task, result(asked(task)[0], 1), metadata=declared))
     assert texts(done) == ['search:a + search=1 + tools: fetch,look']
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pydantic_ai_a2a.conversion.client_tools import URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 
 from ...client import state_of, texts
 from ...dialects import unversioned
@@ -62,7 +62,7 @@ async def stopped(remote: Remote, task_id: str) -> dict[str, Any]:
 async def test_the_tools_of_a_task_survive_a_killed_run_a_pause_and_a_killed_run_after_the_answer(
     start: Start, tmp_path: Path
 ) -> None:
-    declared = {URI: {'tools': [tool(), tool('fetch')]}}
+    declared = {CLIENT_TOOLS_URI: {'tools': [tool(), tool('fetch')]}}
     with start() as server:
         remote = Remote(server)
         task_id = (await remote.send('go', wait=False, metadata=declared))['id']

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from pydantic_ai_a2a import InputRequired, Results, to_a2a
-from pydantic_ai_a2a.protocol.run_metadata import EXTENSION, URI
+from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA, RUN_METADATA_URI
 
 from ...client import Client, lifespan, message, state_of
 from ...dialects import spoken, unversioned
@@ -40,12 +40,12 @@ def tool() -> str:
 
 
 def active() -> dict[str, str]:
-    return {spoken().extensions_header.replace('-', '_'): URI}
+    return {spoken().extensions_header.replace('-', '_'): RUN_METADATA_URI}
 
 
 def of_run(task: dict[str, Any]) -> dict[str, Any]:
     """What a task's metadata says of its runs, but for the task's id."""
-    told = task['metadata'][URI]
+    told = task['metadata'][RUN_METADATA_URI]
     return {**told, 'runId': told['runId'].removeprefix(task['id'])}
 
 
@@ -78,7 +78,7 @@ async def test_the_last_update_of_a_stream_tells_it() -> None:
     async with lifespan(app):
         client = Client(app)
         async with client.stream('SendStreamingMessage', {'message': message('go')}, **active()) as stream:
-            assert stream.headers[spoken().extensions_header.lower()] == URI
+            assert stream.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
             events = [event.result for event in await stream.rest()]
         task = await client.get_task(events[0]['task']['id'])
     told = [each['statusUpdate'].get('metadata') for each in events if 'statusUpdate' in each]
@@ -86,12 +86,12 @@ async def test_the_last_update_of_a_stream_tells_it() -> None:
     assert of_run(task)['usage']['outputTokens'] == 2
 
 
-@pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{URI}0'])
+@pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{RUN_METADATA_URI}0'])
 async def test_nobody_else_is_told(names: str | None) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app):
         header = {} if names is None else {spoken().extensions_header.replace('-', '_'): names}
-        said = message('go', metadata={'about': URI})
+        said = message('go', metadata={'about': RUN_METADATA_URI})
         sent = (await Client(app).call('SendMessage', {'message': said}, **header))['task']
     assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
 
@@ -145,12 +145,12 @@ async def test_an_app_may_keep_it_to_itself() -> None:
         sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']
         card = (await client.get('/.well-known/agent-card.json')).json
     assert 'metadata' not in sent
-    assert URI not in [each['uri'] for each in card['capabilities']['extensions']]
+    assert RUN_METADATA_URI not in [each['uri'] for each in card['capabilities']['extensions']]
 
 
 @unversioned('the card is the same for all')
 async def test_the_card_declares_it_beside_extensions_of_the_users_own() -> None:
     own = AgentExtension(uri='https://example.com/own', required=True)
     card = (await Client(to_a2a(AGENT, extensions=[own])).get('/.well-known/agent-card.json')).json
-    assert card['capabilities']['extensions'][:2] == [own, EXTENSION]
-    assert 'required' not in EXTENSION
+    assert card['capabilities']['extensions'][:2] == [own, RUN_METADATA]
+    assert 'required' not in RUN_METADATA
