@@ -8,17 +8,18 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.task_states import (
+from pydantic_ai_a2a.types import (
     INTERRUPTED,
     LIVE,
     STOPPED,
     TERMINAL,
+    TaskHeader,
+    TaskState,
     check_cancel,
     check_message,
     check_subscribe,
     may_move,
 )
-from pydantic_ai_a2a.types import TaskHeader, TaskState
 
 STATES: list[TaskState] = [*get_args(TaskState)]
 

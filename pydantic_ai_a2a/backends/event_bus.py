@@ -15,8 +15,7 @@ from math import inf
 from threading import Lock
 
 from ..ports import Ending, Subscription
-from ..task_states import STOPPED
-from ..types import StoredTask, TaskEvent
+from ..types import STOPPED, StoredTask, TaskEvent
 
 __all__ = ('BusEnding', 'EventBus', 'Read')
 

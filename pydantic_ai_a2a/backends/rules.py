@@ -13,8 +13,7 @@ from ..errors import AnswerNeeded, InvalidParamsError
 from ..ports import DEAD_LETTERS, Charge, Finish, OnExpired, Status, Submission, amounts_of
 from ..protocol import stored
 from ..protocol.replay import SHORTEST_ID
-from ..task_states import INTERRUPTED, TERMINAL
-from ..types import TaskEvent, TaskHeader
+from ..types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
 
 __all__ = (
     'EXPIRED',

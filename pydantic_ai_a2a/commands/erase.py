@@ -16,8 +16,7 @@ from ..audit import Event, Fact, audit
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..ports import Backend, Erased
 from ..settings import Limits
-from ..task_states import LIVE, TERMINAL
-from ..types import TaskHeader, TaskQuery, new_correlation_id
+from ..types import LIVE, TERMINAL, TaskHeader, TaskQuery, new_correlation_id
 from .stores import Store, opened, store_options, whose_options
 from .target import say
 

@@ -21,8 +21,7 @@ from ..clock import STOP_TIME
 from ..ports import Claim
 from ..protocol import stored
 from ..runs.recorder import Recorder
-from ..task_states import STOPPED, TERMINAL
-from ..types import Message
+from ..types import STOPPED, TERMINAL, Message
 from .values import context_key
 
 __all__ = ('Stop', 'WorkerFailed', 'WorkerJob', 'task_params')

@@ -8,8 +8,7 @@ from ..backends.rules import status_event
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..ports import Claim, Finish, Status, Submission
 from ..protocol import stored
-from ..task_states import STOPPED
-from ..types import StoredTask, TaskEvent
+from ..types import STOPPED, StoredTask, TaskEvent
 from .storage import FastA2ABackend
 from .values import stored_task
 

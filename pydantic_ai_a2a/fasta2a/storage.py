@@ -36,8 +36,7 @@ from ..ports import (
     Submission,
 )
 from ..protocol import stored
-from ..task_states import TERMINAL, check_cancel, check_message
-from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ..types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, check_cancel, check_message
 from .events import StorageEvents
 from .housekeeping import StorageHousekeeping
 from .values import context_key, owner_of, stored_task

@@ -40,8 +40,7 @@ from ..errors import A2AError, StoreFailed
 from ..protocol import stored
 from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
-from ..task_states import TERMINAL
-from ..types import Note, Step, TextDelta
+from ..types import TERMINAL, Note, Step, TextDelta
 from .outputs import WorkerOutputs, in_fasta2as_form
 from .prompts import Prompt, prompt_of
 

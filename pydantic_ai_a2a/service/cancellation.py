@@ -8,9 +8,8 @@ from contextlib import suppress
 from ..audit import Fact, audit
 from ..errors import TaskNotCancelableError
 from ..ports import Backend
-from ..task_states import TERMINAL
 from ..telemetry import metrics
-from ..types import StoredTask, TaskHeader
+from ..types import TERMINAL, StoredTask, TaskHeader
 from .ends import within
 
 __all__ = ('Cancellation',)

@@ -20,9 +20,9 @@ from ..protocol import stored
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
-from ..task_states import TERMINAL, check_subscribe
 from ..telemetry import metrics
 from ..types import (
+    TERMINAL,
     Call,
     Caller,
     CancelParams,
@@ -40,6 +40,7 @@ from ..types import (
     SubscribeParams,
     TaskQuery,
     TaskState,
+    check_subscribe,
 )
 from .answering import answered, audit_answers, with_mark
 from .approvers import ApproverAccess

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL, may_move
-from pydantic_ai_a2a.types import TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskState, may_move
 
 from .blocks import ROOT
 

@@ -12,8 +12,7 @@ from datetime import timedelta
 
 from pydantic_ai_a2a.ports import Claim, Submission
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL, may_move
-from pydantic_ai_a2a.types import TaskEvent, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskState, may_move
 
 from ..suites.values import AT, WINDOW, text_of
 

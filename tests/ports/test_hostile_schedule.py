@@ -29,8 +29,7 @@ from pydantic_ai_a2a.errors import (
     UnsupportedOperationError,
 )
 from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
-from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
-from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
 from ..suites.values import (
     LEASE,

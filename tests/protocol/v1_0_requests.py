@@ -10,10 +10,7 @@ import pytest
 from pydantic_ai_a2a.errors import A2AError
 from pydantic_ai_a2a.protocol.codec import Params, RpcRefused
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.types import (
-    Message,
-    SendParams,
-)
+from pydantic_ai_a2a.types import Message, SendParams
 
 CODEC = V1_0()
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pydantic_ai_a2a.errors import A2AError
 from pydantic_ai_a2a.ports import Backend, Claim
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
-from pydantic_ai_a2a.types import TaskQuery, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .values import AT, LEASE, OWNER, ending, message, submit, turn

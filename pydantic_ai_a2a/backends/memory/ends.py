@@ -10,7 +10,7 @@ from pydantic_ai.usage import RunUsage
 from ...conversion.turns import closed
 from ...errors import LeaseLost
 from ...ports import DEAD_LETTERS, Claim, Finish
-from ...task_states import INTERRUPTED, TERMINAL
+from ...types import INTERRUPTED, TERMINAL
 from ..model_json import dump_messages, dump_usage, load_usage
 from ..rules import handed_on, hands_on, unpaid
 from .conversations import Turn

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from ...task_states import INTERRUPTED, TERMINAL
-from ...types import TaskQuery, TaskState
+from ...types import INTERRUPTED, TERMINAL, TaskQuery, TaskState
 from .records import Key, Task
 
 __all__ = ('TaskLists',)

@@ -32,8 +32,7 @@ from ...ports import (
     TaskReader,
 )
 from ...settings import Retention
-from ...task_states import INTERRUPTED, TERMINAL
-from ...types import StoredTask, TaskHeader
+from ...types import INTERRUPTED, TERMINAL, StoredTask, TaskHeader
 from ..ended import ended_task
 from ..event_bus import BusEnding
 from ..model_json import load_message_rows, load_record

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from ...protocol import stored
-from ...task_states import STOPPED, TERMINAL
-from ...types import Page, StoredTask, TaskQuery
+from ...types import STOPPED, TERMINAL, Page, StoredTask, TaskQuery
 from .records import Task
 from .store import Store
 

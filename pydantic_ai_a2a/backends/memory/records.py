@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from ...ports import PushConfig, Status
 from ...protocol import stored
-from ...task_states import LIVE
-from ...types import TaskEvent, TaskHeader, TaskState
+from ...types import LIVE, TaskEvent, TaskHeader, TaskState
 from .splices import Body, SplicedEvent
 
 __all__ = ('NO_EVENTS', 'OVER', 'Checkpointed', 'Key', 'Message', 'PendingDelivery', 'Progress', 'Task', 'Webhook')

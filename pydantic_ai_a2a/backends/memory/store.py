@@ -14,8 +14,7 @@ from ...clock import Clock
 from ...errors import OverloadedError, TaskNotFoundError
 from ...ports import DEAD_LETTERS, SealedCredential, Status
 from ...protocol import stored
-from ...task_states import TERMINAL
-from ...types import TaskEvent
+from ...types import TERMINAL, TaskEvent
 from ..event_bus import EventBus
 from ..histories import Histories
 from .conversations import Conversations

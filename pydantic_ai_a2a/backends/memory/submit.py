@@ -7,8 +7,7 @@ from typing import NamedTuple
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...ports import Accepted, Answer, Slot, Status, Submission
 from ...protocol import stored
-from ...task_states import INTERRUPTED, check_cancel, check_message
-from ...types import TaskHeader
+from ...types import INTERRUPTED, TaskHeader, check_cancel, check_message
 from ..rules import check_answer, replays
 from .records import Message, Task
 from .runs import take

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedOperationError
 from ...ports import Erased, Status
 from ...settings import Retention
-from ...task_states import INTERRUPTED, TERMINAL
+from ...types import INTERRUPTED, TERMINAL
 from ..rules import EXPIRED, Expired, expired_status
 from .conversations import BATCH
 from .records import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import UnsupportedOperationError
 from ...ports import Erased, Status
-from ...task_states import INTERRUPTED
+from ...types import INTERRUPTED
 from ..rules import status_event
 from . import conversations, ranges, totals
 from .sweep import ROWS, TASKS, Told, drop_events, drop_task

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...task_states import STOPPED
+from ...types import STOPPED
 from . import ranges
 from .transaction import Transaction, Write
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...ports import Answer, Status, Submission
-from ...task_states import INTERRUPTED
-from ...types import TaskEvent, TaskHeader
+from ...types import INTERRUPTED, TaskEvent, TaskHeader
 from ..rules import check_answer, status_event
 from . import deliveries
 from .transaction import Transaction, Write

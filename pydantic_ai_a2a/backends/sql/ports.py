@@ -31,8 +31,7 @@ from ...ports import (
     TaskReader,
 )
 from ...settings import Retention
-from ...task_states import TERMINAL
-from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ...types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
 from ..event_bus import BusEnding
 from ..rules import Expired, tell_expired

@@ -12,7 +12,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ...ports import Bucket, Charge, Spent
-from ...task_states import TERMINAL
+from ...types import TERMINAL
 from ..rules import divided, unpaid
 from .transaction import LockTasks, Transaction, Write
 

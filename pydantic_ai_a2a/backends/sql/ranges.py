@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...task_states import LIVE, STOPPED
+from ...types import LIVE, STOPPED
 from .transaction import Statement
 
 __all__ = (

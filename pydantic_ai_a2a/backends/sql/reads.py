@@ -10,8 +10,7 @@ from typing import Any
 from ...errors import StoredDamaged
 from ...ports import Pause
 from ...protocol import stored
-from ...task_states import INTERRUPTED, TERMINAL
-from ...types import Page, StoredTask, TaskEvent, TaskQuery
+from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQuery
 from . import endings, ranges, totals
 from .damage import check_stored
 from .transaction import LockTasks, Statement, Transaction, where

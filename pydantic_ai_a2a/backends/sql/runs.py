@@ -11,8 +11,7 @@ from pydantic_ai.usage import RunUsage
 from ...conversion import turns
 from ...errors import LeaseLost
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status, may_have_credentials
-from ...task_states import INTERRUPTED, TERMINAL
-from ...types import TaskEvent, TaskHeader
+from ...types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
 from ..model_json import dump_messages, dump_usage, load_messages, load_usage
 from ..rules import handed_on, hands_on, status_event
 from . import checkpoints, conversations, credentials, deliveries, endings, quotas

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...ports import Accepted, Claim, Slot, Status, Submission
 from ...protocol import stored
-from ...task_states import INTERRUPTED, check_cancel, check_message
-from ...types import TaskEvent, TaskHeader
+from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_message
 from ..rules import replay_key, status_event
 from . import credentials, deliveries, pauses, ranges, runs, webhooks
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line

@@ -9,8 +9,7 @@ from typing import TypeAlias
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...ports import Status
 from ...settings import Retention
-from ...task_states import INTERRUPTED, LIVE, STOPPED
-from ...types import TaskEvent
+from ...types import INTERRUPTED, LIVE, STOPPED, TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...task_states import INTERRUPTED
+from ...types import INTERRUPTED
 from . import ranges
 from .transaction import LockName, Statement, Transaction
 

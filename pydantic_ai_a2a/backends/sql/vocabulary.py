@@ -9,8 +9,7 @@ from ...conversion import turns
 from ...errors import StoredDamaged, TaskNotFoundError
 from ...ports import Status
 from ...protocol import stored
-from ...task_states import LIVE, STOPPED
-from ...types import TaskEvent, TaskHeader
+from ...types import LIVE, STOPPED, TaskEvent, TaskHeader
 from ..model_json import load_messages, load_usage
 from ..rules import status_event
 from . import conversations, credentials, deliveries
