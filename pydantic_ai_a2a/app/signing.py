@@ -12,7 +12,7 @@ from ..types import frozen
 from .combinations import check_signing
 
 if TYPE_CHECKING:
-    from ..signing.app_signer import AppSigner
+    from ..signing.cards import AppSigner
     from ..signing.notifications import SignPush
 
 __all__ = ('Signatures', 'signatures')
@@ -60,7 +60,7 @@ def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | N
         return None
     check_url(url)
     try:
-        from ..signing.app_signer import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from ..signing.cards import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(f'{setting} needs more packages: {EXTRA}') from error
     return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)

@@ -17,7 +17,7 @@ import httpx2
 from jwt import PyJWK
 
 from ..errors import OverloadedError
-from ..signing.key_sets import KeyTable, read_keys
+from ..signing.keys import KeyTable, read_keys
 from .issuers import checked_url, connected, fetch_json
 from .request import InvalidCredentials
 

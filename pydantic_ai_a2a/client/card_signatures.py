@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..signing.card_form import NotSignable, canonical, signed_content
-from ..signing.signatures import Unverified
+from ..signing.cards import NotSignable, canonical, signed_content
+from ..signing.keys import Unverified
 from .key_finder import KeyFinder
 from .trust import TrustedKeys
 

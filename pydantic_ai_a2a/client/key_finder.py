@@ -12,8 +12,7 @@ from ..auth.jwks import Jwks
 from ..auth.request import InvalidCredentials
 from ..errors import OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.keys import KeyPair, fits, load_keys
-from ..signing.signatures import Unverified, protected_header, verify
+from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, verify
 from .trust import TrustedKeys
 from .urls import origin, shown
 

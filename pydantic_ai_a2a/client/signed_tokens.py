@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from ..errors import NotificationRefused
-from ..signing.signatures import Unverified, split_token
+from ..signing.keys import Unverified, split_token
 from .key_finder import KeyFinder
 from .trust import TrustedKeys
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ('BODY_DIGEST', 'LIFETIME', 'NOTIFICATION_ID', 'SIGNATURE_HEADER', 'SignPush')
-
 SIGNATURE_HEADER = 'X-A2A-Notification-Signature'
 """The header with the JSON Web Token of a notification."""
 NOTIFICATION_ID = 'webhook_id'

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.utils import base64url_decode
 
-from pydantic_ai_a2a.signing.card_form import FIELDS, NotSignable, canonical, known_fields, signed_content
-from pydantic_ai_a2a.signing.cards import sign_card
-from pydantic_ai_a2a.signing.signatures import Signer
+from pydantic_ai_a2a.signing.cards import FIELDS, NotSignable, canonical, known_fields, sign_card, signed_content
+from pydantic_ai_a2a.signing.keys import Signer
 
 from .pairs import pem
 

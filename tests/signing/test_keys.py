@@ -16,9 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pydantic_ai_a2a.signing.key_sets import read_keys
-from pydantic_ai_a2a.signing.keys import load_keys
-from pydantic_ai_a2a.signing.signatures import Signer, Unverified, protected_header, verify
+from pydantic_ai_a2a.signing.keys import Signer, Unverified, load_keys, protected_header, read_keys, verify
 
 from .pairs import pem, public_pem
 
