@@ -26,7 +26,7 @@ from ..agent.options import (
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
-from ..card_schemas import CardSchemas
+from ..card import CardSchemas
 from ..conversion import client_schema
 from ..conversion.client_tools import ClientTools
 from ..conversion.foreign_schema import MAX_BYTES, MAX_DEPTH, is_small

@@ -12,7 +12,7 @@ from fasta2a.schema import AgentCard, Message
 from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 
-from ..card_schemas import CardSchemas
+from ..card import CardSchemas
 from ..conversion.client_schema import CLIENT_SCHEMA_URI, with_client_schema
 from ..conversion.foreign_schema import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused, UnsupportedOperationError

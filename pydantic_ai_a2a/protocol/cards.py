@@ -8,7 +8,7 @@ from typing import Any, cast
 from fasta2a.schema import AgentCard, AgentInterface, agent_card_ta
 from pydantic import ValidationError
 
-from ..card_security import load_requirements, load_scheme
+from ..card import load_requirements, load_scheme
 from ..notebooks import HtmlCard
 from .answers import AnswerUnreadable
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from fasta2a.schema import AgentCard, Part, Skill
 from pydantic_ai.tools import ToolDefinition
 
-from ..card_schemas import CardSchemas
+from ..card import CardSchemas
 from ..client.schemas import input_schema, output_schema, warn
 from ..errors import CardRefused
 

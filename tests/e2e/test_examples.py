@@ -15,7 +15,7 @@ from a2a.types import Part
 from a2a.utils.errors import InvalidParamsError
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.card_schemas import SCHEMAS_URI
+from pydantic_ai_a2a.card import SCHEMAS_URI
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of

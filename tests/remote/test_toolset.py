@@ -31,7 +31,7 @@ from pydantic_ai_a2a import (
     to_a2a,
     tool_skills,
 )
-from pydantic_ai_a2a.card_schemas import SCHEMAS_URI
+from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_task
 from pydantic_ai_a2a.remote import tasks
