@@ -33,8 +33,8 @@ from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
 from ..http.index import Index
 from ..ports import Backend
-from ..protocol import replay
-from ..protocol.run_metadata import RUN_METADATA
+from ..protocol import fields
+from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
 from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
@@ -274,7 +274,7 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
         (PENDING_CALLS, waits),
         (CLIENT_TOOLS, settings.messages.client_tools),
         (CLIENT_SCHEMA, client_schemas),
-        (replay.REPLAY, bool(settings.retention.idempotency_window)),
+        (fields.REPLAY, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]
 

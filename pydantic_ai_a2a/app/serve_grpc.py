@@ -14,7 +14,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..arguments import checked
-from ..protocol import event_ids
+from ..protocol import fields
 from ..runs.hosting import server_processes
 from ..settings import TLS
 from .app import A2AApp
@@ -29,7 +29,7 @@ __all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
 
-_EXTENSIONS = (event_ids.EVENT_IDS,)
+_EXTENSIONS = (fields.EVENT_IDS,)
 
 
 class GrpcState(TypedDict):

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 from ..errors import AnswerNeeded, InvalidParamsError
 from ..ports import DEAD_LETTERS, Charge, Finish, OnExpired, Status, Submission, amounts_of
 from ..protocol import stored
-from ..protocol.replay import SHORTEST_ID
+from ..protocol.fields import SHORTEST_ID
 from ..types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
 
 __all__ = (

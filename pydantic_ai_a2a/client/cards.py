@@ -15,8 +15,7 @@ from fasta2a.schema import AgentCard, AgentInterface
 from pydantic_core import from_json
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import AnswerUnreadable
-from ..protocol.cards import read_card
+from ..protocol.answers import AnswerUnreadable, read_card
 from .connections import Connections
 from .urls import origin, shown
 

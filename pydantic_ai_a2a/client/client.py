@@ -21,8 +21,8 @@ from typing_extensions import Unpack
 
 from ..app.app import A2AApp
 from ..arguments import seconds
-from ..protocol.replay import REPLAY_URI as REPLAY
-from ..protocol.replay import SHORTEST_ID
+from ..protocol.fields import REPLAY_URI as REPLAY
+from ..protocol.fields import SHORTEST_ID
 from ..types import (
     CancelParams,
     CardParams,

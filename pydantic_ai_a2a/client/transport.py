@@ -14,16 +14,18 @@ from pydantic_core import from_json
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import (
     AnswerUnreadable,
+    http_error,
+    read_card,
+    read_config,
+    read_configs,
     read_event,
     read_list,
     read_streamed,
     read_task,
+    rpc_error,
+    status_error,
 )
-from ..protocol.cards import read_card
-from ..protocol.codec import Codec, HttpCodec, Params
-from ..protocol.operations import OPERATIONS, Operation
-from ..protocol.push_answers import read_config, read_configs
-from ..protocol.remote_errors import http_error, rpc_error, status_error
+from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
 from ..types import ListParams, ListPushParams, SendParams
 from .cards import Interface

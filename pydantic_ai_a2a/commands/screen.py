@@ -13,7 +13,7 @@ from fasta2a.schema import Message, Part, Task
 
 from ..client.assembly import Update
 from ..client.following import WAITING
-from ..protocol.wire import event_json, task_json
+from ..protocol.stored import event_json, task_json
 from ..remote.content import content_of, text_of
 from .target import say
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 from fasta2a.schema import Task, TaskState
 
-from ..protocol.wire import task_json
+from ..protocol.stored import task_json
 from .calling import Remote, agent_options, json_options
 from .screen import Form, as_json, safe
 from .table import write_table

@@ -16,8 +16,7 @@ from ..auth.request import RequestInfo, header
 from ..auth.tenants import Tenants
 from ..errors import A2AError, InvalidParamsError, QuotaExceededError
 from ..ports import Submission
-from ..protocol.codec import Codec, Params, tenant_of
-from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
+from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
 from ..quotas import Metering, audit_refusal
 from ..service.streams import EventStream
 from ..service.tasks import Service

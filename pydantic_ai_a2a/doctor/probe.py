@@ -14,8 +14,7 @@ from ..client.connections import Connections
 from ..client.transport import Request, Transport
 from ..client.urls import shown
 from ..errors import A2AError, RemoteError
-from ..protocol.codec import Params
-from ..protocol.operations import OPERATIONS
+from ..protocol.operations import OPERATIONS, Params
 from ..protocol.versions import codec_of
 
 __all__ = ('Answer', 'Probe', 'StreamEvent')

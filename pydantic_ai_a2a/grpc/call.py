@@ -17,8 +17,7 @@ from ..auth.request import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
 from ..ports import Subscription
-from ..protocol.codec import HttpCodec, Params
-from ..protocol.operations import Operation, refuse_unsupported_params
+from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
 from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG

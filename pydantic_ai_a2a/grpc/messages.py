@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic_core import from_json, to_json
 
 from ..errors import InvalidRequestError, UnsupportedOperationError
-from ..protocol.event_ids import EVENT_ID, EVENT_IDS_URI
+from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
 from .wire import check_fields, not_a_message
 
 __all__ = ('SERVICE', 'Messages', 'methods')

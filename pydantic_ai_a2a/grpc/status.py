@@ -10,7 +10,7 @@ from grpc import StatusCode
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError, PayloadTooLargeError
-from ..protocol.codec import HttpCodec
+from ..protocol.operations import HttpCodec
 
 __all__ = ('Refusal', 'refusal')
 

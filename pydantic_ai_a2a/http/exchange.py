@@ -17,9 +17,8 @@ from starlette.types import Receive, Scope, Send
 from ..auth.request import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import A2AError, PayloadTooLargeError
-from ..protocol.codec import Codec, Params
-from ..protocol.limits import check_values
-from ..protocol.operations import Operation
+from ..protocol.envelope import check_values
+from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
 from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..service.tasks import TaskList

@@ -8,9 +8,8 @@ from types import MappingProxyType
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.codec import RpcRefused
 from ..protocol.envelope import request_id
-from ..protocol.operations import refuse_unsupported_params
+from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
 from .base import reply, requested_version
 from .exchange import Exchange, Request, Serving

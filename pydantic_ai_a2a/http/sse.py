@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
 from ..ports import Subscription
-from ..protocol.codec import Codec
+from ..protocol.operations import Codec
 from ..service.streams import EventStream, OpenStreams
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread

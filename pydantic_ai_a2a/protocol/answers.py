@@ -7,10 +7,20 @@ FastA2A's TypedDicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, NotRequired, cast
 
-from fasta2a.schema import ListTasksResult, StreamResponse, Task
+from fasta2a.schema import (
+    AgentCard,
+    AgentInterface,
+    ListTasksResult,
+    StreamResponse,
+    Task,
+    TaskPushNotificationConfig,
+    agent_card_ta,
+)
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -24,20 +34,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from ..notebooks import HtmlTask
+from .. import errors
+from ..card import load_requirements, load_scheme
+from ..errors import A2AError, FieldViolation
+from ..notebooks import HtmlCard, HtmlTask
 from ..types import Part, TaskState
 from . import stored
 from .fields import PROTO_JSON, WRAPPED
-
-__all__ = (
-    'AnswerUnreadable',
-    'present_fields',
-    'read_answer',
-    'read_event',
-    'read_list',
-    'read_streamed',
-    'read_task',
-)
 
 _STATES: Mapping[object, TaskState] = {
     **stored.STATES,
@@ -350,3 +353,264 @@ def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
 def read_list(value: object) -> ListTasksResult:
     """Read the answer of ListTasks."""
     return read_answer(_LIST, value)
+
+
+# --- reader of agent cards, as clients receive the cards of A2A 1.0, of 0.3 and of both (§4.4, §8) --------------------
+
+
+def read_card(value: object) -> AgentCard:
+    """Read an agent card. Fields that A2A allows to be absent are empty; the fields of 0.3 become those of 1.0.
+
+    Raises:
+        AnswerUnreadable: The value is no agent card.
+    """
+    wire = _object(value)
+    if not isinstance(wire.get('name'), str):
+        raise AnswerUnreadable('name: an agent card needs the name of the agent')
+    skills = [_skill(skill) for skill in _objects(wire.get('skills'))]
+    declared = _object(wire.get('capabilities'))
+    capabilities = {name: value for name, value in declared.items() if value is not None}
+    if wire.get('supportsAuthenticatedExtendedCard') is True:
+        capabilities = {'extendedAgentCard': True, **capabilities}
+    card = {
+        'description': '',
+        'version': '',
+        'defaultInputModes': [],
+        'defaultOutputModes': [],
+        **_secured(wire),
+        'capabilities': capabilities,
+        'skills': skills,
+        'supportedInterfaces': [*_interfaces(wire)],
+    }
+    try:
+        read = agent_card_ta.validate_python(card)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+        raise AnswerUnreadable(f'{".".join(map(str, first["loc"]))}: {first["msg"]}') from None
+    return cast('AgentCard', HtmlCard(read))
+
+
+def _skill(wire: dict[str, Any]) -> dict[str, Any]:
+    return {
+        'name': '',
+        'description': '',
+        'tags': [],
+        'inputModes': [],
+        'outputModes': [],
+        **_secured(wire),
+    }
+
+
+def _secured(wire: dict[str, Any]) -> dict[str, Any]:
+    """Return the set fields of a card or a skill, with its security in FastA2A's shape."""
+    schemes = {name: load_scheme(_object(scheme)) for name, scheme in _object(wire.get('securitySchemes')).items()}
+    security = {
+        'securitySchemes': {name: scheme for name, scheme in schemes.items() if scheme is not None},
+        'securityRequirements': load_requirements(
+            _objects(wire.get('securityRequirements')), _objects(wire.get('security'))
+        ),
+    }
+    others = {name: value for name, value in wire.items() if value is not None and name not in security}
+    return others | {name: value for name, value in security.items() if value}
+
+
+def _interfaces(wire: dict[str, Any]) -> Iterator[AgentInterface]:
+    newer = _objects(wire.get('supportedInterfaces'))
+    for interface in newer:
+        yield cast('AgentInterface', {'protocolVersion': '1.0', **interface})
+    if newer or not isinstance(wire.get('url'), str):
+        return
+    version = wire.get('protocolVersion') or '0.3.0'
+    first = {'url': wire['url'], 'transport': wire.get('preferredTransport') or 'JSONRPC'}
+    for interface in (first, *_objects(wire.get('additionalInterfaces'))):
+        binding = interface.get('transport')
+        yield cast(
+            'AgentInterface', {'url': interface.get('url'), 'protocolBinding': binding, 'protocolVersion': version}
+        )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    listed = cast('list[object]', value) if isinstance(value, list) else []
+    return [cast('dict[str, Any]', item) for item in listed if isinstance(item, dict)]
+
+
+# --- readers of push notification configurations, as clients receive them, for all codecs -----------------------------
+
+
+@with_config(PROTO_JSON)
+class _Authentication(TypedDict, total=False):
+    scheme: str | None
+    schemes: list[str] | None
+    credentials: str | None
+
+
+def _authentication(wire: _Authentication) -> dict[str, Any] | None:
+    scheme = wire.get('scheme') or next(iter(wire.get('schemes') or ()), None)
+    credentials = wire.get('credentials')
+    return {'scheme': scheme, **({'credentials': credentials} if credentials else {})} if scheme else None
+
+
+@with_config(PROTO_JSON)
+class _ConfigFields(TypedDict):
+    id: NotRequired[str | None]
+    task_id: NotRequired[str | None]
+    url: str
+    token: NotRequired[str | None]
+    authentication: NotRequired[Annotated[_Authentication, AfterValidator(_authentication)] | None]
+
+
+def _flat_config(value: object) -> object:
+    """Return a configuration of A2A 0.3, which is nested, in the form of 1.0."""
+    if not isinstance(value, dict):
+        return value
+    wire = cast('dict[str, Any]', value)
+    nested = wire.get('pushNotificationConfig')
+    return {'taskId': wire.get('taskId'), **cast('dict[str, Any]', nested)} if isinstance(nested, dict) else wire
+
+
+_Config = Annotated[_ConfigFields, BeforeValidator(_flat_config), AfterValidator(present_fields)]
+
+
+@with_config(PROTO_JSON)
+class _ConfigsFields(TypedDict, total=False):
+    configs: list[_Config] | None
+    next_page_token: str | None
+
+
+def _in_object(value: object) -> object:
+    """Return the configurations of A2A 0.3, which are a bare list, in the form of 1.0."""
+    return {'configs': cast('list[object]', value)} if isinstance(value, list) else value
+
+
+_CONFIG = TypeAdapter[Any](_Config)
+_CONFIGS = TypeAdapter[Any](Annotated[_ConfigsFields, BeforeValidator(_in_object), AfterValidator(present_fields)])
+
+
+def read_config(value: object) -> TaskPushNotificationConfig:
+    """Read a push notification configuration."""
+    return read_answer(_CONFIG, value)
+
+
+def read_configs(value: object) -> tuple[list[TaskPushNotificationConfig], str]:
+    """Read a page of push notification configurations, and the token of the next page; empty on the last page."""
+    page = read_answer(_CONFIGS, value)
+    return page.get('configs', []), page.get('next_page_token', '')
+
+
+# --- readers of the errors that a remote agent answers with, to the errors of `errors.py` -----------------------------
+
+_MAX_TEXT = 1_000
+"""Most characters of a remote agent's text."""
+_MAX_DETAILS = 100
+_CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')
+
+_JSON_RPC: Mapping[str, type[A2AError]] = {
+    'PARSE_ERROR': errors.JSONParseError,
+    'INVALID_REQUEST': errors.InvalidRequestError,
+    'METHOD_NOT_FOUND': errors.MethodNotFoundError,
+    'INVALID_PARAMS': errors.InvalidParamsError,
+    'INTERNAL_ERROR': errors.InternalError,
+}
+_A2A: Mapping[str, type[A2AError]] = {
+    error.reason: error
+    for error in cast('list[type[Exception]]', [getattr(errors, name) for name in errors.__all__])
+    if issubclass(error, A2AError) and error.reason is not None
+}
+_BY_CODE: Mapping[int, type[A2AError]] = MappingProxyType(
+    {error.code: error for error in (*_JSON_RPC.values(), *_A2A.values())}
+)
+_BY_STATUS: Mapping[int, type[A2AError]] = MappingProxyType(
+    {
+        400: errors.InvalidRequestError,
+        401: errors.UnauthenticatedError,
+        403: errors.PermissionDeniedError,
+        404: errors.NotFoundError,
+        405: errors.MethodNotAllowedError,
+        408: errors.RequestTimeoutError,
+        413: errors.PayloadTooLargeError,
+        415: errors.UnsupportedMediaTypeError,
+        421: errors.MisdirectedRequestError,
+        429: errors.QuotaExceededError,
+        503: errors.OverloadedError,
+    }
+)
+"""The errors below the protocol, by HTTP status."""
+
+_VAGUE = (errors.InvalidRequestError, errors.NotFoundError)
+"""Errors of statuses that say less than the reason in the body."""
+
+
+def rpc_error(error: object, status: int) -> A2AError:
+    """Return the error of a JSON-RPC error object.
+
+    Args:
+        error: The parsed object.
+        status: HTTP status of the answer.
+    """
+    wire = _object(error)
+    code = wire.get('code')
+    text = _object(wire.get('data')).get('detail') or wire.get('message')
+    kind = None if status == 200 else _BY_STATUS.get(status)
+    if kind is None or status in (400, 404):
+        kind = _BY_CODE.get(code if type(code) is int else 0)
+    return _error(kind, text, _list(wire.get('data')), code)
+
+
+def http_error(body: object, status: int) -> A2AError:
+    """Return the error of an answer of the HTTP+JSON binding (§11.6).
+
+    Args:
+        body: The parsed body; anything if it is no `google.rpc.Status`.
+        status: HTTP status of the answer.
+    """
+    wire = _object(_object(body).get('error'))
+    return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
+
+
+def status_error(status: int, url: str) -> A2AError:
+    """Return the error of an answer without a readable refusal."""
+    return _error(_BY_STATUS.get(status), f'{url} has answered with HTTP {status}.', [], status)
+
+
+def _error(kind: type[A2AError] | None, text: object, details: list[object], code: object) -> A2AError:
+    metadata: dict[str, str] = {}
+    violations: list[FieldViolation] = []
+    for detail in map(_object, details[:_MAX_DETAILS]):
+        reason = detail.get('reason')
+        if isinstance(reason, str):
+            named = _A2A.get(reason)
+            if named is None and (kind is None or kind in _VAGUE):
+                named = _JSON_RPC.get(reason)
+            kind = named or kind
+            metadata |= {name: _line(value) for name, value in _strings(detail.get('metadata'))}
+        violations += _violations(detail.get('fieldViolations'))
+    if kind is None:
+        kind, metadata = A2AError, {**metadata, 'code': _line(str(code))}
+    message = _line(text) if isinstance(text, str) and text else None
+    return kind(message, violations=violations, metadata=metadata)
+
+
+def _violations(value: object) -> Iterator[FieldViolation]:
+    for violation in map(_object, _list(value)[:_MAX_DETAILS]):
+        field, description = violation.get('field'), violation.get('description')
+        if isinstance(field, str) and isinstance(description, str):
+            yield FieldViolation(_line(field), _line(description))
+
+
+def _strings(value: object) -> Iterator[tuple[str, str]]:
+    for name, text in _object(value).items():
+        if isinstance(text, str):
+            yield name, text
+
+
+def _list(value: object) -> list[object]:
+    return cast('list[object]', value) if isinstance(value, list) else []
+
+
+def _line(text: str) -> str:
+    """Return text of a remote agent as one line of bounded length."""
+    return _CONTROLS.sub(' ', text[:_MAX_TEXT])

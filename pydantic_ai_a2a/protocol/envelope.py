@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
+from itertools import islice
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NoReturn, NotRequired, Union, cast
 from urllib.parse import parse_qsl
 
 from pydantic import ConfigDict, Discriminator, TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import ErrorDetails, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import (
@@ -26,28 +27,15 @@ from ..errors import (
     InvalidRequestError,
     JSONParseError,
     MethodNotFoundError,
+    PayloadTooLargeError,
 )
-from .codec import Params, RpcRefused, RpcRequest
-from .fields import MAX_ID
-from .operations import Operation
-from .violations import bad_fields, details, has_lone_surrogates, invalid, invalid_fields
-
-__all__ = (
-    'Requests',
-    'check_params',
-    'encode_id',
-    'parse_json',
-    'read_params',
-    'read_query',
-    'request_id',
-    'with_path',
-)
+from .fields import DIGITS_AS_ZERO, LONG_NUMBER, MAX_ID, MAX_ITEMS
+from .operations import Operation, Params, RpcRefused, RpcRequest
 
 _MAX_QUERY = 100
 _NAN = re.compile(rb'NaN(?<=[\s:,\[]NaN)')
 """NaN at the beginning of a value."""
 _FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
-
 
 _SHAPE: Any = TypedDict
 _UNION: Any = Union
@@ -339,3 +327,142 @@ def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AErr
     if has_lone_surrogates(request):
         return InvalidRequestError('Invalid request: it must not hold lone surrogates')
     raise RpcRefused(JSONParseError('Invalid JSON payload: nested too deeply.'))
+
+
+# --- errors that name the bad fields of a request ---------------------------------------------------------------------
+# No text repeats a value of the request.
+
+_MAX_VIOLATIONS = 100
+_MAX_DETAILS = 1_000
+"""Most bad fields with details: Pydantic can only list all of them, which takes time."""
+_MAX_NAMED = 5
+_MAX_DEPTH = 8
+_OPAQUE = {('data',), ('metadata',)}
+
+
+def details(error: ValidationError) -> Sequence[ErrorDetails]:
+    """Return the details of a refused value, without the value."""
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def invalid(
+    error: ValidationError,
+    fields: Mapping[str, str] = MappingProxyType({}),
+    *,
+    envelope: int = 0,
+) -> InvalidParamsError:
+    """Return the error of invalid params for the client.
+
+    Args:
+        error: The result of validation.
+        fields: The field names of the codec: every spelling, and the spelling for error texts.
+        envelope: Number of path steps before the params.
+    """
+    if (count := error.error_count()) > _MAX_DETAILS:
+        return InvalidParamsError(f'Invalid parameters: {count} problems')
+    return invalid_fields(
+        FieldViolation(
+            _path(detail['loc'][envelope:], fields),
+            'must not hold control characters' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
+        )
+        for detail in details(error)
+    )
+
+
+def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:
+    path = ''.join(f'[{key}]' if isinstance(key, int) else f'.{fields.get(key, key)}' for key in loc)
+    return path.removeprefix('.') or 'params'
+
+
+def invalid_fields(violations: Iterable[FieldViolation]) -> InvalidParamsError:
+    """Return the error of several bad fields: all in the details, the first few also in the message."""
+    listed = list(islice(violations, _MAX_VIOLATIONS))
+    named = '; '.join(f'{violation.field}: {violation.description}' for violation in listed[:_MAX_NAMED])
+    more = '; and more' if len(listed) > _MAX_NAMED else ''
+    return InvalidParamsError(f'Invalid parameters: {named}{more}', violations=listed)
+
+
+def bad_fields(value: object, bad: Callable[[object], bool], fields: Mapping[str, str]) -> list[str]:
+    """Return the paths of the fields with a bad value, as deep as the codec has names for them.
+
+    Only bad values are entered, so `bad` may be a fast check of a whole tree.
+    """
+    return [_path(path, fields) for path in islice(_bad_paths(value, bad, fields), _MAX_VIOLATIONS)]
+
+
+def _bad_paths(
+    value: object, bad: Callable[[object], bool], fields: Mapping[str, str], path: tuple[int | str, ...] = ()
+) -> Iterator[tuple[int | str, ...]]:
+    if not bad(value):
+        return
+    deeper = _members(value, path, fields)
+    nothing = True
+    for member, item in deeper:
+        for inner in _bad_paths(item, bad, fields, member):
+            nothing = False
+            yield inner
+    if nothing:
+        yield path
+
+
+def _members(
+    value: object, path: tuple[int | str, ...], fields: Mapping[str, str]
+) -> Iterator[tuple[tuple[int | str, ...], object]]:
+    if len(path) >= _MAX_DEPTH or path[-1:] in _OPAQUE:
+        return
+    if isinstance(value, dict):
+        for key, item in cast('dict[str, object]', value).items():
+            if key in fields:
+                yield (*path, key), item
+    elif isinstance(value, list):
+        for index, item in enumerate(cast('list[object]', value)[:MAX_ITEMS]):
+            yield (*path, index), item
+
+
+def has_lone_surrogates(value: object) -> bool:
+    """Return True if a value holds lone surrogates, which no encoding of Unicode can express."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        return isinstance(error, UnicodeEncodeError)
+    return False
+
+
+# --- limit of the JSON values of a body, counted before the body is parsed (§13) --------------------------------------
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
+"""A JSON string; an unterminated string extends to the end."""
+
+_LONG_NUMBER = re.compile(rb'0{309,}+')
+_LONG_NUMBERS = 8
+"""Most long numbers that are parsed, to be refused by their fields: parsing takes time by the square of the digits."""
+
+
+def check_values(body: bytes, limit: int) -> None:
+    """Refuse JSON with more values than the limit, or with many numbers beyond a double, without parsing it.
+
+    Raises:
+        PayloadTooLargeError: The body has too many values or numbers.
+    """
+    if LONG_NUMBER in (digits := body.translate(DIGITS_AS_ZERO)):
+        _check_long_numbers(digits)
+    if _values(body) <= limit:
+        return
+    # Strings may have any number of commas, so the count leaves strings out, and counts strings apart. A value has at
+    # most two strings: the value itself and its key.
+    without_texts, texts = _STRING.subn(b'', body, 2 * limit + 1)
+    if texts > 2 * limit or _values(without_texts) > limit:
+        raise PayloadTooLargeError(f'The request body holds more than {limit} JSON values.')
+
+
+def _check_long_numbers(digits: bytes) -> None:
+    """Refuse many long numbers, in JSON whose digits are all zeros. Numbers within strings do not count."""
+    if len(_LONG_NUMBER.findall(digits)) > _LONG_NUMBERS < len(_LONG_NUMBER.findall(_STRING.sub(b'', digits))):
+        raise PayloadTooLargeError(
+            'The request body holds too many numbers beyond the range of a double: send them as strings.'
+        )
+
+
+def _values(json: bytes) -> int:
+    """Return an upper bound of the number of values in JSON."""
+    return 1 + json.count(b',') + json.count(b'[') + json.count(b'{')

@@ -21,22 +21,11 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError
 from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
-from . import push, stored
-from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
+from . import requests, stored
 from .envelope import Requests
-from .fields import (
-    CAMEL_CASE,
-    FlatPart,
-    ListFields,
-    MessageFields,
-    Parts,
-    Struct,
-    list_params,
-    names_of,
-    read_message,
-)
+from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, Struct, list_params, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, EncodeEvent, Hold, Operation, Params, RpcRequest, hold_nothing
 from .requests import older_params
 
 __all__ = ('FastA2ADialect',)
@@ -57,8 +46,8 @@ class _Message(MessageFields):
 
 @with_config(CAMEL_CASE)
 class _Configuration(Configuration, total=False):
-    push_notification_config: push.Target | None
-    task_push_notification_config: push.Target | None
+    push_notification_config: requests.Target | None
+    task_push_notification_config: requests.Target | None
 
 
 class _SendParams(TypedDict):
@@ -88,7 +77,7 @@ _List = Annotated[_ListParams, AfterValidator(list_params)]
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
 _REQUESTS = Requests(
     METHODS,
-    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **push.flat(_DIALECT)},
+    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(_DIALECT)},
     _FIELDS,
 )
 

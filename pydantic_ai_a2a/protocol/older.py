@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
-from .codec import Codec
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct
+from .operations import Codec
 
 __all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'older_code', 'role', 'send_params')
 

@@ -16,25 +16,12 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
-from . import push, stored
-from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
+from . import requests, stored
 from .envelope import Requests
-from .fields import (
-    CAMEL_CASE,
-    MAX_ITEMS,
-    WRAPPED,
-    Base64,
-    Line,
-    MessageFields,
-    Struct,
-    names_of,
-    read_message,
-)
+from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, REFUSALS, Capability, Operation
+from .operations import OPERATIONS, REFUSALS, Capability, EncodeEvent, Hold, Operation, Params, RpcRequest, hold_nothing
 from .requests import older_params
-
-__all__ = ('V0_3',)
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.v0_3: operation for operation in OPERATIONS.values() if operation.v0_3}
@@ -108,8 +95,8 @@ class _Message(MessageFields):
 
 @with_config(CAMEL_CASE)
 class _Configuration(Configuration, total=False):
-    push_notification_config: push.OlderTarget | None
-    task_push_notification_config: push.OlderTarget | None
+    push_notification_config: requests.OlderTarget | None
+    task_push_notification_config: requests.OlderTarget | None
 
 
 class _SendParams(TypedDict):
@@ -125,7 +112,9 @@ def _send_params(wire: _SendParams) -> SendParams:
 
 _Send = Annotated[_SendParams, AfterValidator(_send_params)]
 _FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
-_REQUESTS = Requests(METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push.NESTED}, _FIELDS)
+_REQUESTS = Requests(
+    METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
+)
 
 
 def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +195,7 @@ class V0_3(OlderCodec):
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
         target = registered.target
-        config = {'id': target.id, **push.target_fields(target, {'schemes': [target.scheme]})}
+        config = {'id': target.id, **requests.target_fields(target, {'schemes': [target.scheme]})}
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:

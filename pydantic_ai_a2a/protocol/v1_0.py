@@ -12,13 +12,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, NotRequired, cast
 from urllib.parse import quote, urlencode
 
-from pydantic import (
-    AfterValidator,
-    PlainValidator,
-    StrictBool,
-    TypeAdapter,
-    with_config,
-)
+from pydantic import AfterValidator, PlainValidator, StrictBool, TypeAdapter, with_config
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
@@ -34,8 +28,7 @@ from ..types import (
     TaskEvent,
     TaskState,
 )
-from . import push, stored
-from .codec import EncodeEvent, Hold, HttpCodec, HttpRequest, Params, RpcRequest, hold_nothing
+from . import requests, stored
 from .envelope import Requests, check_params, read_params, read_query
 from .fields import (
     PROTO_JSON,
@@ -51,10 +44,18 @@ from .fields import (
     names_of,
     read_message,
 )
-from .operations import OPERATIONS, Operation
+from .operations import (
+    OPERATIONS,
+    EncodeEvent,
+    Hold,
+    HttpCodec,
+    HttpRequest,
+    Operation,
+    Params,
+    RpcRequest,
+    hold_nothing,
+)
 from .requests import newer_params
-
-__all__ = ('V1_0',)
 
 _STATES: Mapping[object, TaskState | None] = {
     'TASK_STATE_UNSPECIFIED': None,
@@ -78,8 +79,6 @@ def _task_state(value: object) -> TaskState | None:
 
 
 # The messages of a2a.proto that requests consist of.
-
-
 @with_config(PROTO_JSON)
 class _Message(MessageFields):
     role: Annotated[str, PlainValidator(_role)]
@@ -89,7 +88,7 @@ class _Message(MessageFields):
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
-    task_push_notification_config: push.Target | None
+    task_push_notification_config: requests.Target | None
     history_length: Count | None
     return_immediately: StrictBool | None
 
@@ -183,7 +182,7 @@ _PARAMS: Mapping[str, Any] = {
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
     'GetExtendedAgentCard': Annotated[_CardRequest, AfterValidator(_card_params)],
-    **push.flat('1.0'),
+    **requests.flat('1.0'),
 }
 """The params of the operations."""
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)

@@ -14,12 +14,9 @@ from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
-from .codec import Codec, HttpCodec, RpcRefused
 from .envelope import parse_json
-from .operations import OPERATIONS
+from .operations import OPERATIONS, Codec, HttpCodec, RpcRefused
 from .v1_0 import V1_0
-
-__all__ = ('HTTP', 'CodecChoice', 'Versions', 'codec_of', 'in_dialect_of')
 
 HTTP: HttpCodec = V1_0()
 """The codec of the HTTP+JSON binding, which exists in one version."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError
 from ..ports import PushConfig, PushConfigs, Takes
 from ..protocol import stored
-from ..protocol.pages import config_after, config_token
+from ..protocol.fields import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..types import PushTarget

@@ -33,7 +33,7 @@ from ..conversion.client_schema import with_client_schema
 from ..conversion.client_tools import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
-from ..protocol.run_metadata import RUN_METADATA_URI as RUN_METADATA
+from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from .details import Remote, Turn, details, last_turn, local_tools, used
 from .incoming import partial_text, response_parts
 from .outgoing import Outgoing, message_id, outgoing

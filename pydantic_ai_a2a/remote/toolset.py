@@ -28,7 +28,7 @@ from ..client.message import SendOptions
 from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
-from ..protocol.run_metadata import RUN_METADATA_URI as RUN_METADATA
+from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from .content import content_of, digest_id, output_problem, text_of
 from .events import A2ATaskEvent, RemoteTaskEvent
 from .tasks import RemoteTasks

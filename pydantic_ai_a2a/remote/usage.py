@@ -9,7 +9,7 @@ from typing import Any, cast
 from fasta2a.schema import Task
 from pydantic_ai.usage import RunUsage
 
-from ..protocol.run_metadata import RUN_METADATA_URI
+from ..protocol.fields import RUN_METADATA_URI
 
 __all__ = ('difference', 'totals')
 

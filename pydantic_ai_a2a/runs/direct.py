@@ -32,7 +32,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..ports import Backend, Checkpoint, Claim, Finish, Status, Submission
-from ..protocol import run_metadata, stored
+from ..protocol import fields, stored
 from ..quotas import Metering
 from ..settings import Rule
 from ..types import Message, TaskEvent, TaskHeader
@@ -321,7 +321,7 @@ def _message(end: Finish, context_id: str) -> bytes:
         'parts': parts or [{'text': '', 'mediaType': 'text/plain'}],
     }
     if end.metadata is not None:
-        written |= {'metadata': from_json(end.metadata), 'extensions': [run_metadata.RUN_METADATA_URI]}
+        written |= {'metadata': from_json(end.metadata), 'extensions': [fields.RUN_METADATA_URI]}
     return to_json(written)
 
 

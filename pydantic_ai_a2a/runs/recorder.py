@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..conversion.failure import Failure
 from ..ports import Charge, Checkpoint, Claim, Finish, Status
-from ..protocol import run_metadata, stored
+from ..protocol import fields, stored
 from ..settings import Results
 from ..telemetry import metrics
 from ..types import (
@@ -94,7 +94,7 @@ class Recorder:
         """Calls the store for this run, again while the store is unavailable."""
         self.unstored: Finish | None = None
         """The end of the run until the store accepts the write."""
-        self.tells = claim.request is not None and run_metadata.is_asked(claim.request)
+        self.tells = claim.request is not None and fields.is_asked(claim.request)
         """True if the task's metadata reports the usage of the run."""
         self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
         """Usage of the run over all attempts, a `RunUsage` that grows during the run."""
@@ -329,7 +329,7 @@ class Recorder:
         claim = self._claim
         run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         used = self.usage if usage is None else usage
-        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
+        return fields.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
 
     def _status_event(self, status: Status, metadata: bytes | None = None) -> EventBody:
         header = self._claim.header

@@ -17,7 +17,7 @@ from ..errors import (
 )
 from ..ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..protocol import stored
-from ..protocol.pages import task_before, task_token
+from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
 from ..telemetry import metrics

@@ -23,7 +23,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnauthenticatedError,
 )
-from pydantic_ai_a2a.protocol.replay import REPLAY
+from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream

@@ -20,7 +20,7 @@ from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.asgi import StreamingTransport
 from pydantic_ai_a2a.client.connections import NotConnected
-from pydantic_ai_a2a.protocol.cards import read_card
+from pydantic_ai_a2a.protocol.answers import read_card
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, Canned, result

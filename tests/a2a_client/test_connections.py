@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client import asgi
 from pydantic_ai_a2a.errors import MethodNotFoundError
-from pydantic_ai_a2a.protocol.replay import REPLAY
+from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream

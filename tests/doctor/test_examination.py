@@ -29,7 +29,7 @@ from pydantic_ai_a2a.doctor import probe
 from pydantic_ai_a2a.doctor.card import interfaces
 from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.doctor.finding import Finding
-from pydantic_ai_a2a.protocol.cards import read_card
+from pydantic_ai_a2a.protocol.answers import read_card
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..a2a_client.peers import Talker, official

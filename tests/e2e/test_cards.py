@@ -11,7 +11,7 @@ from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequ
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 
-from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
 
 from .card_apps import TOKEN
 from .official import BINDINGS, collect, official_client, over, say, serving, task_of

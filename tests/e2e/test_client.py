@@ -30,7 +30,7 @@ from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import event_ids, replay, run_metadata
+from pydantic_ai_a2a.protocol import fields
 
 from ..behaviour.rows import covers
 from .deployments import DEPLOYMENTS, Deployed, deployed
@@ -89,8 +89,8 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
         'streaming': True,
         'pushNotifications': False,
         'extensions': [
-            *(run_metadata.RUN_METADATA, asking.EXTENSION, replay.REPLAY),
-            *([event_ids.EVENT_IDS] if over_grpc else ()),
+            *(fields.RUN_METADATA, asking.EXTENSION, fields.REPLAY),
+            *([fields.EVENT_IDS] if over_grpc else ()),
         ],
         'extendedAgentCard': False,
     }

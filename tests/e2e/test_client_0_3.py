@@ -12,7 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import replay, run_metadata
+from pydantic_ai_a2a.protocol import fields
 
 from ..behaviour.rows import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of
@@ -53,7 +53,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     assert card == snapshot(
         {
             'capabilities': {
-                'extensions': [run_metadata.RUN_METADATA, asking.EXTENSION, replay.REPLAY],
+                'extensions': [fields.RUN_METADATA, asking.EXTENSION, fields.REPLAY],
                 'pushNotifications': False,
                 'streaming': True,
             },

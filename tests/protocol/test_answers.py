@@ -16,16 +16,18 @@ from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol.answers import (
     AnswerUnreadable,
+    http_error,
+    read_config,
+    read_configs,
     read_event,
     read_list,
     read_streamed,
     read_task,
+    rpc_error,
+    status_error,
 )
-from pydantic_ai_a2a.protocol.codec import Codec, Params
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
-from pydantic_ai_a2a.protocol.push_answers import read_config, read_configs
-from pydantic_ai_a2a.protocol.remote_errors import http_error, rpc_error, status_error
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Codec, Params
 from pydantic_ai_a2a.protocol.stored import (
     STATE_NAMES,
     artifact_update,

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError
-from pydantic_ai_a2a.protocol.codec import RpcRefused
-from pydantic_ai_a2a.protocol.envelope import encode_id, parse_json, request_id
+from pydantic_ai_a2a.protocol.envelope import bad_fields, encode_id, invalid_fields, parse_json, request_id
 from pydantic_ai_a2a.protocol.fields import MAX_ID, MAX_ITEMS
-from pydantic_ai_a2a.protocol.violations import bad_fields, invalid_fields
+from pydantic_ai_a2a.protocol.operations import RpcRefused
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from hypothesis import given
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from pydantic_ai_a2a.protocol.codec import Params, RpcRefused, RpcRequest
 from pydantic_ai_a2a.protocol.fasta2a import METHODS, FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params, RpcRefused, RpcRequest
 from pydantic_ai_a2a.types import (
     CancelParams,
     CreatePushParams,

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.protocol.codec import EncodeEvent
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
+from pydantic_ai_a2a.protocol.operations import EncodeEvent
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
 
 from .strategies import messages, stored_tasks

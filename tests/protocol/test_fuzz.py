@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydantic_ai_a2a.protocol.codec import Codec, RpcRefused, RpcRequest
 from pydantic_ai_a2a.protocol.envelope import request_id
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
+from pydantic_ai_a2a.protocol.operations import Codec, RpcRefused, RpcRequest
 from pydantic_ai_a2a.protocol.stored import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0

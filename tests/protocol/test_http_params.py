@@ -8,8 +8,7 @@ from typing import Any, cast
 from hypothesis import assume, given
 
 from pydantic_ai_a2a.errors import A2AError, FieldViolation
-from pydantic_ai_a2a.protocol.codec import Params, RpcRefused
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params, RpcRefused
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
 from ..long import drawn, size

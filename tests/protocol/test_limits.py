@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydantic_ai_a2a.errors import PayloadTooLargeError
-from pydantic_ai_a2a.protocol.limits import check_values
+from pydantic_ai_a2a.protocol.envelope import check_values
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI, is_asked, task_metadata
+from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI, is_asked, task_metadata
 
 USAGE = RunUsage(requests=2, input_tokens=7, output_tokens=3, cache_read_tokens=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.protocol.codec import Params, RpcRefused
+from pydantic_ai_a2a.protocol.operations import Params, RpcRefused
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.types import Message, SendParams, TaskState
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.errors import A2AError
-from pydantic_ai_a2a.protocol.codec import Params, RpcRefused
+from pydantic_ai_a2a.protocol.operations import Params, RpcRefused
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Message, SendParams
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fasta2a.schema import Message, Task
 
-from ...protocol.wire import event_json, task_json
+from ...protocol.stored import event_json, task_json
 
 __all__ = ('dump',)
 

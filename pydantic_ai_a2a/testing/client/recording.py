@@ -10,7 +10,7 @@ import httpx2
 from fasta2a.schema import StreamResponse
 from pydantic_core import from_json
 
-from ...protocol.wire import event_json
+from ...protocol.stored import event_json
 
 if TYPE_CHECKING:
     from .client import A2ATestClient

@@ -24,7 +24,7 @@ from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, 
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.protocol.run_metadata import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned
