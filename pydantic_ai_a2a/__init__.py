@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .client.notifications import Notification, NotificationVerifier
     from .client.trust import TrustedKeys
     from .conversion.outbound import Artifacts
+    from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
+    from .conversion.schemas import NoInput
     from .conversion.skills import tool_skills
-    from .conversion.states import AuthRequired, InputRequired, NoCredential, Rejected
-    from .conversion.typed_input import NoInput
     from .errors import (
         A2AError,
         CardRefused,
@@ -171,9 +171,9 @@ _NAMES = {
     '.client.notifications': ('Notification', 'NotificationVerifier'),
     '.client.trust': ('TrustedKeys',),
     '.conversion.outbound': ('Artifacts',),
+    '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
+    '.conversion.schemas': ('NoInput',),
     '.conversion.skills': ('tool_skills',),
-    '.conversion.states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
-    '.conversion.typed_input': ('NoInput',),
     '.errors': (
         'A2AError',
         'CardRefused',

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
-from ..conversion.modes import OutputModes
-from ..conversion.outbound import Artifacts, OutputMapper
-from ..conversion.states import NoCredential
-from ..conversion.typed_input import ValidatedInput, input_of
+from ..conversion.outbound import Artifacts, OutputMapper, OutputModes
+from ..conversion.pending import NoCredential
+from ..conversion.schemas import ValidatedInput, input_of
 from ..ports import Claim
 from ..types import ANONYMOUS, Caller, Note, ToolArtifact
 from .dependencies import caller_of

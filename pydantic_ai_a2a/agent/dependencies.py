@@ -19,7 +19,7 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_core import from_json
 
 from ..arguments import seconds
-from ..conversion.typed_input import ValidatedInput, input_of
+from ..conversion.schemas import ValidatedInput, input_of
 from ..ports import Claim
 from ..protocol import stored
 from ..types import Caller, Message, dump_caller, load_caller, sender_of

@@ -10,8 +10,8 @@ from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
 from pydantic_ai.output import OutputContext
 from pydantic_ai.run import AgentRun
 
-from ..conversion.json_schema import problem
 from ..conversion.outbound import OutputMapper
+from ..conversion.schemas import problem
 from .internals import wrap_all_hooks
 
 __all__ = ('check_outputs',)

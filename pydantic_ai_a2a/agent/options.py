@@ -42,7 +42,7 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
-from ..conversion.output_types import has_output_functions
+from ..conversion.outbound import has_output_functions
 from .internals import has_output_validators
 
 __all__ = (

@@ -11,7 +11,7 @@ from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 
-from ..conversion.states import State
+from ..conversion.pending import State
 from .internals import tool_of
 from .turn import Added, Turn
 

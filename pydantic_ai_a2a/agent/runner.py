@@ -31,12 +31,11 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
-from ..conversion.client_schema import ClientOutput, states_of
 from ..conversion.outbound import OutputMapper
-from ..conversion.progress import StepsShown
+from ..conversion.pending import STATES
 from ..conversion.remote_calls import question_of
-from ..conversion.states import STATES
-from ..conversion.stream import AnswerStream
+from ..conversion.schemas import ClientOutput, states_of
+from ..conversion.stream import AnswerStream, StepsShown
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress

@@ -24,8 +24,7 @@ from ..auth.guard import Auth, guard
 from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
-from ..conversion.client_schema import CLIENT_SCHEMA
-from ..conversion.client_tools import CLIENT_TOOLS
+from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
 from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json

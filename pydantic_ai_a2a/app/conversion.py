@@ -27,12 +27,10 @@ from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
 from ..card import CardSchemas
-from ..conversion import client_schema
-from ..conversion.client_tools import ClientTools
-from ..conversion.foreign_schema import MAX_BYTES, MAX_DEPTH, is_small
+from ..conversion import schemas
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
-from ..conversion.typed_input import TypedInput
+from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
 from ..errors import UnsupportedOperationError
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..ports import Backend
@@ -149,14 +147,14 @@ class Conversion:
             InvalidParamsError: The schema cannot be used.
         """
         metadata = message.get('metadata', {})
-        if client_schema.CLIENT_SCHEMA_URI not in metadata:
+        if schemas.CLIENT_SCHEMA_URI not in metadata:
             return None
         if not self.takes_schemas:
             raise UnsupportedOperationError(
                 'The agent takes no JSON Schema of the client for its answer: send the message without the metadata of'
-                f' {client_schema.CLIENT_SCHEMA_URI}.'
+                f' {schemas.CLIENT_SCHEMA_URI}.'
             )
-        return client_schema.client_schema(metadata)
+        return schemas.client_schema(metadata)
 
     def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
         """Return the job that runs the tasks."""

@@ -10,8 +10,8 @@ from fasta2a.schema import AgentCard, Message, Part, TaskPushNotificationConfig
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..conversion.client_tools import CLIENT_TOOLS_URI as CLIENT_TOOLS
-from ..conversion.client_tools import metadata_of
+from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
+from ..conversion.schemas import metadata_of
 from ..errors import UnsupportedOperationError
 from ..types import PushTarget, SendParams
 from .cards import extensions_of

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 
 from ..card import CardSchemas
-from ..conversion.client_schema import CLIENT_SCHEMA_URI, with_client_schema
-from ..conversion.foreign_schema import UnusableSchema, check_schema, inlined_schema
+from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
 from ..errors import CardRefused, UnsupportedOperationError
 from .cards import extensions_of
 

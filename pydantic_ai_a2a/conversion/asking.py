@@ -6,20 +6,21 @@ The agent card declares the data part as an A2A extension.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from math import isfinite
+from typing import Any, Literal, cast
 
 from fasta2a.schema import AgentExtension
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
+from pydantic_core import from_json
 
+from ..errors import InvalidParamsError
 from ..settings import Approvals
-from ..types import Part, TaskState, dump_json, frozen
-from .answer_rules import SEVERAL, instruction, takes_words
-from .pending import Kind, Pending, PendingCall
+from ..types import Message, Part, TaskState, dump_json, frozen
+from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
-from .states import MARK, AuthRequired, Rejected, State
-
-__all__ = ('EXTENSION', 'MEDIA_TYPE', 'URI', 'Asked', 'ask', 'asked_by', 'shown', 'to_write')
+from .schemas import problem
 
 URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
@@ -291,3 +292,332 @@ def _text(text: str) -> Part:
 
 def _data(data: dict[str, Any]) -> Part:
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
+
+
+# --- the answers in a client's message to the calls that a task waits with, checked against what the server stored ----
+
+KEY = 'callAnswers'
+"""The one member of a data part that answers calls."""
+
+_DECISIONS: Mapping[str, tuple[str, str]] = {
+    'approval': ('approve', 'deny'),
+    'question': ('result', 'retry'),
+    'external': ('result', 'retry'),
+}
+_FIELDS: Mapping[str, str] = {'approve': 'args', 'deny': 'reason', 'result': 'result', 'retry': 'reason'}
+_REQUIRED = ('result', 'retry')
+
+
+class _Unclear(Exception):
+    """Words of the client are no clear answer, so the client is asked again."""
+
+
+def place_of_answers(message: Message) -> int | None:
+    """Return the index of the part with answers to calls, even if no call waits for an answer; None for no part."""
+    for n, part in enumerate(message['parts']):
+        if 'data' in part and isinstance(part['data'], dict) and KEY in part['data']:
+            return n
+    return None
+
+
+def answered_ids(message: Message) -> set[str]:
+    """Return the ids of the calls that the data of a message answers. Malformed answers have no id."""
+    place = place_of_answers(message)
+    items: Any = [] if place is None else cast('dict[str, Any]', message['parts'][place].get('data'))[KEY]
+    if not isinstance(items, list):
+        return set()
+    found = [cast('dict[str, Any]', item).get('id') for item in cast('list[Any]', items) if isinstance(item, dict)]
+    return {call_id for call_id in found if isinstance(call_id, str)}
+
+
+def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:
+    """Return the pending calls of a task after a message.
+
+    Args:
+        pending: The pending calls now.
+        message: The client's message.
+        by: Id of the caller; empty for an anonymous one.
+        rules: Rules for answers.
+        late: True if the message was accepted before the question was shown: its words and bare data are no answer.
+        limit: Most times that the client may be asked again.
+
+    Returns:
+        The same object if the message answers no call and need not; or, for an unclear answer, a copy with
+        `asked_again` increased.
+
+    Raises:
+        InvalidParamsError: The message answers an unknown call, answers a call twice, or has an invalid answer; or its
+            words are no answer, and the client was asked again often enough.
+    """
+    parts = message['parts']
+    try:
+        if (place := place_of_answers(message)) is not None:
+            new = _structured(pending, parts, place, rules)
+        elif pending.open:
+            new = _plain(pending, parts, rules, late)
+        else:
+            _check_output(pending, parts, rules, late)
+            return pending
+    except _Unclear:
+        if pending.asked_again >= limit:
+            raise _refused(pending, rules) from None
+        return replace(pending, asked_again=pending.asked_again + 1)
+    decided = {**pending.answers}
+    for call_id, answer in new.items():
+        decided[call_id] = replace(answer, by=by)
+    return replace(pending, answers=decided)
+
+
+def too_late() -> InvalidParamsError:
+    """Return the refusal of a message for an earlier pause than the current one, which waits without calls."""
+    return InvalidParamsError.of('message.parts', 'was sent before the task asked its current question; read the task')
+
+
+def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
+    """Return the refusal of a message without an answer, with the instruction for a person."""
+    what = to_write(pending, rules) or 'Answer the question with text.'
+    return InvalidParamsError.of('message.parts', f'must answer what the status message of the task asks. {what}')
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approvals) -> dict[str, CallAnswer]:
+    """Return the answers of a data part with `callAnswers`. Words decide nothing, and must not contradict the data."""
+    data = cast('dict[str, Any]', parts[at].get('data'))
+    words = [part['text'] for part in parts if 'text' in part]
+    if len(words) < len(parts) - 1 or len(data) > 1:
+        raise InvalidParamsError.of(
+            'message.parts', f'must be one data part with only the key {KEY}, and optional text parts'
+        )
+    field = f'message.parts[{at}].data.{KEY}'
+    items: Any = data[KEY]
+    if not isinstance(items, list) or not items:
+        raise InvalidParamsError.of(field, 'must be a list of answers')
+    calls: list[PendingCall] = []
+    new: dict[str, CallAnswer] = {}
+    for n, item in enumerate(cast('list[Any]', items)):
+        where = f'{field}[{n}]'
+        call = _call_of(item, pending, where)
+        if call.id in pending.answers or call.id in new:
+            raise InvalidParamsError.of(f'{where}.id', 'already has an answer in this message: answer each call once')
+        new[call.id] = _answer(call, item, where, rules)
+        calls.append(call)
+    if words:
+        for call in calls:
+            _check_words(words, call, new[call.id])
+    return new
+
+
+def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
+    """Return the call that an answer names."""
+    if not isinstance(item, dict):
+        raise InvalidParamsError.of(where, 'must be an object')
+    call_id = cast('dict[str, Any]', item).get('id')
+    if not isinstance(call_id, str):
+        raise InvalidParamsError.of(f'{where}.id', 'must be the id of a pending call')
+    for call in pending.calls:
+        if call.id == call_id and call.kind != 'authorization':
+            return call
+    raise InvalidParamsError.of(
+        f'{where}.id', 'is not the id of a call that waits for an answer: read the task for its pending calls'
+    )
+
+
+def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:
+    decisions = _DECISIONS[call.kind]
+    decision: Any = item.get('decision')
+    if decision not in decisions:
+        raise InvalidParamsError.of(f'{where}.decision', f'must be {" or ".join(decisions)}')
+    name = _FIELDS[decision]
+    if unknown := item.keys() - {'id', 'decision', name}:
+        raise InvalidParamsError.of(
+            f'{where}.{min(unknown)}', f'is not a field of an answer with the decision {decision}'
+        )
+    if name in item:
+        if name == 'args' and not (call.may_change and rules.may_change(call.tool)):
+            raise InvalidParamsError.of(
+                f'{where}.args', 'the arguments of this tool may not be changed: leave args out'
+            )
+        _check(item[name], _schema(call, name), f'{where}.{name}')
+    elif decision in _REQUIRED:
+        raise InvalidParamsError.of(f'{where}.{name}', 'is required')
+    content: dict[str, Any] = {name: item.get(name)}
+    if name == 'result':
+        content[name] = typed(item[name], call.schema or {})
+    return CallAnswer(decision=decision, **content)
+
+
+def _schema(call: PendingCall, name: str) -> dict[str, Any]:
+    if name == 'reason':
+        return {'type': 'string', 'minLength': 1}
+    if name == 'args':
+        return {**(call.schema or {}), 'type': 'object'}
+    return call.schema or {}
+
+
+def _check(value: Any, schema: Mapping[str, Any], where: str) -> None:
+    if (fault := problem(value, schema, where)) is not None:
+        raise InvalidParamsError.of(*fault)
+
+
+def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) -> None:
+    """Have the client asked again if words beside the data give another answer."""
+    for text in words:
+        if call.kind == 'approval':
+            decided = verdict(text)
+            contradicts = decided is not None and decided[0] != answer.decision
+        else:
+            value = from_words(text, call.schema) if is_closed(call.schema) else None
+            contradicts = value is not None and value != answer.result
+        if contradicts:
+            raise _Unclear
+
+
+# --- words, and data without `callAnswers` --------------------------------------------------------------------------
+def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> dict[str, CallAnswer]:
+    """Return the answer to the only open call, in words or, for a question with a schema, in bare data."""
+    call, *others = pending.open
+    data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
+    words = [part['text'] for part in parts if 'text' in part]
+    if others or len(data) + len(words) < len(parts) or len(data) > 1:
+        raise _refused(pending, rules)
+    if data:
+        [(n, value)] = data
+        if call.kind != 'question' or call.schema is None:
+            raise _refused(pending, rules)
+        _check(value, call.schema, f'message.parts[{n}].data')
+        if late:
+            raise _Unclear  # data without an id may answer the earlier question
+        answer = CallAnswer(decision='result', result=typed(value, call.schema))
+        _check_words(words, call, answer)
+        return {call.id: answer}
+    if rules.plain_text_answers == 'none' or call.kind == 'external':
+        raise _refused(pending, rules)
+    text = '\n'.join(words)
+    if call.kind == 'question':
+        return {call.id: CallAnswer(decision='result', result=_value(text, call.schema, pending, rules, late=late))}
+    decided = verdict(text)
+    if decided is None or late:
+        raise _Unclear
+    decision, reason = decided
+    if decision == 'approve' and not rules.words_approve(call.tool):
+        raise _refused(pending, rules)
+    return {call.id: CallAnswer(decision=decision, reason=reason)}
+
+
+def _value(
+    text: str, schema: Mapping[str, Any] | None, pending: Pending, rules: Approvals, *, late: bool
+) -> str | float:
+    """Return the value of words as an answer to a question."""
+    if not takes_words(schema):
+        raise _refused(pending, rules)
+    value = from_words(text, schema)
+    if value is None or late:
+        raise _Unclear
+    return value
+
+
+def _check_output(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> None:
+    """Check the answer to the agent's own question, if the question has a schema: data decides, else words do."""
+    if pending.schema is None:
+        return
+    data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
+    for n, value in data:
+        _check(value, pending.schema, f'message.parts[{n}].data')
+    words = [part['text'] for part in parts if 'text' in part]
+    if data:
+        if late:
+            raise _Unclear
+        call = PendingCall(id='', kind='question', tool='', text='', schema=pending.schema)
+        _check_words(words, call, CallAnswer(decision='result', result=data[0][1]))
+    elif not words or rules.plain_text_answers == 'none':
+        raise _refused(pending, rules)
+    else:
+        _value('\n'.join(words), pending.schema, pending, rules, late=late)
+
+
+# --- the rules for plain words as answers of clients ------------------------------------------------------------------
+
+_YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
+_NO = frozenset({'no', 'n', 'deny', 'denied'})
+_PLAIN_TYPES = ('string', 'integer', 'number')
+_DATA = 'Answer with data that fits "messageSchema" beside this text.'
+
+SEVERAL = f'The task needs several answers, so plain words are not enough. {_DATA}'
+"""The text for a person while more than one decision is open."""
+
+
+def verdict(text: str) -> tuple[Literal['approve', 'deny'], str | None] | None:
+    """Return the decision of a text, with the reason of a denial; None for a text without a decision.
+
+    Only the words of a closed table decide, in any case, with spaces and punctuation around. The only longer form is
+    `no:` with a reason, because a denial is safe.
+    """
+    word, colon, reason = text.partition(':')
+    spelled = (word if colon else word.strip().rstrip('.!')).strip().casefold()
+    if spelled in _NO:
+        return 'deny', reason.strip() or None
+    return ('approve', None) if spelled in _YES and not colon else None
+
+
+def takes_words(schema: Mapping[str, Any] | None) -> bool:
+    """Return True if plain words can be a value of a schema: no schema, or a string or number schema."""
+    return schema is None or schema.get('type') in _PLAIN_TYPES
+
+
+def from_words(text: str, schema: Mapping[str, Any] | None) -> str | float | None:
+    """Return the value of a text by a schema for plain words; None for a text outside the schema."""
+    if schema is None:
+        return text
+    value = text if schema['type'] == 'string' else _number(text.strip())
+    return None if value is None or problem(value, schema, '') is not None else typed(value, schema)
+
+
+def typed(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a value of a schema in the schema's type: JSON writes the integer 1000 also as `1000.0` and `1e3`."""
+    return int(value) if isinstance(value, float) and schema.get('type') == 'integer' else value
+
+
+def _number(text: str) -> float | None:
+    try:
+        value: Any = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None
+    is_finite = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+    return value if is_finite and not isinstance(value, bool) else None
+
+
+def is_closed(schema: Mapping[str, Any] | None) -> bool:
+    """Return True if a value of the schema cannot be a mere remark: a number, or a listed value."""
+    return schema is not None and takes_words(schema) and (schema['type'] != 'string' or 'enum' in schema)
+
+
+def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: Approvals) -> str:
+    """Return the instruction for a person who answers the only open decision; empty if the question says all.
+
+    Args:
+        kind: Kind of the call; `question` for a question of the agent itself.
+        tool: Name of the tool.
+        schema: JSON Schema of the answer to a question.
+        rules: Rules for the answers of clients.
+    """
+    if rules.plain_text_answers == 'none' or kind == 'external':
+        return f'Plain words cannot answer this. {_DATA}'
+    if kind == 'question':
+        return _of_question(schema)
+    who = '' if rules.approvers is None else 'Only an approver can decide. '
+    if rules.words_approve(tool):
+        return f'{who}Write "yes" to approve the call, or "no" or "no: reason" to deny it.'
+    return (
+        f'{who}Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes'
+        ' data that fits "messageSchema" beside this text.'
+    )
+
+
+def _of_question(schema: Mapping[str, Any] | None) -> str:
+    if schema is None:
+        return ''
+    if not takes_words(schema):
+        return f'Plain words cannot answer this. {_DATA}'
+    if 'enum' in schema:
+        return f'Write one of these: {", ".join(str(value) for value in schema["enum"])}.'
+    return {'string': '', 'integer': 'Write a whole number.', 'number': 'Write a number.'}[schema['type']]

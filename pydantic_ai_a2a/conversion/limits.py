@@ -14,8 +14,6 @@ from ..errors import InvalidParamsError
 from ..settings import Limits
 from ..types import Message, Part
 
-__all__ = ('check_limits', 'check_metadata', 'check_names')
-
 
 def check_limits(message: Message, size: int, limits: Limits) -> None:
     """Refuse a message over a limit.

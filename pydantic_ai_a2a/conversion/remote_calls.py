@@ -9,22 +9,7 @@ from typing import Any, cast
 from pydantic_ai.messages import BaseToolCallPart, ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
-from .pending import CallAnswer, Pending, PendingCall, results
-from .states import AuthRequired, InputRequired
-
-__all__ = (
-    'ANSWER',
-    'CONTINUE',
-    'PRIVATE',
-    'SYSTEM',
-    'WAITING',
-    'calls_for_clients',
-    'open_calls',
-    'question_of',
-    'remote_tool',
-    'run_results',
-    'sign_in',
-)
+from .pending import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
 
 SYSTEM = 'a2a'
 """Provider name of the responses of remote agents."""
@@ -66,8 +51,6 @@ def question_of(response: ModelResponse) -> InputRequired | AuthRequired | None:
 
 
 # --- questions ------------------------------------------------------------------------------------------------------
-
-
 def calls_for_clients(part: ToolCallPart, call: PendingCall, hidden: Collection[str]) -> list[PendingCall]:
     """Return a call as clients see the call: as the calls of the remote task for which the call waits.
 
@@ -147,8 +130,6 @@ def sign_in(waiting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
-
-
 def run_results(pending: Pending) -> DeferredToolResults:
     """Return the deferred results for the next run, once all calls have answers. Denials go to remote agents too.
 

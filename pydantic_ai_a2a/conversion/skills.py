@@ -10,9 +10,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
-from .foreign_schema import is_small
-
-__all__ = ('tool_skills',)
+from .schemas import is_small
 
 
 def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = None) -> list[Skill]:

@@ -6,20 +6,49 @@ response starts the answer anew, and the text of a response with tool calls is s
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    ModelHTTPError,
+    ModelOverloadedError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RunTimedOut,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
 from pydantic_ai.messages import (
     AgentStreamEvent,
+    BaseToolCallPart,
+    BaseToolReturnPart,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelMessage,
     ModelResponse,
+    ModelResponsePart,
     NativeToolCallPart,
+    NativeToolReturnPart,
     PartDeltaEvent,
+    PartEndEvent,
     PartStartEvent,
     TextPart,
     TextPartDelta,
+    ThinkingPart,
 )
+from pydantic_ai.usage import RunUsage
 
-from ..types import Note, TextDelta
-from .remote_calls import SYSTEM
-
-__all__ = ('AnswerStream',)
+from ..errors import BadInput, DownloadTimedOut, NoModel, StoreFailed, ToolConflict
+from ..settings import Progress
+from ..types import Note, Part, Step, TextDelta
+from .remote_calls import SYSTEM, remote_tool
 
 
 class AnswerStream:
@@ -74,3 +103,172 @@ class AnswerStream:
         if self._collects:
             self._chunks.append(text)
         return TextDelta(text, first)
+
+
+# --- thoughts and tool calls of a run, as steps for clients that may see them -----------------------------------------
+# A thought is shown without its signature, a tool call without its result.
+
+
+class StepsShown:
+    """The steps of one agent's runs that its clients may see.
+
+    Args:
+        progress: The kinds of steps.
+        hidden: Names of the tools whose arguments are hidden from clients.
+    """
+
+    any: bool
+    """True if any steps are shown."""
+    of_tools: bool
+    """True if tool calls are shown."""
+
+    def __init__(self, progress: Progress, hidden: Collection[str] = ()) -> None:
+        self.any = progress.thinking or progress.tools
+        self.of_tools = progress.tools
+        self._thinking = progress.thinking
+        self._hidden = hidden
+
+    def of_event(self, event: AgentStreamEvent) -> Step | None:
+        """Return the step in an event of the model's stream or of the tools; None for other events."""
+        if isinstance(event, PartEndEvent):
+            return self._of_part(event.part)
+        if self.of_tools and isinstance(event, FunctionToolCallEvent):
+            return self._call(event.part)
+        if self.of_tools and isinstance(event, FunctionToolResultEvent):
+            return _return(event.part)
+        return None
+
+    def of_response(self, response: ModelResponse) -> Iterator[Step]:
+        """Return the steps in a complete response that was not streamed."""
+        return (step for part in response.parts if (step := self._of_part(part)) is not None)
+
+    def _of_part(self, part: ModelResponsePart) -> Step | None:
+        """Return a thought, or a step of a tool that the provider runs."""
+        if isinstance(part, ThinkingPart):
+            return _thought(part.content) if self._thinking else None
+        if self.of_tools and isinstance(part, NativeToolCallPart):
+            return self._call(part)
+        if self.of_tools and isinstance(part, NativeToolReturnPart):
+            return _return(part)
+        return None
+
+    def _call(self, part: BaseToolCallPart) -> Step:
+        is_hidden = part.tool_name in self._hidden or remote_tool(part) in self._hidden
+        args = {} if is_hidden else part.args_as_dict()
+        return Step(Part(data=args, media_type='application/json'), _tool('call', part))
+
+
+def _thought(text: str) -> Step | None:
+    """Return the step of a thought; None for hidden thoughts, which have only a signature."""
+    return Step(Part(text=text, media_type='text/plain'), {'progress': 'thinking'}) if text.strip() else None
+
+
+def _return(part: BaseToolReturnPart) -> Step:
+    return Step(Part(data={'outcome': part.outcome}, media_type='application/json'), _tool('return', part))
+
+
+def _tool(phase: str, part: BaseToolCallPart | BaseToolReturnPart) -> dict[str, str]:
+    return {'progress': 'tool', 'phase': phase, 'toolName': part.tool_name, 'toolCallId': part.tool_call_id}
+
+
+# --- the turn of a task as a part of its conversation -----------------------------------------------------------------
+# Closed after a cancellation, and appended at the end.
+
+Entry: TypeAlias = tuple[str, str | None, ModelMessage]
+"""A message of a conversation: its entry id, the id of the entry before, and the message."""
+
+
+def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """Return a turn that another prompt can follow: Pydantic AI takes no prompt after calls without results."""
+    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
+        return [*messages[:-1], replace(last, state='interrupted')]
+    return messages
+
+
+def appended(
+    record: ConversationRecord | None,
+    messages: Sequence[ModelMessage],
+    *,
+    conversation_id: str,
+    owner: str,
+    run_id: str,
+    usage: RunUsage | None,
+    at: int,
+) -> tuple[ConversationRecord, list[Entry]]:
+    """Return the record of a conversation after a turn, and the entries of the turn.
+
+    Args:
+        record: The record before the turn; None for a new conversation.
+        messages: The model messages of the turn.
+        conversation_id: The context id.
+        owner: Owner of the context.
+        run_id: Names the entries and the revision. A run appends once.
+        usage: Usage of the turn; None for none.
+        at: Time of the turn (ms).
+    """
+    head = None if record is None else record.head_id
+    entries: list[Entry] = []
+    for n, message in enumerate(messages):
+        entry_id = f'{run_id}.{n}'
+        entries.append((entry_id, head, message))
+        head = entry_id
+    usage = RunUsage() if usage is None else usage
+    updated_at = datetime.fromtimestamp(at / 1000, UTC)
+    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
+    if record is None:
+        return ConversationRecord(conversation_id=conversation_id, scope=owner, usage=usage, **changes), entries
+    return replace(record, usage=record.usage + usage, **changes), entries
+
+
+# --- the class of a run's failure, and the sentence about it for the client -------------------------------------------
+# A client never reads an exception's own text, because it may hold a secret, a prompt or another user's data (§3.3.2).
+
+
+class Failure(NamedTuple):
+    """The public reason of a task's failure."""
+
+    kind: str
+    """Stable name of the class, in the status message's metadata."""
+    sentence: str
+    """Sentence for the client, the same for every failure of the class."""
+    last: bool = False
+    """True if the task's further messages are not run."""
+
+
+SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.', last=True)
+EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too many times and never ended.')
+
+_INTERNAL = Failure('internal', 'The agent failed with an internal error.')
+_BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
+_CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
+    (StoreFailed, Failure('storage', 'The store of the server failed.')),
+    (NoModel, Failure('no-model', 'The agent has no model.')),
+    (DownloadTimedOut, Failure('download', 'Files were not downloaded in time.')),
+    (UsageLimitExceeded, Failure('usage-limit', 'The task reached its usage limit.')),
+    (RunTimedOut, Failure('timeout', 'The task ran out of time.')),
+    (ContentFilterError, Failure('refused-content', 'The model refused the content.')),
+    (UnexpectedModelBehavior, Failure('bad-output', 'The model gave no usable answer.')),
+    (ModelRateLimitError, _BUSY),
+    (ModelQuotaExceededError, _BUSY),
+    (ModelOverloadedError, _BUSY),
+    (ModelUnavailableError, _BUSY),
+    (ModelTimeoutError, _BUSY),
+    (ModelAPIError, Failure('provider-error', 'The model provider failed.')),
+)
+
+_BUSY_STATUSES = frozenset({402, 429, 503, 529})
+"""HTTP statuses of a busy provider, for a `ModelHTTPError` of none of the classes above."""
+
+
+def classify(error: BaseException) -> Failure:
+    """Return the failure of an exception: the first matching class, else an internal error."""
+    if isinstance(error, BaseExceptionGroup):  # such as a FallbackModel's: the error of the last model
+        group = cast('BaseExceptionGroup[BaseException]', error)
+        return classify(group.exceptions[-1])
+    if isinstance(error, BadInput):
+        return Failure('bad-input', str(error))
+    if isinstance(error, ToolConflict):
+        return Failure('tool-conflict', str(error))
+    if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:
+        return _BUSY
+    return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)

@@ -9,8 +9,7 @@ from fasta2a.schema import Artifact, Part
 from pydantic_ai.messages import BinaryContent
 from pydantic_ai.output import OutputSpec
 
-from ..conversion.modes import EVERYTHING, OutputModes
-from ..conversion.outbound import OutputMapper
+from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes
 
 __all__ = ('WorkerOutputs', 'in_fasta2as_form')
 

@@ -23,7 +23,7 @@ from ..backends.memory import submit as accept
 from ..backends.memory.backend import MemoryBackend
 from ..backends.memory.ports import MemoryQueue, MemoryReader
 from ..backends.model_json import load_messages
-from ..conversion.turns import closed
+from ..conversion.stream import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..ports import (
     Accepted,

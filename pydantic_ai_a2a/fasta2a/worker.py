@@ -31,11 +31,9 @@ from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.run_output import RunOutput
 from ..agent.runner import RunArguments, Runner
 from ..clock import STOP_TIME
-from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
-from ..conversion.modes import OutputModes
-from ..conversion.outbound import text_of
-from ..conversion.turns import closed
+from ..conversion.outbound import OutputModes, text_of
+from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
 from ..runs.outcomes import Outcome, outcome_of

@@ -13,7 +13,7 @@ from pydantic_ai.messages import BinaryContent
 from pydantic_core import to_json
 
 from ..conversion.inbound import url_kind
-from ..conversion.json_schema import problem
+from ..conversion.schemas import problem
 from ..errors import RemoteProtocolError
 
 __all__ = ('content_of', 'digest_id', 'output_problem', 'text_of')

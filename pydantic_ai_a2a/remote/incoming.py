@@ -11,8 +11,8 @@ from pydantic_ai.messages import BinaryContent, FilePart, FileUrl, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
 
-from ..conversion.json_schema import problem
 from ..conversion.remote_calls import SYSTEM
+from ..conversion.schemas import problem
 from .content import content_of, text_of
 from .details import APPROVAL, QUESTION, as_text, local_tools
 from .waiting import PendingRemoteCall, waiting_task

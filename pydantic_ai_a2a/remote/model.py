@@ -29,9 +29,9 @@ from ..client.client import A2AClient
 from ..client.message import SendOptions
 from ..client.schemas import takes_schemas
 from ..client.urls import shown
-from ..conversion.client_schema import with_client_schema
-from ..conversion.client_tools import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.remote_calls import SYSTEM
+from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
+from ..conversion.schemas import with_client_schema
 from ..errors import A2AError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from .details import Remote, Turn, details, last_turn, local_tools, used

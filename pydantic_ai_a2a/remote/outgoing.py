@@ -29,10 +29,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
-from ..conversion.client_schema import checked
-from ..conversion.files import file_part
-from ..conversion.foreign_schema import UnusableSchema
+from ..conversion.outbound import file_part
 from ..conversion.remote_calls import CONTINUE, SYSTEM
+from ..conversion.schemas import UnusableSchema, checked
 from .content import digest_id
 from .details import APPROVAL, QUESTION, Turn, as_text, local_tools
 from .waiting import PendingRemoteCall, WaitingTask, answer_to

@@ -26,13 +26,10 @@ from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
-from ..conversion.client_schema import MARK, ClientOutput, client_output
-from ..conversion.client_tools import ClientTools
-from ..conversion.modes import EVERYTHING, OutputModes
-from ..conversion.outbound import OutputMapper, text_of
+from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
 from ..conversion.pending import changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
-from ..conversion.typed_input import TypedInput
+from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, client_output
 from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering

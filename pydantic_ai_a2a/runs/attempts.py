@@ -7,7 +7,7 @@ import logging
 
 from pydantic_ai.exceptions import RunCancelled
 
-from ..conversion.failure import EXPIRED_ATTEMPTS, classify
+from ..conversion.stream import EXPIRED_ATTEMPTS, classify
 from ..ports import Backend, Claim
 from ..quotas import Metering
 from ..settings import Settings

@@ -21,8 +21,7 @@ from pydantic_core import from_json, to_json
 
 from ..agent.exits import Exited
 from ..clock import STOP_TIME
-from ..conversion.failure import SHUTDOWN, Failure, classify
-from ..conversion.turns import appended, closed
+from ..conversion.stream import SHUTDOWN, Failure, appended, classify, closed
 from ..errors import (
     A2AError,
     InternalError,

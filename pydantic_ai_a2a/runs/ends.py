@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai.exceptions import RunCancelled
 
 from ..agent.hooks import Hooks, RunFailure
-from ..conversion.failure import Failure
+from ..conversion.stream import Failure
 from ..errors import LeaseLost
 from ..ports import Backend, Claim
 from ..quotas import Metering

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from ..conversion.failure import Failure
+from ..conversion.stream import Failure
 from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import fields, stored
 from ..settings import Results

@@ -12,9 +12,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from ..agent.references import Refer
 from ..agent.steering import Content
-from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.inbound import Accepts, user_prompt
-from ..conversion.typed_input import TypedInput, ValidatedInput
+from ..conversion.schemas import ClientTools, TypedInput, ValidatedInput, has_tools
 from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored

@@ -16,7 +16,7 @@ from os import urandom
 from typing import Any
 
 from ..clock import STOP_TIME
-from ..conversion.failure import SHUTDOWN
+from ..conversion.stream import SHUTDOWN
 from ..ports import Backend, Claim, Slot
 from ..quotas import Metering
 from ..service.offers import Offer

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ..audit import Fact, audit
-from ..conversion import answers, asking, pending
-from ..conversion.client_schema import MARK, inherited
+from ..conversion import asking, pending
 from ..conversion.pending import Pending
+from ..conversion.schemas import MARK, inherited
 from ..errors import A2AError
 from ..ports import Answer, Pause, Submission
 from ..protocol import stored
@@ -54,14 +54,14 @@ def answered(
         submission = replace(submission, request=inherited(submission.request, pause.request))
     if pause.pending is None:
         if late and not submission.answers_calls:
-            return replace(submission, refusal=answers.too_late()), None
+            return replace(submission, refusal=asking.too_late()), None
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
     before = pending.load(pause.pending)
     own = before if kinds is None else before.only(kinds)
     try:
         if kinds is not None:
             _check_allowed(call, submission.task_id, message, before, own)
-        after = answers.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit)
+        after = asking.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit)
     except A2AError as error:
         return replace(submission, refusal=error), None
     after = before if after is own else replace(after, calls=before.calls)
@@ -91,7 +91,7 @@ def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pe
         own: The calls that the caller may answer.
     """
     foreign = {item.id for item in pending_calls.calls} - {item.id for item in own.calls}
-    if (pending_calls.open and not own.open) or not foreign.isdisjoint(answers.answered_ids(message)):
+    if (pending_calls.open and not own.open) or not foreign.isdisjoint(asking.answered_ids(message)):
         raise forbidden_answer(call, task_id)
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_json
 
-from ..conversion import answers
-from ..conversion.client_schema import request_fields
-from ..conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools
+from ..conversion import asking
 from ..conversion.inbound import check_types
 from ..conversion.limits import check_limits, check_metadata, check_names
+from ..conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools, request_fields
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
 from ..ports import Submission
 from ..protocol import stored
@@ -109,7 +108,7 @@ class Submissions:
             declares_tools = self._client_tools.check(message)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        answers_calls = answers.place_of_answers(message) is not None
+        answers_calls = asking.place_of_answers(message) is not None
         if answers_calls and 'task_id' not in message:
             raise InvalidParamsError.of('message.taskId', 'must be the id of the task that waits for these answers')
         if answers_calls:

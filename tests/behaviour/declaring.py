@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Messages
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
 from ..client import message
 from .stage import prompts

@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Approvals, to_a2a
-from pydantic_ai_a2a.conversion.answer_rules import verdict
+from pydantic_ai_a2a.conversion.asking import verdict
 
 
 @pytest.mark.parametrize(

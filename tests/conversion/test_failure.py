@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
-from pydantic_ai_a2a.conversion.failure import classify
+from pydantic_ai_a2a.conversion.stream import classify
 from pydantic_ai_a2a.errors import StoreFailed
 
 SECRET = 'sk-secret'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.conversion.json_schema import problem
+from pydantic_ai_a2a.conversion.schemas import problem
 
 TREE = {'$defs': {'node': {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/node'}}}}, '$ref': '#/$defs/node'}
 CHOICE = {'oneOf': [{'type': 'object', 'properties': {'a': {'type': 'integer'}}, 'required': ['a']}, {'type': 'null'}]}

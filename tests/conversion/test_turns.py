@@ -14,7 +14,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.conversion.turns import appended, closed
+from pydantic_ai_a2a.conversion.stream import appended, closed
 
 PROMPT = ModelRequest(parts=[UserPromptPart('hi')])
 CALL = ModelResponse(parts=[ToolCallPart('work', {}, 'call')])

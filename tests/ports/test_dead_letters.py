@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic_ai_a2a.conversion.failure import EXPIRED_ATTEMPTS
+from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS
 from pydantic_ai_a2a.ports import DEAD_LETTER
 
 

@@ -11,7 +11,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.conversion.failure import Failure
+from pydantic_ai_a2a.conversion.stream import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.runs.recorder import Recorder

@@ -13,7 +13,7 @@ from pydantic_ai.conversation_store import ConversationConflict, ConversationRec
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ...conversion.turns import appended, closed
+from ...conversion.stream import appended, closed
 from ..model_json import dump_message, dump_record, load_messages, load_record, load_usage
 from .records import Task
 from .splices import Body

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ...conversion.turns import closed
+from ...conversion.stream import closed
 from ...errors import LeaseLost
 from ...ports import DEAD_LETTERS, Claim, Finish
 from ...types import INTERRUPTED, TERMINAL

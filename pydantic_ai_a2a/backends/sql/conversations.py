@@ -19,7 +19,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from ...audit import audit
-from ...conversion.turns import appended
+from ...conversion.stream import appended
 from ...types import new_correlation_id
 from ..histories import StoredEntry, load_entries
 from ..model_json import dump_message, dump_record, load_message_rows, load_record

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ...conversion import turns
+from ...conversion import stream
 from ...errors import LeaseLost
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status, may_have_credentials
 from ...types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
@@ -265,7 +265,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
-            messages = turns.closed(messages)
+            messages = stream.closed(messages)
         run_id = f'{header.id}.{claimed.run}'
         writes += conversations.append(
             agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at

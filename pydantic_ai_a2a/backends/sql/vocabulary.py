@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...conversion import turns
+from ...conversion import stream
 from ...errors import StoredDamaged, TaskNotFoundError
 from ...ports import Status
 from ...protocol import stored
@@ -189,7 +189,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     run, own_messages, own_usage, record, push, logged_after, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
-        messages = turns.closed(load_messages(own_messages))
+        messages = stream.closed(load_messages(own_messages))
         usage = None if own_usage is None else load_usage(own_usage)
         run_id = f'{header.id}.{run}'
         yield conversations.append(

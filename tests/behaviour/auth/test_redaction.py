@@ -31,7 +31,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
-from pydantic_ai_a2a.conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN
+from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS, SHUTDOWN
 from pydantic_ai_a2a.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 

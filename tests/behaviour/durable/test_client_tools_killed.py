@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
 from ...client import state_of, texts
 from ...dialects import unversioned
