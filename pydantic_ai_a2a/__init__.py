@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .auth.jwt import JWTAuth
     from .auth.request import InvalidCredentials, RequestInfo
     from .auth.starlette import StarletteAuth
-    from .backends.postgres.settings import Postgres
     from .client.assembly import Update
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
         Retention,
         Workers,
     )
+    from .store.postgres.settings import Postgres
     from .types import Caller, WaitingTask
 
 __all__ = (
@@ -164,7 +164,6 @@ _NAMES = {
     '.auth.jwt': ('JWTAuth',),
     '.auth.request': ('InvalidCredentials', 'RequestInfo'),
     '.auth.starlette': ('StarletteAuth',),
-    '.backends.postgres.settings': ('Postgres',),
     '.client.assembly': ('Update',),
     '.client.client': ('A2AClient',),
     '.client.client_credentials': ('ClientCredentials',),
@@ -208,6 +207,7 @@ _NAMES = {
         'TLS',
         'Workers',
     ),
+    '.store.postgres.settings': ('Postgres',),
     '.types': ('Caller', 'WaitingTask'),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""

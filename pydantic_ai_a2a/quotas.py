@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from .audit import audit
 from .errors import QuotaExceededError
-from .ports import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
+from .store.ports import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .types import Caller
 
 __all__ = ('Left', 'Metering', 'audit_refusal')

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Artifacts, to_a2a
-from pydantic_ai_a2a.ports import ExportedConversation
+from pydantic_ai_a2a.store.ports import ExportedConversation
 from pydantic_ai_a2a.types import ANONYMOUS
 
 from .client import LIMIT, Client, lifespan, message

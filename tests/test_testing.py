@@ -12,8 +12,8 @@ from .package import ROOT
 
 SOMEBODYS = """
 import pytest
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.ports import TaskReader
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import TaskReader
 from tests.suites import READER_LAG, TaskReaderSuite
 
 class Empty(TaskReader):

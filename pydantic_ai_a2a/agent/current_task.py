@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 from ..conversion.outbound import Artifacts, OutputMapper, OutputModes
 from ..conversion.pending import NoCredential
 from ..conversion.schemas import ValidatedInput, input_of
-from ..ports import Claim
+from ..store.ports import Claim
 from ..types import ANONYMOUS, Caller, Note, ToolArtifact
 from .dependencies import caller_of
 

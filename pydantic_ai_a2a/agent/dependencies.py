@@ -20,8 +20,8 @@ from pydantic_core import from_json
 
 from ..arguments import seconds
 from ..conversion.schemas import ValidatedInput, input_of
-from ..ports import Claim
 from ..protocol import stored
+from ..store.ports import Claim
 from ..types import Caller, Message, dump_caller, load_caller, sender_of
 from .exits import is_cancelled
 from .options import RunInfo, RunOptions

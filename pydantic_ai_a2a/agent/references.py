@@ -13,8 +13,8 @@ from pydantic_ai.messages import UserContent
 
 from ..conversion.inbound import Accepts, user_prompt
 from ..errors import A2AError
-from ..ports import TaskReader
 from ..protocol import stored
+from ..store.ports import TaskReader
 from ..types import Message, Part
 
 __all__ = ('Refer', 'read_referenced')

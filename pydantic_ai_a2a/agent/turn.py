@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
-from ..ports import Checkpoint
+from ..store.ports import Checkpoint
 from ..types import Note
 from .internals import set_messages
 

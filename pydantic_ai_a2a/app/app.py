@@ -23,9 +23,9 @@ from ..http.connection import REQUEST
 from ..http.exchange import Serving
 from ..http.request import redact
 from ..http.unread import closing
-from ..ports import Backend
 from ..protocol import stored
 from ..runs.hosting import Hosting
+from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
 __all__ = ('A2AApp',)

@@ -21,7 +21,6 @@ from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, On
 from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
-from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
@@ -31,12 +30,13 @@ from ..http import http_json
 from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
 from ..http.index import Index
-from ..ports import Backend
 from ..protocol import fields
 from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
 from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
+from ..store.ports import Backend
+from ..store.postgres.settings import Postgres
 from .app import A2AApp
 from .combinations import check_auth, check_parts, check_run
 from .conversion import Conversion

@@ -15,8 +15,8 @@ from ..agent.options import RunOptions
 from ..auth.base import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
-from ..ports import Backend
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Settings
+from ..store.ports import Backend
 
 __all__ = ('check_auth', 'check_parts', 'check_run', 'check_signing')
 

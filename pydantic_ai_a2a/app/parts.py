@@ -25,7 +25,6 @@ from ..http.exchange import Serving
 from ..http.health import Ready
 from ..http.slow_clients import SlowClients
 from ..http.unsent import Readers
-from ..ports import Backend
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.direct import Direct
@@ -34,6 +33,7 @@ from ..runs.worker import Worker
 from ..service.submissions import Submissions
 from ..service.tasks import Service
 from ..settings import Push, Settings
+from ..store.ports import Backend
 from .conversion import Conversion
 
 if TYPE_CHECKING:

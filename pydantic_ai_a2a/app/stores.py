@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..backends.memory.backend import MemoryBackend
-from ..backends.postgres.settings import Postgres
 from ..fasta2a.parts import OwnParts
-from ..ports import Backend
 from ..runs.hosting import server_processes
 from ..settings import Limits
+from ..store.memory.backend import MemoryBackend
+from ..store.ports import Backend
+from ..store.postgres.settings import Postgres
 
 __all__ = ('choose_backend', 'open_store')
 
@@ -22,7 +22,7 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
     if isinstance(store, Postgres):
         return _postgres(store, namespace, limits)
     if str(store).startswith('sqlite:'):
-        from ..backends.sqlite.backend import SqliteFile, SqliteFileBackend  # noqa: PLC0415 - apps in memory need none
+        from ..store.sqlite.backend import SqliteFile, SqliteFileBackend  # noqa: PLC0415 - apps in memory need none
 
         return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
     if str(store).startswith('postgres'):
@@ -36,7 +36,7 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
 
 def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
     try:
-        from ..backends.postgres.backend import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
+        from ..store.postgres.backend import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
         raise ImportError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
     return PostgresBackend(settings, namespace, reader_lag=limits.reader_lag)

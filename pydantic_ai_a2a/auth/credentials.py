@@ -13,9 +13,9 @@ from pydantic_core import from_json, to_json
 
 from ..encryption import Encryption, Unreadable
 from ..errors import InternalError, OverloadedError
-from ..ports import Claim, CredentialStore, SealedCredential, credential_id
 from ..protocol import stored
 from ..settings import Credential, Credentials
+from ..store.ports import Claim, CredentialStore, SealedCredential, credential_id
 from ..types import Caller
 from .request import RequestInfo
 

@@ -11,7 +11,7 @@ import click
 from pydantic_core import to_json
 
 from ..errors import A2AError
-from ..ports import Backend, DeadDelivery, DeadLetter
+from ..store.ports import Backend, DeadDelivery, DeadLetter
 from .stores import Store, opened, owner_options, store_options
 from .table import write_table
 from .target import say

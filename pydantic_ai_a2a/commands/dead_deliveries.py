@@ -6,8 +6,8 @@ from typing import Any
 
 from click import UsageError
 
-from ..ports import Backend, DeadDelivery, Outbox
 from ..protocol import stored
+from ..store.ports import Backend, DeadDelivery, Outbox
 from .dead import Dead, commands_for
 
 __all__ = ('dead_deliveries',)

@@ -6,8 +6,8 @@ from typing import Any
 
 from click import Option
 
-from ..ports import Backend, DeadLetter
 from ..protocol import stored
+from ..store.ports import Backend, DeadLetter
 from .dead import Dead, commands_for
 
 __all__ = ('dead_letters',)

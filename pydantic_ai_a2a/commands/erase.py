@@ -14,8 +14,8 @@ from pydantic_core import to_json
 
 from ..audit import Event, Fact, audit
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
-from ..ports import Backend, Erased
 from ..settings import Limits
+from ..store.ports import Backend, Erased
 from ..types import LIVE, TERMINAL, TaskHeader, TaskQuery, new_correlation_id
 from .stores import Store, opened, store_options, whose_options
 from .target import say

@@ -11,8 +11,8 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_core import to_json
 
-from ..ports import ExportedConversation, ExportedTask
 from ..protocol.v1_0 import V1_0
+from ..store.ports import ExportedConversation, ExportedTask
 from .stores import Store, opened, store_options, whose_options
 from .target import say
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from click import UsageError, argument, command, echo, option
 from starlette.types import ASGIApp
 
-from ..backends.postgres.settings import Postgres
-from ..backends.postgres.statements import script_of
-from ..backends.shared import SharedBackend
-from ..backends.sql.migrations import MIGRATIONS, script
-from ..backends.sqlite.connect import SqliteFile, connect, stored_version
+from ..store.postgres.connect import script_of
+from ..store.postgres.settings import Postgres
+from ..store.shared import SharedBackend
+from ..store.sql.schema import MIGRATIONS, script
+from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from .target import apart, find, place_options, say
 
 __all__ = ('migrate',)
@@ -92,7 +92,7 @@ def _of_file(file: SqliteFile) -> _Store:
 
 def _of_postgres(settings: Postgres) -> _Store:
     try:
-        from ..backends.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
+        from ..store.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise

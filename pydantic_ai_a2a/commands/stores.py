@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from click import UsageError, argument, option
 
 from ..app.stores import open_store
-from ..backends.sqlite.connect import SqliteFile
-from ..ports import Backend
+from ..store.ports import Backend
+from ..store.sqlite.connect import SqliteFile
 from ..types import ANONYMOUS, Caller
 from .target import Command, apart, find, place_options
 

@@ -15,11 +15,11 @@ from ..auth.guard import Guard
 from ..auth.request import RequestInfo, header
 from ..auth.tenants import Tenants
 from ..errors import A2AError, InvalidParamsError, QuotaExceededError
-from ..ports import Submission
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
 from ..quotas import Metering, audit_refusal
 from ..service.streams import EventStream
 from ..service.tasks import Service
+from ..store.ports import Submission
 from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, frozen
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo

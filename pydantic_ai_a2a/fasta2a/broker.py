@@ -18,12 +18,12 @@ from fasta2a.schema import TaskSendParams
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..backends.memory.backend import MemoryBackend
-from ..backends.memory.ports import MemoryQueue
 from ..clock import STOP_TIME
 from ..errors import A2AError
-from ..ports import Accepted, Backend, Claim, Slot, Submission
 from ..protocol import stored
+from ..store.memory.backend import MemoryBackend
+from ..store.memory.ports import MemoryQueue
+from ..store.ports import Accepted, Backend, Claim, Slot, Submission
 from .shared import Followed, adopt
 from .storage import FastA2ABackend, claimable
 from .values import context_key

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..backends.memory.backend import MemoryBackend
 from ..errors import UnsupportedOperationError
-from ..ports import EventLog, Subscription
+from ..store.memory.backend import MemoryBackend
+from ..store.ports import EventLog, Subscription
 from ..types import TaskEvent
 
 __all__ = ('StorageEvents',)

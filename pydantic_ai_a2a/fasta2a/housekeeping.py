@@ -7,13 +7,13 @@ from typing import Any
 
 from fasta2a.storage import Storage
 
-from ..backends.memory import sweep
-from ..backends.memory.backend import MemoryBackend
-from ..backends.rules import tell_expired
 from ..errors import UnsupportedOperationError
-from ..ports import DeadLetter, Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired
 from ..protocol import stored
 from ..settings import Retention
+from ..store.memory import sweep
+from ..store.memory.backend import MemoryBackend
+from ..store.ports import DeadLetter, Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired
+from ..store.rules import tell_expired
 from ..types import TaskHeader
 
 __all__ = ('StorageHousekeeping',)

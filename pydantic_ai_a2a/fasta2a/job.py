@@ -18,9 +18,9 @@ from pydantic_core import from_json
 from ..agent.exits import contained
 from ..agent.hooks import Hooks
 from ..clock import STOP_TIME
-from ..ports import Claim
 from ..protocol import stored
 from ..runs.recorder import Recorder
+from ..store.ports import Claim
 from ..types import STOPPED, TERMINAL, Message
 from .values import context_key
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ..backends.rules import status_event
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..ports import Claim, Finish, Status, Submission
 from ..protocol import stored
+from ..store.ports import Claim, Finish, Status, Submission
+from ..store.rules import status_event
 from ..types import STOPPED, StoredTask, TaskEvent
 from .storage import FastA2ABackend
 from .values import stored_task

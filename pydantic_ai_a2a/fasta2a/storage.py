@@ -18,24 +18,15 @@ from fasta2a.storage import Storage
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..backends.memory import ends, records, runs
-from ..backends.memory import submit as accept
-from ..backends.memory.backend import MemoryBackend
-from ..backends.memory.ports import MemoryQueue, MemoryReader
-from ..backends.model_json import load_messages
 from ..conversion.stream import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..ports import (
-    Accepted,
-    Backend,
-    Checkpoint,
-    Claim,
-    Finish,
-    Slot,
-    Status,
-    Submission,
-)
 from ..protocol import stored
+from ..store.histories import load_messages
+from ..store.memory import ends, records, runs
+from ..store.memory import submit as accept
+from ..store.memory.backend import MemoryBackend
+from ..store.memory.ports import MemoryQueue, MemoryReader
+from ..store.ports import Accepted, Backend, Checkpoint, Claim, Finish, Slot, Status, Submission
 from ..types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, check_cancel, check_message
 from .events import StorageEvents
 from .housekeeping import StorageHousekeeping

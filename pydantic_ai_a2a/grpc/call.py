@@ -16,11 +16,11 @@ from grpc import aio
 from ..auth.request import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
-from ..ports import Subscription
 from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
 from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG
+from ..store.ports import Subscription
 from ..types import SubscribeParams, new_correlation_id
 from .messages import SERVICE, Messages
 from .request import request_info

@@ -10,9 +10,9 @@ from itertools import chain
 from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
-from ..ports import Subscription
 from ..protocol.operations import Codec
 from ..service.streams import EventStream, OpenStreams
+from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
 from .unsent import Held, Readers, UnsentAnswer

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError
-from ..ports import PushConfig, PushConfigs, Takes
 from ..protocol import stored
 from ..protocol.fields import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
+from ..store.ports import PushConfig, PushConfigs, Takes
 from ..types import PushTarget
 from .addresses import AddressPolicy, AddressRefused, PrivateHost
 from .secrets import Cipher, Unreadable

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 
-from ..ports import Delivery, Outbox, TaskReader
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..signing.notifications import SignPush
+from ..store.ports import Delivery, Outbox, TaskReader
 from ..telemetry import metrics, push_span, traceparent
 from .secrets import Cipher, Unreadable
 from .webhook import Undelivered, Webhooks

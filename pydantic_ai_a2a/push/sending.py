@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TypeAlias
 
-from ..ports import Backend
 from ..settings import Push
 from ..signing.notifications import SignPush
+from ..store.ports import Backend
 from .registration import Registration
 from .secrets import Cipher
 from .sender import Sender

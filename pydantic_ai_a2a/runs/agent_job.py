@@ -30,10 +30,10 @@ from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
 from ..conversion.pending import changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
 from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, client_output
-from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering
 from ..settings import Settings
+from ..store.ports import Backend, Claim
 from ..telemetry import metrics
 from ..types import Caller, PartialArtifact, load_caller, sender_of
 from .recorder import Recorder

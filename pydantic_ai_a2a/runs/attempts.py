@@ -8,9 +8,9 @@ import logging
 from pydantic_ai.exceptions import RunCancelled
 
 from ..conversion.stream import EXPIRED_ATTEMPTS, classify
-from ..ports import Backend, Claim
 from ..quotas import Metering
 from ..settings import Settings
+from ..store.ports import Backend, Claim
 from .ends import RunEnds, run_id
 from .job import Job, Token
 from .observed import observed_run

@@ -30,10 +30,10 @@ from ..errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
-from ..ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..protocol import fields, stored
 from ..quotas import Metering
 from ..settings import Rule
+from ..store.ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..types import Message, TaskEvent, TaskHeader
 from .ends import run_failure
 from .job import Job

@@ -13,8 +13,8 @@ from pydantic_ai.exceptions import RunCancelled
 from ..agent.hooks import Hooks, RunFailure
 from ..conversion.stream import Failure
 from ..errors import LeaseLost
-from ..ports import Backend, Claim
 from ..quotas import Metering
+from ..store.ports import Backend, Claim
 from ..telemetry import metrics
 from ..types import Caller, TaskHeader
 from .pending_writes import Attempt, PendingWrites

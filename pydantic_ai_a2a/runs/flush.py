@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import TypeAlias
 
-from ..ports import Checkpoint, Status
 from ..settings import Results
+from ..store.ports import Checkpoint, Status
 from ..types import TaskState, TextDelta
 
 __all__ = ('EventBody', 'Flush')

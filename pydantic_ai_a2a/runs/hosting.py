@@ -18,9 +18,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ..errors import BackendUnusable
-from ..ports import Backend
 from ..service.offers import Offer
 from ..service.streams import OpenStreams
+from ..store.ports import Backend
 from ..telemetry import metrics
 from .host import Component, Host
 from .signals import Handler, Shutdown

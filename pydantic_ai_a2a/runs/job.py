@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from ..agent.hooks import Hooks
-from ..ports import Claim
+from ..store.ports import Claim
 from .recorder import Recorder
 
 __all__ = ('Job', 'Token')

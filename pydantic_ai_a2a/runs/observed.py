@@ -6,8 +6,8 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter, time
 
-from ..ports import Checkpoint, Claim
 from ..protocol import stored
+from ..store.ports import Checkpoint, Claim
 from ..telemetry import Instruments, metrics, recording, run_span
 from .recorder import Recorder
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from ..conversion.stream import Failure
-from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import fields, stored
 from ..settings import Results
+from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..telemetry import metrics
 from ..types import (
     Artifact,

@@ -15,9 +15,9 @@ from ..agent.steering import Content
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.schemas import ClientTools, TypedInput, ValidatedInput, has_tools
 from ..errors import A2AError, BadInput
-from ..ports import Backend, Claim
 from ..protocol import stored
 from ..settings import LONG
+from ..store.ports import Backend, Claim
 from ..types import Message
 from .recorder import Recorder
 

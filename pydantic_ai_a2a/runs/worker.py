@@ -17,10 +17,10 @@ from typing import Any
 
 from ..clock import STOP_TIME
 from ..conversion.stream import SHUTDOWN
-from ..ports import Backend, Claim, Slot
 from ..quotas import Metering
 from ..service.offers import Offer
 from ..settings import Settings
+from ..store.ports import Backend, Claim, Slot
 from .attempts import Attempts
 from .ends import RunEnds
 from .heartbeat import Heartbeat

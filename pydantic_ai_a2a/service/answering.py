@@ -13,9 +13,9 @@ from ..conversion import asking, pending
 from ..conversion.pending import Pending
 from ..conversion.schemas import MARK, inherited
 from ..errors import A2AError
-from ..ports import Answer, Pause, Submission
 from ..protocol import stored
 from ..settings import Approvals
+from ..store.ports import Answer, Pause, Submission
 from ..types import Call, Caller, Message
 from .approvers import Kinds, forbidden_answer
 

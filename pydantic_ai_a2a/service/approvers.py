@@ -11,9 +11,9 @@ from ..auth.base import allows
 from ..conversion import asking, pending
 from ..conversion.pending import Kind, Pending, PendingCall
 from ..errors import InvalidParamsError, PermissionDeniedError, TaskNotFoundError, UnsupportedOperationError
-from ..ports import Pause, Submission, TaskReader
 from ..protocol import stored
 from ..settings import Approvals, Approvers
+from ..store.ports import Pause, Submission, TaskReader
 from ..types import (
     Call,
     Caller,

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ..audit import Fact, audit
 from ..errors import TaskNotCancelableError
-from ..ports import Backend
+from ..store.ports import Backend
 from ..telemetry import metrics
 from ..types import TERMINAL, StoredTask, TaskHeader
 from .ends import within

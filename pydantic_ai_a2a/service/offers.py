@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ..ports import Claim, Slot
+from ..store.ports import Claim, Slot
 
 __all__ = ('Offer', 'Offers')
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..ports import Subscription
+from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent, TaskState
 
 __all__ = ('EventStream', 'OpenStreams', 'parse_event_id')

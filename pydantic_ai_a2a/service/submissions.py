@@ -13,9 +13,9 @@ from ..conversion.inbound import check_types
 from ..conversion.limits import check_limits, check_metadata, check_names
 from ..conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools, request_fields
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
-from ..ports import Submission
 from ..protocol import stored
 from ..settings import LONG, Settings
+from ..store.ports import Submission
 from ..types import Call, Message, SendParams
 from .answering import without_marks
 

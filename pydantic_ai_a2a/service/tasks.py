@@ -15,11 +15,11 @@ from ..errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from ..ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..protocol import stored
 from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
+from ..store.ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..telemetry import metrics
 from ..types import (
     TERMINAL,

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from pydantic_ai_a2a.backends.postgres.statements import lock
-from pydantic_ai_a2a.backends.sql.transaction import LockName
+from pydantic_ai_a2a.store.postgres.connect import lock
+from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ..suites.values import LIMIT
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pydantic_ai_a2a.backends.availability import Availability
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store.shared import Availability
 
 
 async def write() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic_ai_a2a.backends.sql.push_ports import Due
+from pydantic_ai_a2a.store.sql.ports import Due
 
 
 def test_as_many_tasks_are_remembered_as_there_is_room_for() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.ended import ended_task
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.events import ended_task
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ..suites.endings import RESULT
 from ..suites.values import claim_one, ending, message, submit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic_ai_a2a.backends.event_bus import BusEnding, EventBus
+from pydantic_ai_a2a.store.events import BusEnding, EventBus
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT

@@ -9,10 +9,9 @@ import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
 
-from pydantic_ai_a2a.backends.histories import Histories, StoredEntry
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.model_json import dump_messages
-from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.store.histories import Histories, StoredEntry, dump_messages
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Backend
 
 OWNER = '/'
 

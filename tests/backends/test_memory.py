@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
 
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.ports import Bucket, Charge, PushConfig
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Bucket, Charge, PushConfig
 from pydantic_ai_a2a.types import TaskEvent, TaskQuery
 
 from ..suites.values import AT, OWNER, claim, erase, message, run, submit, turn

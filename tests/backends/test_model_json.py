@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_ai.messages import ModelRequest, ToolReturnPart
 
-from pydantic_ai_a2a.backends.model_json import dump_message, load_message_rows
+from pydantic_ai_a2a.store.histories import dump_message, load_message_rows
 
 
 def test_a_model_reads_the_same_text_for_bytes_of_a_tool_before_and_after_the_store() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic_ai_a2a.backends.event_bus import EventBus
-from pydantic_ai_a2a.backends.peers import Peers, WorkerCallbacks
+from pydantic_ai_a2a.store.events import EventBus
+from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
 from pydantic_ai_a2a.types import TaskEvent
 
 NOW = 1_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydantic_ai_a2a.backends.memory.splices import SplicedEvent, splice_deltas
 from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.store.memory.splices import SplicedEvent, splice_deltas
 from pydantic_ai_a2a.types import TaskEvent
 
 TEXTS = [f'"{n}" \\ ü\n' * size for n, size in enumerate([1_000, 10, 1_000, 2_000])]

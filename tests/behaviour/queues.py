@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
+from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent, TaskHeader
 
 

@@ -31,7 +31,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.options import RunInfo
-from pydantic_ai_a2a.ports import Accepted, Submission
+from pydantic_ai_a2a.store.ports import Accepted, Submission
 
 from .facts import Row, Word
 from .ledger import Pen

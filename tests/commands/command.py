@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend
 
 from ..suites.values import AT, OVER, claim_one, ending, message, run, submit, turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend
 
 from ..suites.values import AT, claim, state_of
 from .command import command, die, finish, in_store

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
-from pydantic_ai_a2a.ports import Backend, Erased
+from pydantic_ai_a2a.store.ports import Backend, Erased
+from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.types import TaskState
 
 from ..suites.values import LIMIT, claim_one, ending, message, run, submit, turn

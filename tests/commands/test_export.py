@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend
 
 from ..suites.values import OWNER, said
 from .command import command, finish, in_store

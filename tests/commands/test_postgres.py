@@ -12,11 +12,11 @@ import httpx
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.backends import postgres as postgres_room
-from pydantic_ai_a2a.backends.postgres.settings import Postgres
-from pydantic_ai_a2a.backends.postgres.statements import script_of
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
 from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.store import postgres as postgres_room
+from pydantic_ai_a2a.store.postgres.connect import script_of
+from pydantic_ai_a2a.store.postgres.settings import Postgres
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
 
 from ..client import message
 from ..e2e.server import LIMIT, process, rpc
@@ -116,14 +116,14 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 
 @pytest.mark.parametrize(
     ('module', 'error'),
-    [('asyncpg', SystemExit), ('pydantic_ai_a2a.backends.sql.migrations', ModuleNotFoundError)],
+    [('asyncpg', SystemExit), ('pydantic_ai_a2a.store.sql.schema', ModuleNotFoundError)],
     ids=['driver', 'broken'],
 )
 def test_that_the_driver_is_missing_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
 ) -> None:
     monkeypatch.delattr(postgres_room, 'connect', raising=False)
-    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.backends.postgres.connect', raising=False)
+    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.store.postgres.connect', raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(error) as raised:
         main(['migrate', '--backend', 'postgresql://host/db', '--check'])

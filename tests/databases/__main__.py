@@ -14,7 +14,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan, message, state_of

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
 
 from ..behaviour.asking import answers, approve, asked
 from ..behaviour.stage import ended

@@ -29,8 +29,8 @@ from pydantic_ai_a2a import (
     errors,
     to_a2a,
 )
-from pydantic_ai_a2a.backends.sql.sweep import EXPIRED
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
+from pydantic_ai_a2a.store.sql.sweep import EXPIRED
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table

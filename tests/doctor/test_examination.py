@@ -22,7 +22,6 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import BearerAuth, serve, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.doctor import probe
@@ -30,6 +29,7 @@ from pydantic_ai_a2a.doctor.card import interfaces
 from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.doctor.finding import Finding
 from pydantic_ai_a2a.protocol.answers import read_card
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..a2a_client.peers import Talker, official

@@ -13,20 +13,12 @@ from typing import Any, cast
 import pytest
 from hypothesis import Phase, settings
 
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
-from pydantic_ai_a2a.backends.memory.ports import (
-    MemoryEvents,
-    MemoryHousekeeping,
-    MemoryOutbox,
-    MemoryQueue,
-    MemoryReader,
-)
-from pydantic_ai_a2a.backends.sql.ports import SqlEvents
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.errors import TaskNotCancelableError
-from pydantic_ai_a2a.ports import (
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.store.memory.ports import MemoryEvents, MemoryHousekeeping, MemoryOutbox, MemoryQueue, MemoryReader
+from pydantic_ai_a2a.store.ports import (
     Accepted,
     Backend,
     Claim,
@@ -37,7 +29,9 @@ from pydantic_ai_a2a.ports import (
     OnExpired,
     Subscription,
 )
-from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.sql.ports import SqlEvents
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
 from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS
-from pydantic_ai_a2a.ports import DEAD_LETTER
+from pydantic_ai_a2a.store.ports import DEAD_LETTER
 
 
 def test_the_failure_that_makes_a_dead_letter_is_that_of_a_task_that_was_started_too_often() -> None:

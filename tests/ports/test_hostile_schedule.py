@@ -28,7 +28,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
+from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
 from ..suites.values import (

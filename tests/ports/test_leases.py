@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend
 
 from ..suites.values import AT, LEASE, OVER, claim, message, run, submit
 

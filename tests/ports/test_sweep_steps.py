@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from pydantic_ai_a2a.ports import Backend, Erased
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Erased
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..suites.values import AT, OWNER, chunk, claim_one, conversation, ending, message, run, submit, turn

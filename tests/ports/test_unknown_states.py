@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from pydantic_ai_a2a.backends.shared import SharedBackend
-from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.shared import SharedBackend
+from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..suites.base import OpenBackend

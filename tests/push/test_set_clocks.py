@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.backends.sql.push_ports import Due, SqlOutbox
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import Clock
-from pydantic_ai_a2a.ports import Leased, PushConfig
 from pydantic_ai_a2a.push.secrets import Cipher
 from pydantic_ai_a2a.push.sender import Sender
+from pydantic_ai_a2a.store.ports import Leased, PushConfig
+from pydantic_ai_a2a.store.sql.ports import Due, SqlOutbox
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT

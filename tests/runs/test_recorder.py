@@ -10,12 +10,12 @@ import pytest
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.conversion.stream import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
-from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.runs.recorder import Recorder
 from pydantic_ai_a2a.settings import Results
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
 from ..behaviour.queues import StorageError, Wrapped

@@ -9,8 +9,8 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.ports import DEAD_LETTER, Backend, Checkpoint, Claim
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, Checkpoint, Claim
 from pydantic_ai_a2a.types import TaskState
 
 from .steering import SteeredCheckpointSuite

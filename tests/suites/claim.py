@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.ports import Backend, Marks
+from pydantic_ai_a2a.store.ports import Backend, Marks
 
 from .base import PortSuite
 from .values import (

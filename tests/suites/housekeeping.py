@@ -9,8 +9,8 @@ import pytest
 from pydantic_core import from_json
 
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
-from pydantic_ai_a2a.ports import Backend
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import PortSuite

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.ports import Backend, Claim
+from pydantic_ai_a2a.store.ports import Backend, Claim
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState, may_move
 
 from .base import MakeBackend, PortSuite

@@ -10,8 +10,8 @@ from typing import Any, get_args
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelRequest
 
-from pydantic_ai_a2a.ports import Backend, Claim, Erased, ExportedTask, Slot
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Claim, Erased, ExportedTask, Slot
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pydantic_ai_a2a.ports import Backend, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
 from pydantic_ai_a2a.types import TaskEvent
 
 from .values import AT, LEASE, LIMIT, OWNER, message, run, submit

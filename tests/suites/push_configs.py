@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotFoundError
-from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend
 
 from .base import PortSuite
 from .push import config, configs_of, lease, register, sweep, told

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pydantic_ai_a2a.errors import LeaseLost, QuotaExceededError
-from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Spent, Submission
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submission
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

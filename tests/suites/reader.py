@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.ports import Backend, Status
+from pydantic_ai_a2a.store.ports import Backend, Status
 from pydantic_ai_a2a.types import StoredTask, TaskQuery
 
 from .base import PortSuite

@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.ports import Backend, Status
+from pydantic_ai_a2a.store.ports import Backend, Status
 from pydantic_ai_a2a.types import StoredTask, TaskHeader
 
 from .base import PortSuite

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pydantic_ai_a2a.errors import OverloadedError, QuotaExceededError
-from pydantic_ai_a2a.ports import Answer, Backend, Claim, Pause, Slot
+from pydantic_ai_a2a.store.ports import Answer, Backend, Claim, Pause, Slot
 
 from .base import PortSuite
 from .values import (

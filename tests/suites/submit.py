@@ -15,7 +15,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.ports import Backend, Submission
+from pydantic_ai_a2a.store.ports import Backend, Submission
 from pydantic_ai_a2a.types import TaskHeader
 
 from .base import PortSuite

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from pydantic_ai_a2a.errors import UnsupportedOperationError
-from pydantic_ai_a2a.ports import Backend
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.types import TaskQuery
 
 from .base import PortSuite

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-from pydantic_ai_a2a.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
+from pydantic_ai_a2a.store.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
 from pydantic_ai_a2a.types import TaskEvent, TaskState
 
 __all__ = (

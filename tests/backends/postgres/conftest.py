@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres import thread
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres import backend as thread
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...suites import READER_LAG
 from ...suites.values import LIMIT

@@ -15,10 +15,10 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import LockTasks, Transaction
 from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUnavailable
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql.transaction import LockTasks, Transaction
 
 from ...postgres import GUARDED, postgres_server
 from ...postgres import Postgres as Server
@@ -284,7 +284,7 @@ def test_messages_say_where_the_database_is(url: str, place: str) -> None:
 
 
 def test_that_the_driver_is_missing_is_told_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ('asyncpg', 'pydantic_ai_a2a.backends.postgres.backend'):
+    for module in ('asyncpg', 'pydantic_ai_a2a.store.postgres.backend'):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError):
         to_a2a(Agent(TestModel()), backend='postgresql://host/db')

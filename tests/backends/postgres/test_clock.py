@@ -10,9 +10,9 @@ import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.postgres import listener
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import Store, opened
+from pydantic_ai_a2a.store.postgres import backend as listener
 
 from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts

@@ -12,14 +12,15 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres import connect, thread
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.postgres.statements import lock, notify
-from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Claim
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Claim
+from pydantic_ai_a2a.store.postgres import backend as thread
+from pydantic_ai_a2a.store.postgres import connect
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres.connect import lock, notify
+from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied

@@ -20,15 +20,24 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.postgres.connect import perform
-from pydantic_ai_a2a.backends.postgres.statements import begin, lock
-from pydantic_ai_a2a.backends.sql import filing, runs
-from pydantic_ai_a2a.backends.sql import submit as accept
-from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
-from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
+from pydantic_ai_a2a.store.ports import (
+    Accepted,
+    Charge,
+    Checkpoint,
+    Claim,
+    Finish,
+    PushConfig,
+    Slot,
+    Status,
+    Submission,
+)
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres.connect import begin, lock, perform
+from pydantic_ai_a2a.store.sql import runs
+from pydantic_ai_a2a.store.sql import submit as accept
+from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres import Postgres as Server
@@ -109,7 +118,7 @@ class Stage:
 
     async def file(self) -> None:
         """File the tasks that have stopped."""
-        await self.note(self.backend.write(WriteKind(filing.file), 'agent'))
+        await self.note(self.backend.write(WriteKind(runs.file), 'agent'))
 
     async def execute(self, statement: str) -> None:
         """Execute a statement in another session. The schema replaces the field of the statement."""
@@ -350,7 +359,7 @@ async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
     for name in ('t', 'u', 'v'):
         await stage.end(*both(await stage.started(name, name)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filing, 'BATCH', 2)
+        patch.setattr(runs, 'BATCH', 2)
         for _ in range(3):
             await stage.file()
     assert stage.results[-3:] == [1, 0, 0]
@@ -566,7 +575,7 @@ async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> No
 
 async def tasks_that_another_files(stage: Stage) -> None:
     await stage.end(*both(await stage.started()))
-    async with stage.meeting(filing.file('agent')) as gate:
+    async with stage.meeting(runs.file('agent')) as gate:
         await stage.end(*both(await stage.started('u', 'd')))
         await stage.file()
         await gate.commit()

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.event_bus import EventBus
-from pydantic_ai_a2a.backends.peers import Peers, WorkerCallbacks
-from pydantic_ai_a2a.backends.postgres import listener as postgres_listener
-from pydantic_ai_a2a.backends.postgres import thread
-from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.ports import Slot
+from pydantic_ai_a2a.store.events import EventBus
+from pydantic_ai_a2a.store.ports import Slot
+from pydantic_ai_a2a.store.postgres import backend as postgres_listener
+from pydantic_ai_a2a.store.postgres import backend as thread
+from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
+from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied

@@ -11,10 +11,10 @@ from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Retention, Workers
-from pydantic_ai_a2a.backends import peers
-from pydantic_ai_a2a.backends.postgres.statements import channel, lock
-from pydantic_ai_a2a.backends.sql.transaction import LockName
-from pydantic_ai_a2a.ports import Marks
+from pydantic_ai_a2a.store import shared
+from pydantic_ai_a2a.store.ports import Marks
+from pydantic_ai_a2a.store.postgres.connect import channel, lock
+from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...behaviour.stage import ended, heard, serving
@@ -80,7 +80,7 @@ async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, po
 async def test_a_task_that_is_locked_is_marked_as_read_once_it_is_free(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, 'WATCH', 3_600_000)  # so nobody marks it again because the mark is about to expire
+    monkeypatch.setattr(shared, 'WATCH', 3_600_000)  # so nobody marks it again because the mark is about to expire
     backend, marking = another(), asyncio.Event()
     await submit(backend, message(new='t'))
     connection = await asyncpg.connect(postgres_url)

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...suites import READER_LAG
 from ...suites.push import outbox_of, register

@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
-from pydantic_ai_a2a.ports import Backend, Claim
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Claim
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...suites.values import (
     AT,

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from pydantic_ai_a2a.backends.postgres import connect
-from pydantic_ai_a2a.backends.postgres.statements import lock
-from pydantic_ai_a2a.backends.sql.transaction import LockName
 from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.store.postgres import connect
+from pydantic_ai_a2a.store.postgres.connect import lock
+from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.ports import Checkpoint
+from pydantic_ai_a2a.store.ports import Checkpoint
+from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...suites.values import AT, OWNER, claim_one, message, submit, turn
 

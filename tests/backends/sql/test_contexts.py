@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql import contexts, notice, runs, submit
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
-from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
 
 from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 
@@ -66,7 +66,7 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     for waiting in (FEW, MANY):
         queue(connection, 'busy', FEW, waiting)
         found.append(steps(connection, claim()))
-        noticed.append(steps(connection, notice.look('agent', [], AT)))
+        noticed.append(steps(connection, reads.look('agent', [], AT)))
     assert found[0] == found[1]
     assert noticed[0] == noticed[1]
     perform(connection, runs.finish('agent', claimed, ending(claimed)))
@@ -82,7 +82,7 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
         queue(connection, None, first, last, owner='/flood')
         queue(connection, None, first, last, owner='')
         queue(connection, 'busy', first, last)
-        looking = [steps(connection, notice.look('agent', [], AT)), steps(connection, contexts.any_queued('agent'))]
+        looking = [steps(connection, reads.look('agent', [], AT)), steps(connection, contexts.any_queued('agent'))]
         claims: list[Any] = []
         claiming = steps(connection, kept(claim(1), claims))
         [(claimed, _)] = claims

@@ -15,15 +15,15 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.postgres.statements import translated
-from pydantic_ai_a2a.backends.sql import erase, ranges, reads, runs, sweep, totals
-from pydantic_ai_a2a.backends.sql.database import WriteKind
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sql.transaction import Statement, Transaction
-from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres.connect import translated
+from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
+from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
+from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...long import size
@@ -167,7 +167,7 @@ def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite
 def test_an_erasure_costs_the_same_however_many_tasks_others_have(
     sizes: list[sqlite3.Connection], context: str | None
 ) -> None:
-    taken = [steps(connection, erase.erase('agent', '/bob', context, AT)) for connection in sizes]
+    taken = [steps(connection, sweep.erase('agent', '/bob', context, AT)) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -190,13 +190,13 @@ def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(
 
 
 def total(connection: sqlite3.Connection, *kinds: str) -> int:
-    statement, values = totals.count_tasks('agent', None, kinds)
+    statement, values = reads.count_tasks('agent', None, kinds)
     return connection.execute(statement, values).fetchone()[0]
 
 
 def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     assert [total(connection) for connection in sizes] == [FEW, MANY]
-    taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
+    taken = [steps(connection, read(reads.count_tasks('agent', None))) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -211,7 +211,7 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     small = Retention(events=timedelta(days=1), max_tasks=900, max_contexts=800)
     while perform(connection, sweep.sweep('agent', small, AT)) != (0, []):
         pass
-    assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (900, 800)
+    assert (total(connection, 'completed', 'failed'), total(connection, reads.CONVERSATIONS)) == (900, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
     assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (900,)
 
@@ -231,7 +231,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
 
 def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
-    while perform(connection, erase.erase('agent', OWNER, None, AT))[0]:
+    while perform(connection, sweep.erase('agent', OWNER, None, AT))[0]:
         pass
     assert connection.execute('SELECT * FROM total').fetchall() == []
     assert connection.execute('SELECT * FROM total_change').fetchall() == []

@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends.postgres import connect as postgres_connect
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.postgres.statements import migrations_of, script_of
-from pydantic_ai_a2a.backends.sql import reads, totals
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS, script
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
-from pydantic_ai_a2a.backends.sqlite.steps import perform
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.store.postgres import connect as postgres_connect
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres.connect import migrations_of, script_of
+from pydantic_ai_a2a.store.sql import reads
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, script
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, perform
 
 from ...postgres import Postgres as Server
 from ...suites.values import (
@@ -92,7 +91,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
             task = perform(connection, loading)
             assert task is not None
             assert [text_of(body) for body in task.history or ()] == ['hi']
-            statement, values = totals.count_tasks('agent', None)
+            statement, values = reads.count_tasks('agent', None)
             assert connection.execute(statement, values).fetchall() == [(2,)]
             connection.execute('UPDATE task SET noted = noted')
             assert connection.execute('SELECT task_id FROM note ORDER BY task_id').fetchall()[0] == ('done',)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql import submit
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sqlite.steps import perform
-from pydantic_ai_a2a.ports import Slot, Submission
+from pydantic_ai_a2a.store.ports import Slot, Submission
+from pydantic_ai_a2a.store.sql import submit
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sqlite.connect import perform
 
 from ...suites.credentials import with_sealed
 from ...suites.values import LEASE, OWNER, WINDOW, message

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_a2a.backends.futures import ThreadFuture
-from pydantic_ai_a2a.backends.sql.notice import WATCH
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
-from pydantic_ai_a2a.ports import Slot
+from pydantic_ai_a2a.store.events import ThreadFuture
+from pydantic_ai_a2a.store.ports import Slot
+from pydantic_ai_a2a.store.sql.reads import WATCH
+from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect, vacuum
 from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, vacuum
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
-from pydantic_ai_a2a.backends.sqlite.connection_thread import ConnectionThread, QueuedTransaction, commit, read
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite.connect import ConnectionThread, QueuedTransaction, commit, read
 
 from ...client import LIMIT
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
-from pydantic_ai_a2a.backends.sqlite.identity import OpenedFile
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store.sqlite.connect import OpenedFile, SqliteFile
 
 
 def test_no_connection_is_opened_beside_those_whose_wal_was_deleted(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message as AsgiMessage
 
 from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned

@@ -13,10 +13,10 @@ from pydantic_ai import Agent
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.ports import MemoryHousekeeping, MemoryReader
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Erased
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.ports import MemoryHousekeeping, MemoryReader
+from pydantic_ai_a2a.store.ports import Erased
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc

@@ -32,7 +32,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
 from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS, SHUTDOWN
-from pydantic_ai_a2a.ports import Pause, TaskReader
+from pydantic_ai_a2a.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc

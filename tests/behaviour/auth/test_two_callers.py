@@ -25,7 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers, to_a2a
-from pydantic_ai_a2a.backends import memory
+from pydantic_ai_a2a.store import memory
 
 from ...client import LIMIT, Answer, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import unversioned

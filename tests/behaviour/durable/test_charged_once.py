@@ -12,9 +12,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
+from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, RpcError, message, state_of
 from ..metered import DAY, HTTP, USED

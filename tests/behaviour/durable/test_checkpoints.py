@@ -25,9 +25,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts

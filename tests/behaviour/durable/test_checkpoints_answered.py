@@ -17,8 +17,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, AuthRequired, Workers, to_a2a
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.ports import DEAD_LETTER
+from pydantic_ai_a2a.store.ports import DEAD_LETTER
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned

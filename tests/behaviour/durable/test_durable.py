@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.ports import Marks, TaskQueue
+from pydantic_ai_a2a.store.ports import Marks, TaskQueue
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned

@@ -20,8 +20,8 @@ import asyncpg
 import httpx
 import pytest
 
-from pydantic_ai_a2a.backends.postgres.statements import CLOCK
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.store.postgres.connect import CLOCK
 
 from ...client import message, state_of, texts
 from ...dialects import unversioned

@@ -17,9 +17,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
-from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
+from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, TaskQueue
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock

@@ -11,8 +11,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, TaskQueue
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres, Workers
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...client import LIMIT, state_of, texts
 from ...dialects import unversioned

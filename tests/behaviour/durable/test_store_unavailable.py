@@ -14,9 +14,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from pydantic_ai_a2a import Workers
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, message, rpc, state_of, texts

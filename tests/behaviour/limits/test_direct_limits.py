@@ -18,13 +18,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
-from pydantic_ai_a2a.backends.sql.ports import SqlQuotas
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Charge
 from pydantic_ai_a2a.settings import Reply
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.store.ports import Charge
+from pydantic_ai_a2a.store.sql.ports import SqlQuotas
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, Client, Exchange, message, rpc
 from ...dialects import unversioned

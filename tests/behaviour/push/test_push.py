@@ -17,8 +17,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.ports import Outbox
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Outbox
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
 from ...dialects import only, spoken, unversioned

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Accepted, Claim, Submission, TaskQueue
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Accepted, Claim, Submission, TaskQueue
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, Client, RpcError, lifespan, texts
 from ...dialects import unversioned

@@ -14,10 +14,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, Workers
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import message, state_of, texts

@@ -19,13 +19,13 @@ from pydantic_core import from_json, to_json
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.references import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runs.agent_job import AgentJob
 from pydantic_ai_a2a.runs.run_messages import plain_read
 from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, unversioned

@@ -14,10 +14,10 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, to_a2a
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.ports import Backend, Claim, Finish
 from pydantic_ai_a2a.runs.recorder import Recorder
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.ports import Backend, Claim, Finish
 from pydantic_ai_a2a.types import Part, TaskState
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts

@@ -18,9 +18,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.ports import MemoryHousekeeping
-from pydantic_ai_a2a.ports import OnExpired
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.ports import MemoryHousekeeping
+from pydantic_ai_a2a.store.ports import OnExpired
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned

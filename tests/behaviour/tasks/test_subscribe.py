@@ -12,9 +12,9 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results
-from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
-from pydantic_ai_a2a.backends.memory.ports import MemoryReader
-from pydantic_ai_a2a.ports import TaskReader
+from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.memory.ports import MemoryReader
+from pydantic_ai_a2a.store.ports import TaskReader
 from pydantic_ai_a2a.types import StoredTask
 
 from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts

@@ -1,4 +1,0 @@
-"""The stores of tasks, events, conversations and webhooks: in memory, in a SQLite file, in a PostgreSQL database.
-
-Calls of the ports come in. Stored rows and published events go out.
-"""

@@ -1,5 +1,0 @@
-"""The backend in memory: plain data structures and bytes of one process."""
-
-from __future__ import annotations
-
-__all__ = ()

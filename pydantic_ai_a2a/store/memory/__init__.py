@@ -1,0 +1,3 @@
+"""The backend in memory: plain data structures and bytes of one process."""
+
+from __future__ import annotations

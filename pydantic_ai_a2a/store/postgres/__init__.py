@@ -1,0 +1,6 @@
+"""PostgreSQL databases: their connections, the thread that uses the connections, and what other processes announce.
+
+Transactions of `backends.sql` come in. Results go out after the commit.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,601 @@
+"""All ports over one PostgreSQL database, which several machines may share. Nothing is opened before the first use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from contextvars import Context
+from functools import partial
+from os import getpid, urandom
+from threading import Lock, Thread, current_thread
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote
+
+import asyncpg
+
+from ...clock import STOP_TIME
+from ...errors import BackendUnusable, StoreUnavailable
+from ...types import TaskEvent
+from ..events import EventBus, ThreadFuture
+from ..shared import Peers, SharedBackend
+from ..sql import reads
+from ..sql.database import BoundWrite, Published
+from ..sql.transaction import Transaction
+from .calls import Call, call_of
+from .connect import (
+    CONFLICTS,
+    READ,
+    Connection,
+    DatabaseClock,
+    Pool,
+    begin,
+    channel,
+    connection_error,
+    give_up,
+    is_away,
+    migrate,
+    notify,
+    open_connection,
+    open_pool,
+    perform,
+    roll_back,
+)
+from .settings import Postgres
+
+
+class PostgresProcess:
+    """A process's part in a namespace of a database."""
+
+    def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
+        self.pid = getpid()
+        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
+        self.clock = DatabaseClock()
+        self.peers = Peers(self.event_bus, self.clock.now)
+        self._settings = settings
+        self._namespace = namespace
+        self._channel = channel(settings, namespace)
+        self._sender = urandom(6).hex()
+        self._listener = Listener(
+            settings, self._channel, self._sender, namespace=namespace, event_bus=self.event_bus, peers=self.peers
+        )
+        self._thread = PoolThread(settings, self.clock, self._listener.run)
+
+    def stop(self) -> None:
+        """Close the connections. Does nothing in a forked child, which must not touch them."""
+        if self.pid == getpid():
+            self._thread.stop()
+
+    def wake(self) -> None:
+        """Look for writes of other processes, and mark the tasks with new readers."""
+        self._thread.wake(self._listener.wake)
+
+    def _begin_use(self) -> None:
+        """Look for writes of other processes for a reader or a waiting caller. With a worker, the listener looks."""
+        if not (self.peers.listeners and self._thread.running):
+            self.wake()
+
+    def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
+        """Run a read-only transaction."""
+        answer = ThreadFuture()
+        self._thread.put(partial(Session.read, make=make), answer)
+        return answer.wait()
+
+    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
+        """Run a transaction, publish the events in the order of commits, and return the result."""
+        answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
+        self._thread.put(partial(self._write, write), answer)
+        return answer.wait()
+
+    def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
+        """Undo a write whose caller has gone. The attempts go on until the database is available."""
+        undo = write.undo(result)
+        self.peers.share(task_id for task_id, _ in write.published(result))
+
+        async def take_back(session: Session) -> None:
+            while True:
+                try:
+                    return await self._write(undo, session)
+                except Exception as error:
+                    if not isinstance(connection_error(self._settings, error), StoreUnavailable):
+                        raise
+
+        self._thread.put(take_back, _log_failure)
+
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
+
+    async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
+        call = call_of(self._settings, write)
+        results = () if call is None else await self._call(call, write, session)
+        return results[0] if results else await session.patiently(partial(self._attempt, write, session))
+
+    async def _call(self, call: Call, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
+        """Do a write by a call, which may be repeated. Return the result, or nothing for a write of the generator."""
+        sent = False
+
+        async def attempt() -> Sequence[Any]:
+            nonlocal sent
+            async with session.connection() as connection:
+                records = [] if call.record is None else await connection.fetch(call.record[0], *call.record[1])
+                values = call.values(tuple(records[0]) if records else (None, None))
+                sent = True
+                [row] = await connection.fetch(call.statement, *values)
+                if not row[0]:
+                    return ()
+                result = call.result(tuple(row))
+                # Notifications are hints, and may follow the commit.
+                if notices := self._notices(write, result, list(write.published(result))):
+                    await connection.execute(notices)
+                return (result,)
+
+        self.peers.keep_private(call.begins)  # before the commit: another process may ask directly after it
+        try:
+            results = await session.patiently(attempt)
+        except BaseException as error:
+            self.peers.share(call.begins)
+            if sent and call.begins and is_away(error):  # else no other process could claim the task
+                self._take_back(write, call.possible)
+            raise
+        if not results:
+            self.peers.share(call.begins)
+        for result in results:
+            for task_id, events in write.published(result):
+                self.event_bus.publish(task_id, events)
+        return results
+
+    async def _attempt(self, write: BoundWrite[Any], session: Session) -> Any:
+        async with session.connection(first=write.kind.first) as connection:
+            try:
+                await connection.execute(begin(self._settings, locks=write.locks()))
+                result = await perform(connection, write.make())
+                published = list(write.published(result))
+                begun = [task_id for task_id, _ in published] if write.private(result) else []
+                self.peers.keep_private(begun)  # before the commit: another process may ask directly after it
+                notices = self._notices(write, result, published)
+            except BaseException:
+                await roll_back(connection)
+                raise
+            try:
+                await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
+            except Exception as error:
+                self.peers.share(begun)
+                if not is_away(error):
+                    await roll_back(connection)
+                    raise
+                give_up(connection)
+                if write.kind.undo is not None:  # else no other process could claim the tasks
+                    self._take_back(write, result)
+                raise StoreUnavailable from error  # whether the transaction was committed is unknown
+        for task_id, events in published:
+            self.event_bus.publish(task_id, events)
+        return result
+
+    def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
+        """Return the statement for the notifications of a write; empty if the write concerns this process alone."""
+        kind = write.kind
+        if (joined := write.joins(result)) is not None:
+            return '' if self.peers.private(joined) else notify(self._channel, self._sender, 'j', [(joined, 0)])
+        flags = 'r' * write.ready(result) + 'c' * kind.cancels + 'g' * kind.erases
+        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
+        tasks = [task for task in newest if kind.cancels or (task[1] and not self.peers.private(task[0]))]
+        return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
+
+
+class PostgresBackend(SharedBackend[PostgresProcess]):
+    """Tasks and conversations in a PostgreSQL database: they outlive processes and machines.
+
+    Args:
+        settings: The database.
+        namespace: Stable name under which the tasks are stored.
+        reader_lag: Bytes that a reader may be behind.
+
+    Raises:
+        BackendUnusable: A running app of this process has this namespace of this database.
+    """
+
+    store = 'PostgreSQL database'
+
+    def __init__(self, settings: Postgres, namespace: str, *, reader_lag: int) -> None:
+        self._settings = settings
+        self._reader_lag = reader_lag
+        super().__init__(settings.place, namespace)
+
+    @property
+    def settings(self) -> Postgres:
+        return self._settings
+
+    def now(self) -> int:
+        return self.process.clock.now()
+
+    def _make_process(self) -> PostgresProcess:
+        return PostgresProcess(self._settings, self.namespace, self._reader_lag)
+
+
+# --- one process's part of a PostgreSQL database ----------------------------------------------------------------------
+# Connections, readers, and notifications of other processes.
+#
+# A forked child process makes a separate instance.
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def _log_failure(result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error(
+            'Tasks whose claim was abandoned could not be released; they run again once their leases expire.',
+            exc_info=error,
+        )
+
+
+# --- a thread with a separate event loop for the PostgreSQL connections of one process --------------------------------
+# A blocked event loop of the process does not delay a transaction and the transaction's locks. An event loop of the
+# process may end without closing connections.
+
+T = TypeVar('T')
+_CONFLICTS = 10
+"""The most repetitions of a transaction after conflicts."""
+_PAUSE = 0.02
+"""Seconds before the second attempt, doubled for each later attempt."""
+_LONGEST = 1.0
+
+
+class Session:
+    """The connections, from the start of the thread to its end.
+
+    Args:
+        settings: The database.
+        clock: Reads the database's time over each new connection.
+    """
+
+    def __init__(self, settings: Postgres, clock: DatabaseClock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._pools: dict[bool, Pool] = {}
+        self._migrating = asyncio.Lock()
+        self._migrated = False
+
+    @asynccontextmanager
+    async def connection(self, *, first: bool = False) -> AsyncGenerator[Connection]:
+        """Acquire a connection; `first` for urgent work, one at a time, on a reserved connection."""
+        pool = self._pools.get(first)
+        if pool is None:
+            pool = self._pools[first] = await open_pool(
+                self.settings, 1 if first else self.settings.pool_size, self.clock
+            )
+        async with pool.acquire(timeout=self.settings.acquire_timeout) as connection:
+            if not self._migrated:
+                await self._migrate(connection)
+            yield connection
+
+    async def _migrate(self, connection: Connection) -> None:
+        async with self._migrating:
+            if self._migrated:
+                return  # a concurrent caller has migrated the schema
+            await migrate(self.settings, connection)
+            self._migrated = True
+
+    async def read(self, make: Callable[[], Transaction[T]]) -> T:
+        """Run a read-only transaction."""
+
+        async def attempt() -> T:
+            async with self.connection() as connection:
+                try:
+                    await connection.execute(begin(self.settings, READ))
+                    return await perform(connection, make())
+                finally:
+                    await roll_back(connection)
+
+        return await self.patiently(attempt)
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a transaction after conflicts, and for a while if the database is unreachable."""
+        until = time.monotonic() + self.settings.acquire_timeout
+        conflicts, pause = 0, _PAUSE
+        while True:
+            try:
+                return await attempt()
+            except CONFLICTS:
+                conflicts += 1
+                if conflicts > _CONFLICTS:
+                    raise
+            except Exception as error:
+                if not is_away(error) or time.monotonic() > until:
+                    raise
+            # The random pause spreads the retries of processes. It needs no secure random numbers.
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
+            pause = min(2 * pause, _LONGEST)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for pool in self._pools.values():
+            try:
+                async with asyncio.timeout(STOP_TIME):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
+
+
+Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
+
+
+class _Life:
+    """One run of the thread."""
+
+    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
+        self.loop = _new_event_loop()
+        self._settings = settings
+        self._clock = clock
+        self._beside = beside
+        self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._session: Session | None = None
+        self.thread = Thread(target=self._run, name='pydantic_ai_a2a PostgreSQL', daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        session = self._session = Session(self._settings, self._clock)
+        beside = asyncio.create_task(self._beside(session))
+        await self._stopping.wait()
+        beside.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_TIME)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(beside, *self._tasks, return_exceptions=True)
+        await session.close()
+
+    def begin(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
+        """Begin some work, in the thread."""
+        task = self.loop.create_task(self._do(work, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _do(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
+        assert self._session is not None
+        result, failed = None, None
+        try:
+            result = await work(self._session)
+        except BaseException as error:  # raised to the caller, who waits in another thread
+            failed = connection_error(self._settings, error)
+        answer(result, failed)
+
+    def stop(self) -> None:
+        """End soon, called in the thread."""
+        self._stopping.set()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop of uvloop if this process has imported uvloop, as Uvicorn does: a tenth less CPU time."""
+    uvloop = sys.modules.get('uvloop')
+    return asyncio.new_event_loop() if uvloop is None else uvloop.new_event_loop()
+
+
+class PoolThread:
+    """Runs transactions over connections. The first transaction starts the thread.
+
+    Args:
+        settings: The database.
+        clock: Gets the database's time.
+        beside: More work in the thread, until the stop.
+    """
+
+    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._beside = beside
+        self._lock = Lock()
+        self._life: _Life | None = None
+
+    @property
+    def running(self) -> bool:
+        """True from the first transaction to the stop."""
+        return self._life is not None
+
+    def put(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
+        """Begin some work, and answer in the thread with its result, or with why there is none."""
+        self.call(partial(_Life.begin, work=work, answer=answer))
+
+    def wake(self, callback: Callable[[], object]) -> None:
+        """Call back in the thread."""
+        self.call(lambda life: callback())
+
+    def call(self, callback: Callable[[_Life], object]) -> None:
+        """Call a function in the thread, and start the thread if needed."""
+        with self._lock:
+            if self._life is None:
+                self._life = _Life(self._settings, self._clock, self._beside)
+            # An empty context: connections outlive requests, and must not keep context variables of a request.
+            self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
+
+    def stop(self) -> None:
+        """Finish running transactions, and close the connections."""
+        with self._lock:
+            life, self._life = self._life, None
+            if life is not None:
+                life.loop.call_soon_threadsafe(life.stop)
+        # The garbage collector may call stop() in any thread.
+        if life is not None and life.thread is not current_thread():
+            life.thread.join(3 * STOP_TIME)
+
+
+# --- notifications between the processes of a PostgreSQL database -----------------------------------------------------
+# Writes of the others, and marks of watched tasks.
+#
+# Notifications are hints: a poll after each gap, and every few seconds, finds lost notifications.
+
+_POLL = 5.0
+"""Seconds between two polls with notifications."""
+_POLL_DEAF = 0.25
+"""Seconds between two polls without notifications."""
+_SOON = 0.025
+"""Seconds for which a queued task is left to the process of the request."""
+_FAILS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Errors of a lost connection."""
+_NOTHING = reads.Noticed({}, {}, [], ready=False)
+
+
+class Listener:
+    """Listens for notifications in the thread of the connections, from the first reader or worker on.
+
+    Args:
+        settings: Which database.
+        channel: The notification channel of the namespace.
+        sender: Id of this process in the channel.
+        namespace: Namespace of the agent.
+        tails: The readers of this process.
+        others: State about other processes, and the local callbacks.
+    """
+
+    def __init__(
+        self, settings: Postgres, channel: str, sender: str, *, namespace: str, event_bus: EventBus, peers: Peers
+    ) -> None:
+        self._settings = settings
+        self._channel = channel
+        self._sender = sender
+        self._namespace = namespace
+        self._event_bus = event_bus
+        self._peers = peers
+        self._wanted = asyncio.Event()
+        """Set when the listener has work to do at once. Belongs to the event loop of one run of the thread."""
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._deaf = False
+        """True once the lost connection is logged."""
+        self._ready = False
+        """True after a notification of claimable tasks."""
+        self._noticed = _NOTHING
+
+    def wake(self) -> None:
+        """Poll for a new local reader or worker; called in the thread."""
+        self._wanted.set()
+
+    async def run(self, session: Session) -> None:
+        """Listen until cancelled."""
+        self._wanted, self._connection, self._deaf = asyncio.Event(), None, False
+        loop = asyncio.get_running_loop()
+        try:
+            if not self._peers.interested():
+                await self._wanted.wait()
+            look_at = loop.time()
+            while True:
+                self._wanted.clear()
+                if self._settings.listen and self._connection is None and await self._connect():
+                    look_at = loop.time()  # read all tasks: writes before LISTEN sent no notification here
+                again = await self._do(session, full=loop.time() >= look_at)
+                if loop.time() >= look_at:
+                    look_at = loop.time() + (_POLL_DEAF if self._connection is None else _POLL)
+                await self._wait(_SOON if again else look_at - loop.time())
+                if again:
+                    self._ready = True
+        finally:
+            if self._connection is not None:
+                self._connection.terminate()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):  # in Python 3.11, wait_for may swallow a cancellation
+                await self._wanted.wait()
+        except TimeoutError:
+            pass  # the pause is over: poll the tables
+
+    async def _connect(self) -> bool:
+        try:
+            self._connection = await self._listening()
+        except _FAILS as error:
+            if not self._deaf:
+                logger.warning('PostgreSQL sends no notifications, so the process polls: %s', error)
+            self._deaf = True
+            return False
+        self._deaf = False
+        return True
+
+    async def _listening(self) -> asyncpg.Connection[asyncpg.Record]:
+        connection = await open_connection(self._settings, self._settings.listen_dsn or self._settings.url)
+        try:
+            connection.add_termination_listener(self._lost)
+            await connection.add_listener(self._channel, self._hear)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _lost(self, connection: object) -> None:
+        self._connection = None
+        self._wanted.set()
+
+    async def _do(self, session: Session, *, full: bool) -> bool:
+        """Poll for new writes, and renew the marks of tasks with local readers. Return True to poll again soon."""
+        again = False
+        try:
+            if full and self._connection is not None:
+                await self._ping(self._connection, session)
+            if self._peers.interested() and (full or self._ready):
+                again = await self._look(session, full=full)
+            await self._mark(session)
+        except Exception as error:
+            if not isinstance(connection_error(self._settings, error), StoreUnavailable | BackendUnusable):
+                logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
+        return again
+
+    async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:
+        """Check the listening connection, and read the database's clock."""
+        try:
+            async with asyncio.timeout(_POLL):
+                await session.clock.ask(connection)
+        except _FAILS:
+            connection.terminate()
+            self._lost(connection)
+
+    async def _look(self, session: Session, *, full: bool) -> bool:
+        self._ready = False
+        tasks = self._event_bus.awaited_tasks() if full else ()
+        noticed = await session.read(partial(reads.look, self._namespace, tasks, self._peers.now()))
+        if not full:
+            noticed = noticed._replace(newest=self._noticed.newest)
+        self._noticed = noticed
+        return self._peers.tell(noticed)
+
+    async def _mark(self, session: Session) -> None:
+        due, until = self._peers.to_mark()
+        if not due:
+            return
+        tell = notify(self._channel, self._sender, 'w', [(task_id, until) for task_id in due])
+        async with session.connection() as connection:
+            try:
+                await connection.execute(begin(self._settings))
+                locked = await perform(connection, reads.mark(self._namespace, due, until))
+                await connection.execute(f'{tell}; COMMIT')
+            except BaseException:
+                await roll_back(connection)
+                raise
+        self._peers.mark_again(locked)
+
+    def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        sender, flags, *tasks = str(payload).split(' ')
+        if sender == self._sender:
+            return
+        for task in tasks:
+            task_id, _, number = unquote(task).rpartition(':')
+            self._tell(flags, task_id, int(number))
+        if 'r' in flags and self._peers.listeners:
+            self._ready = True
+            self._wanted.set()
+
+    def _tell(self, flags: str, task_id: str, number: int) -> None:
+        if 'w' in flags:
+            self._peers.is_watched(task_id, number)
+            return
+        if 'j' in flags:
+            self._peers.share([task_id])
+        if 'c' in flags:
+            self._peers.cancel(task_id)
+        if number:
+            self._event_bus.hint(task_id, None if 'g' in flags else number)

@@ -1,0 +1,199 @@
+"""Common writes as calls of functions of the database: start, events, checkpoint and end of a task, and filing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...types import TaskEvent
+from ..histories import dump_message, dump_usage
+from ..ports import Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
+from ..rules import replay_key
+from ..sql import conversations, reads, runs, submit
+from ..sql.contexts import place_in_line
+from ..sql.database import BoundWrite
+from ..sql.transaction import LockName
+from .connect import key_of
+from .settings import Postgres
+
+_RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND owner = $2 AND id = $3'
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call of a function that does the same as a write. The function says first if the function has done it."""
+
+    statement: str
+    values: Callable[[Sequence[Any]], Sequence[Any]]
+    """Makes the values of the statement from the row of `record`, or from `(None, None)`."""
+    result: Callable[[Sequence[Any]], Any]
+    """Makes the result of the write from the row of the function."""
+    record: tuple[str, Sequence[str]] | None = None
+    """The statement that reads record and revision of the conversation; None if there is no record yet."""
+    begins: Sequence[str] = ()
+    """The task that runs in this process from the commit on."""
+    possible: Any = None
+    """The result to undo if the answers to all calls were lost."""
+
+
+def call_of(settings: Postgres, write: BoundWrite[Any]) -> Call | None:
+    """Return the call for a write, or None if the generator does the write.
+
+    A pooler in transaction mode changes connections between transactions. Without a cache of prepared statements,
+    asyncpg prepares and executes in two steps, which have one connection only in the middle of a transaction.
+    """
+    make = _CALLS.get(write.kind.make)
+    if make is None or not settings.statement_cache_size:
+        return None
+    return make(settings, *write.args, **write.kwargs)
+
+
+@cache
+def _statement(schema: str, function: str, count: int, further: str = '') -> str:
+    """Return the call of a function, with a further write that needs `out_done` of the call."""
+    numbers = ', '.join(f'${number}' for number in range(1, count + 1))
+    call = f'SELECT * FROM {schema}.{function}({numbers})'
+    return f'WITH call AS MATERIALIZED ({call}), further AS ({further}) SELECT * FROM call' if further else call
+
+
+def _lock_timeout(settings: Postgres) -> str:
+    """Return the first value of each function: the time limit of each lock."""
+    return f'{round(settings.statement_timeout * 1000)}ms'
+
+
+def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
+    """Return the time limit of each lock, and the lock of the context."""
+    [context] = locks
+    return _lock_timeout(settings), key_of(context)
+
+
+def _start(
+    settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
+) -> Call | None:
+    """Accept a new task, and take the task for a free slot."""
+    if slot is None or not submit.begins_alone(message):
+        return None
+    possible = submit.started(message, slot, None)
+    accepted, [event] = possible
+    header, claimed = accepted.header, accepted.claim
+    assert claimed is not None
+
+    def result(row: Sequence[Any]) -> submit.Started:
+        _, head = row
+        return possible if head is None else submit.started(message, slot, head)
+
+    values = (
+        *_first(settings, submit.locks_of_submit(agent, message)),
+        agent,
+        message.owner,
+        header.id,
+        header.context_id,
+        message.dialect,
+        message.traceparent,
+        message.at,
+        place_in_line(),
+        message.request,
+        0 if message.logged else None,
+        message.watched_until,
+        replay_key(message, idempotency_window),
+        message.digest,
+        claimed.message,
+        event.payload,
+        queue_limit,
+        *slot,
+    )
+    n, added = len(values), ''
+    if (credential := message.credential) is not None:
+        # The credential is there already if this call is repeated, because the answer of a committed call was lost.
+        added = f"""INSERT INTO {settings.schema}.credential (agent, task_id, id, until, body)
+            SELECT $3, $5, ${n + 1}::TEXT, ${n + 2}::BIGINT, ${n + 3}::BYTEA FROM call WHERE out_done
+            ON CONFLICT DO NOTHING"""
+        values = (*values, credential.id, credential.until, credential.body)
+    statement = _statement(settings.schema, 'a2a_start', n, added)
+    return Call(statement, lambda _: values, result, begins=[header.id], possible=possible)
+
+
+def _emit(
+    settings: Postgres,
+    agent: str,
+    claimed: Claim,
+    events: Sequence[TaskEvent],
+    *further: *tuple[Status | None, Checkpoint | None],
+) -> Call | None:
+    """Store events, a checkpoint or both of a running task without webhooks."""
+    status, checkpoint = further
+    nothing = not events and checkpoint is None
+    if claimed.push or status is not None or nothing:
+        return None
+    columns = _columns(events, len(TaskEvent._fields))
+    values = (_lock_timeout(settings), agent, claimed.header.id, claimed.fence, claimed.holder, *columns)
+    function = 'a2a_emit'
+    if checkpoint is not None:
+        bodies = [dump_message(message) for message in checkpoint.messages]
+        values += (checkpoint.first, checkpoint.run, checkpoint.taken, dump_usage(checkpoint.usage), bodies)
+        function = 'a2a_checkpoint'
+    return Call(_statement(settings.schema, function, len(values)), lambda _: values, lambda _: None)
+
+
+def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
+    """Complete a task at the end of the only run."""
+    rare = claimed.run > 1 or end.artifacts is None or end.charges
+    if end.status.state != 'completed' or rare:
+        return None
+    header, read = claimed.header, end.taken or claimed.inbox
+    conversation = (agent, header.owner, header.context_id)
+    events = [*end.events, end.final]
+    values = (
+        *_first(settings, runs.locks_of_finish(agent, claimed)),
+        agent,
+        header.owner,
+        header.id,
+        header.context_id,
+        claimed.fence,
+        claimed.holder,
+        read,
+        end.status.at,
+        end.status.message,
+        header.metadata if end.metadata is None else end.metadata,
+        reads.join_items(runs.items_of(None, end, goes_on=False)),
+        *_columns(events, len(TaskEvent._fields)),
+    )
+
+    def values_after(before: Sequence[Any]) -> Sequence[Any]:
+        record, known = before
+        (_, entries), (_, [newest]) = conversations.append(
+            *conversation, record, end.messages, run_id=f'{header.id}.{claimed.run}', usage=end.usage, at=end.status.at
+        )
+        _, _, _, head, revision, _, body, _ = newest
+        return *values, *_columns([entry[2:] for entry in entries], 5), known, head, revision, body
+
+    dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
+    has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
+    return Call(
+        _statement(settings.schema, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
+        values_after,
+        lambda _: (None, events, False),
+        record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),
+    )
+
+
+def _file(settings: Postgres, agent: str) -> Call:
+    """File a batch of stopped tasks."""
+    values = _lock_timeout(settings), agent, runs.BATCH
+    return Call(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
+
+
+def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    """Return the columns of rows: a function takes rows as one array for each column."""
+    return [[row[n] for row in rows] for n in range(count)]
+
+
+_CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {
+    submit.submit: _start,
+    runs.emit: _emit,
+    runs.finish: _finish,
+    runs.file: _file,
+}
+"""Makes the call for a write of each kind."""

@@ -1,0 +1,199 @@
+"""PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
+
+The functions exist for speed. A generator of `backends.sql` takes a round trip for each step, and a call takes one. The
+generators take 4 steps for the start of a task, 3 for events, 5 for a checkpoint, 7 for the end and 5 to file tasks.
+
+A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
+function sees what others have committed before the statement. In a case that is not common, a function writes nothing
+and returns FALSE, and the generator does the whole write. The generator is the oracle of the tests.
+
+The text is translated like the statements of `backends.sql`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_BEGIN = """
+    -- The defaults of the database may differ. A snapshot from before the lock would miss the writes of lock holders.
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('transaction_read_only') = 'on' THEN
+        RETURN;
+    END IF;
+    -- An assignment takes 0.5 us. PERFORM runs a query, and takes 3 us.
+    ignored := set_config('lock_timeout', in_lock_timeout, TRUE);"""
+_LOCK = """
+    ignored := pg_advisory_xact_lock(in_lock);"""
+
+# The owner's rounds are not locked: a task that is not queued has no round. A conflict is a message that is sent again,
+# or another task of the context that runs.
+_START = f"""
+CREATE OR REPLACE FUNCTION a2a_start(
+    in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,
+    in_traceparent TEXT, in_at BIGINT, in_place BIGINT, in_request BYTEA, in_logged_after BIGINT,
+    in_watched_until BIGINT, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA,
+    in_queue_limit BIGINT, in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_head TEXT
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+BEGIN
+    out_done := FALSE;{_BEGIN}{_LOCK}
+    INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
+        logged_after, watched_until, replay_key, digest, accepted_at, message, last_event, holder, lease_until,
+        fence, attempt, run)
+    SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
+        in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
+        a2a_clock() + in_lease, 1, 1, 1
+    WHERE NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
+        AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
+        AND (SELECT COUNT(*) FROM task WHERE agent = in_agent AND queued = 1) < in_queue_limit
+    ON CONFLICT DO NOTHING
+    RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
+    INTO out_head;
+    out_done := FOUND;
+    IF NOT out_done THEN
+        -- True if this call is repeated, because the answer of a committed call was lost.
+        out_done := EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND id = in_id AND state = 'working'
+            AND holder = in_holder AND fence = 1 AND run = 1);
+        out_head := (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context);
+    ELSIF in_logged_after IS NOT NULL THEN
+        INSERT INTO event (agent, task_id, n, state, payload) VALUES (in_agent, in_id, 1, 'working', in_event);
+    END IF;
+END $$
+"""
+
+_EMIT = f"""
+CREATE OR REPLACE FUNCTION a2a_emit(
+    in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
+    in_states TEXT[], in_payloads BYTEA[], OUT out_done BOOLEAN
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+BEGIN
+    out_done := FALSE;{_BEGIN}
+    -- The lock of the task and its conditions are one statement, which reads the newest row after a wait for the lock.
+    INSERT INTO event (agent, task_id, n, state, payload)
+    SELECT in_agent, in_id, added.* FROM (
+        SELECT 1 FROM task WHERE agent = in_agent AND id = in_id AND fence = in_fence AND holder = in_holder
+            AND state = 'working' AND push = 0 FOR NO KEY UPDATE
+    ) AS held, unnest(in_numbers, in_states, in_payloads) AS added (n, state, payload)
+    ON CONFLICT DO NOTHING;
+    out_done := FOUND;
+END $$
+"""
+
+_CHECKPOINT = f"""
+CREATE OR REPLACE FUNCTION a2a_checkpoint(
+    in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
+    in_states TEXT[], in_payloads BYTEA[], in_first BIGINT, in_run TEXT, in_taken BIGINT, in_used BYTEA,
+    in_messages BYTEA[], OUT out_done BOOLEAN
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+BEGIN
+    out_done := FALSE;{_BEGIN}
+    PERFORM 1 FROM task WHERE agent = in_agent AND id = in_id AND fence = in_fence AND holder = in_holder
+        AND state = 'working' AND push = 0 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF cardinality(in_numbers) > 0 THEN
+        INSERT INTO event (agent, task_id, n, state, payload)
+        SELECT in_agent, in_id, added.* FROM unnest(in_numbers, in_states, in_payloads) AS added (n, state, payload)
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN; -- the answer of a committed call was lost
+        END IF;
+    END IF;
+    DELETE FROM checkpoint WHERE agent = in_agent AND task_id = in_id AND n >= in_first;
+    INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)
+    SELECT in_agent, in_id, in_first + added.n - 1, in_run, added.message, in_used, in_taken
+    FROM unnest(in_messages) WITH ORDINALITY AS added (message, n);
+    out_done := TRUE;
+END $$
+"""
+
+_FINISH = f"""
+CREATE OR REPLACE FUNCTION a2a_finish(
+    in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_fence BIGINT,
+    in_holder TEXT, in_read BIGINT, in_status_at BIGINT, in_status_message BYTEA, in_metadata BYTEA, in_ending BYTEA,
+    in_numbers BIGINT[], in_states TEXT[], in_payloads BYTEA[], in_entries TEXT[], in_parents TEXT[],
+    in_messages BYTEA[], in_next TEXT[], in_follows INTEGER[], in_known TEXT, in_head TEXT, in_revision TEXT,
+    in_record BYTEA, OUT out_done BOOLEAN
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+    logged BIGINT;
+    alone BOOLEAN;
+    checkpointed BOOLEAN;
+BEGIN
+    out_done := FALSE;{_BEGIN}{_LOCK}
+    SELECT logged_after INTO logged FROM task WHERE agent = in_agent AND id = in_id AND fence = in_fence
+        AND holder = in_holder AND state = 'working' AND run = 1 AND push = 0 AND status_message IS NULL
+        AND own_usage IS NULL AND own_messages IS NULL FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- A statement after the lock of the task: it sees a message that was added during the wait for the lock.
+    SELECT NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND task_id = in_id AND kind = 'message'
+            AND seq > in_read AND answer = 0)
+        AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND owner = in_owner AND context_id = in_context
+            AND queued = 1)
+        AND in_known IS NOT DISTINCT FROM
+            (SELECT revision FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context),
+        EXISTS (SELECT 1 FROM checkpoint WHERE agent = in_agent AND task_id = in_id)
+    INTO alone, checkpointed;
+    IF NOT alone THEN
+        RETURN;
+    END IF;
+    IF checkpointed THEN
+        DELETE FROM checkpoint WHERE agent = in_agent AND task_id = in_id;
+    END IF;
+    IF logged IS NOT NULL THEN
+        INSERT INTO event (agent, task_id, n, state, payload)
+        SELECT in_agent, in_id, n, state, payload FROM unnest(in_numbers, in_states, in_payloads)
+            AS added (n, state, payload);
+    END IF;
+    INSERT INTO entry (agent, owner, id, parent_id, message, next_id, follows)
+    SELECT in_agent, in_owner, added.* FROM unnest(in_entries, in_parents, in_messages, in_next, in_follows) AS added;
+    INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record)
+    VALUES (in_agent, in_owner, in_context, in_head, in_revision, in_status_at, in_record)
+    ON CONFLICT (agent, owner, id) DO UPDATE SET head_id = excluded.head_id, revision = excluded.revision,
+        updated_at = excluded.updated_at, record = excluded.record;
+    UPDATE task SET state = 'completed', status_at = in_status_at, status_message = in_status_message,
+        metadata = in_metadata, last_event = in_numbers[cardinality(in_numbers)],
+        stop_event = in_numbers[cardinality(in_numbers)], failure = NULL, inbox_read = in_read, ending = in_ending,
+        pending = NULL, context_head = NULL, answer = NULL, holder = NULL, lease_until = NULL, cancel_requested = 0
+    WHERE agent = in_agent AND id = in_id;
+    out_done := TRUE;
+END $$
+"""
+
+# Locked tasks and conversations are filed later, and tasks in an unknown state never. The condition repeats that of the
+# index `task_unfiled`.
+_FILE = f"""
+CREATE OR REPLACE FUNCTION a2a_file(
+    in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+    ids TEXT[];
+BEGIN
+    out_done := FALSE;{_BEGIN}
+    ids := ARRAY(SELECT id FROM task WHERE agent = in_agent AND filed = 0 AND state NOT IN ('submitted', 'working')
+        AND state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
+        ORDER BY owner, status_at LIMIT in_limit FOR NO KEY UPDATE SKIP LOCKED);
+    UPDATE task SET filed = 1 WHERE agent = in_agent AND id = ANY (ids);
+    UPDATE conversation SET listed_at = updated_at FROM (
+        SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = in_agent AND task.id = ANY (ids)
+            AND c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id AND c.listed_at IS NULL
+        FOR NO KEY UPDATE OF c SKIP LOCKED
+    ) AS unlisted
+    WHERE conversation.agent = in_agent AND conversation.owner = unlisted.owner AND conversation.id = unlisted.id;
+    out_done := TRUE;
+    out_more := CAST(cardinality(ids) = in_limit AS INTEGER);
+END $$
+"""
+
+FUNCTIONS: Mapping[int, Sequence[str]] = {5: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
+"""The functions that each step of the schema creates or replaces, after the statements of the step."""

@@ -1,0 +1,275 @@
+"""The sender's side of deliveries: leased, done, failed, dead. Pure, like `sql`.
+
+Who locks a configuration and one of its deliveries locks the configuration first; its task is locked before both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
+from ...types import TaskEvent
+from ..ports import DeadDelivery, Delivery, Leased, PushConfig, Takes
+from .transaction import Transaction, where
+from .vocabulary import TAKES, TASK, find, find_locked
+
+_CONFIG = 'agent = ? AND seq = ?'
+_PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND config = push_config.seq'
+
+# A subquery is evaluated once, so that PostgreSQL looks up the due rows in the index and reads no others.
+_DUE = 'due_at <= (SELECT a2a_clock())'
+_GO_ON = f'CASE WHEN EXISTS ({_PENDING} AND died_at IS NULL) THEN 0 END'
+_NEXT = (
+    'SELECT d.id, d.task_id, task.owner, c.id, c.version, c.takes, c.body, d.n, d.state, d.payload, d.failures,'
+    ' c.seq, c.lease + 1, task.traceparent FROM push_config c JOIN delivery d ON d.agent = c.agent AND d.config = c.seq'
+    ' JOIN task ON task.agent = c.agent AND task.id = c.task_id'
+    ' WHERE c.agent = ? AND c.seq = ? AND d.died_at IS NULL ORDER BY d.seq LIMIT 1'
+)
+
+
+def wait(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int | None]:
+    """Return how long the sender waits for its next delivery; see `Leased.wait`."""
+    others, served = _others(held, limit)
+    rows = yield (
+        f'SELECT MIN(due_at) - a2a_clock() FROM push_config WHERE agent = ? AND due_at IS NOT NULL{others}',
+        (agent, *served),
+    )
+    ms: int | None = rows[0][0]
+    return None if ms is None else max(ms, 0)
+
+
+def _others(held: Mapping[str, int], room: int) -> tuple[str, list[str]]:
+    """The condition that keeps out owners who have as many as there is room for, and its values."""
+    served = [owner for owner, count in held.items() if count >= room]
+    return f' AND owner NOT IN ({", ".join("?" * len(served))})' if served else '', served
+
+
+def lease(agent: str, *, lease: int, limit: int, held: Mapping[str, int]) -> Transaction[Leased]:
+    """See `Outbox.lease`."""
+    has, room = Counter(held), limit
+    deliveries: list[Delivery] = []
+    while room:
+        others, served = _others(has, room)
+        due = yield (
+            f'SELECT seq, owner FROM push_config WHERE agent = ? AND {_DUE}{others} ORDER BY due_at, seq LIMIT ?'
+            ' /* FOR NO KEY UPDATE SKIP LOCKED */',
+            (agent, *served, room),
+        )
+        last = len(due) < room
+        for place, owner in due:
+            if has[owner] < room:
+                taken = yield from _take(agent, place, lease)
+                deliveries += taken
+                has[owner] += len(taken)
+                room -= len(taken)
+        if last:
+            break
+    return Leased(deliveries, (yield from wait(agent, limit=room, held=has)))
+
+
+def _take(agent: str, place: int, lease: int) -> Transaction[list[Delivery]]:
+    """Lease the next delivery of a configuration. If the configuration has none left, it is no longer due."""
+    rows = yield _NEXT, (agent, place)
+    yield (
+        f'UPDATE push_config SET due_at = a2a_clock() + CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
+        (lease if rows else None, agent, place),
+    )
+    return [_delivery(row) for row in rows]
+
+
+def _delivery(row: Any) -> Delivery:
+    id, task_id, owner, config_id, version, takes, body, n, state, payload, failures, place, lease, trace = row
+    return Delivery(
+        id=id,
+        task_id=task_id,
+        owner=owner,
+        config=PushConfig(id=config_id, version=version, takes=NAMES[takes], body=body),
+        event=TaskEvent(n, state, payload),
+        failures=failures,
+        place=place,
+        lease=lease,
+        traceparent=trace,
+    )
+
+
+def _held(agent: str, delivery: Delivery) -> Transaction[bool]:
+    """Lock a delivery until the transaction ends; return true if the holder still has its lease."""
+    rows = yield (
+        f'SELECT lease FROM push_config WHERE {_CONFIG} /* FOR NO KEY UPDATE */',
+        (agent, delivery.place),
+    )
+    return bool(rows) and rows[0][0] == delivery.lease
+
+
+def _go_on(agent: str, delivery: Delivery) -> Transaction[None]:
+    yield (
+        f'UPDATE push_config SET due_at = {_GO_ON}, lease = lease + 1 WHERE {_CONFIG}',
+        (agent, delivery.place),
+    )
+
+
+def done(agent: str, delivery: Delivery) -> Transaction[None]:
+    """See `Outbox.done`."""
+    if (yield from _held(agent, delivery)):
+        yield 'DELETE FROM delivery WHERE agent = ? AND id = ?', (agent, delivery.id)
+        yield from _go_on(agent, delivery)
+
+
+def failed(agent: str, delivery: Delivery, *, at: int, pause: int | None, error: str) -> Transaction[None]:
+    """See `Outbox.failed`."""
+    if not (yield from _held(agent, delivery)):
+        return
+    yield (
+        'UPDATE delivery SET failures = failures + 1, error = ?, died_at = CAST(? AS BIGINT)'
+        ' WHERE agent = ? AND id = ?',
+        (error, at if pause is None else None, agent, delivery.id),
+    )
+    if pause is None:
+        yield from _go_on(agent, delivery)
+    else:
+        yield (
+            f'UPDATE push_config SET due_at = a2a_clock() + ?, lease = lease + 1 WHERE {_CONFIG}',
+            (pause, agent, delivery.place),
+        )
+
+
+def release(agent: str, delivery: Delivery) -> Transaction[None]:
+    """See `Outbox.release`."""
+    if (yield from _held(agent, delivery)):
+        yield from _go_on(agent, delivery)
+
+
+def dead(
+    agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+) -> Transaction[list[DeadDelivery]]:
+    """See `Outbox.dead`."""
+    page, values = where(
+        {'d.agent = ? AND d.died_at IS NOT NULL': agent, 'task.owner = ?': owner, '(d.died_at, d.id) > (?, ?)': after}
+    )
+    rows = yield (
+        'SELECT d.id, d.task_id, c.id, task.owner, d.n, d.state, d.died_at, d.failures, d.error FROM delivery d'
+        ' JOIN push_config c ON c.agent = d.agent AND c.seq = d.config'
+        ' JOIN task ON task.agent = d.agent AND task.id = d.task_id'
+        f' WHERE {page} ORDER BY d.died_at, d.id LIMIT ?',
+        (*values, limit),
+    )
+    return [_dead(*row) for row in rows]
+
+
+def _dead(*row: Any) -> DeadDelivery:
+    id, task_id, config_id, owner, n, state, at, failures, error = row
+    return DeadDelivery(
+        id=id,
+        task_id=task_id,
+        config_id=config_id,
+        owner=owner,
+        n=n,
+        state=state,
+        at=at,
+        failures=failures,
+        error=error,
+    )
+
+
+def retry(agent: str, delivery_id: str) -> Transaction[str]:
+    """See `Outbox.retry`; gives the task's id."""
+    places = yield 'SELECT config FROM delivery WHERE agent = ? AND id = ?', (agent, delivery_id)
+    for (place,) in places:
+        yield f'SELECT seq FROM push_config WHERE {_CONFIG} /* FOR NO KEY UPDATE */', (agent, place)
+        rows = yield (
+            'UPDATE delivery SET died_at = NULL, failures = 0 WHERE agent = ? AND id = ? AND died_at IS NOT NULL'
+            ' RETURNING task_id',
+            (agent, delivery_id),
+        )
+        for (task_id,) in rows:
+            yield f'UPDATE push_config SET due_at = 0 WHERE {_CONFIG} AND due_at IS NULL', (agent, place)
+            return task_id
+    raise UnsupportedOperationError(
+        'No dead delivery has this id: list the dead deliveries. A retried delivery is no longer dead.'
+    )
+
+
+# --- the push notification configurations of tasks --------------------------------------------------------------------
+
+NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
+"""The kinds of events that a configuration takes, by their stored number."""
+_OF_TASK = 'agent = ? AND task_id = ?'
+_FIELDS = 'id, version, takes, body'
+
+
+def create_config(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
+    """See `PushConfigs.create`."""
+    yield from find_locked(agent, task_id, owner)  # the lock orders the configuration before or after each event
+    yield from put_config(agent, task_id, owner, config, limit)
+
+
+def put_config(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
+    """Add a configuration to a locked task, or replace the configuration with the same id.
+
+    Raises:
+        InvalidParamsError: The task has `limit` configurations.
+    """
+    takes = TAKES[config.takes]
+    replaced = yield (
+        f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        (config.version, takes, config.body, agent, task_id, config.id),
+    )
+    if not replaced:
+        rows = yield f'SELECT COUNT(*) FROM push_config WHERE {_OF_TASK}', (agent, task_id)
+        if rows[0][0] >= limit:
+            raise InvalidParamsError(
+                f'The task already has the maximum of {limit} push notification configurations: delete one first.'
+            )
+        yield (
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body) VALUES (?, ?, ?, ?, ?, ?, ?)',
+            (agent, task_id, owner, config.id, config.version, takes, config.body),
+        )
+    push = max(takes, TAKES['artifacts'])
+    yield f'UPDATE task SET push = CASE WHEN push < ? THEN ? ELSE push END WHERE {TASK}', (push, push, agent, task_id)
+
+
+def copy_configs(agent: str, task_id: str, new_id: str) -> Transaction[None]:
+    """Copy the configurations of a task to a new task."""
+    yield [
+        (
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body)'
+            ' SELECT agent, CAST(? AS TEXT), owner, id, version, takes, body FROM push_config'
+            f' WHERE {_OF_TASK} ORDER BY seq',
+            [(new_id, agent, task_id)],
+        ),
+        (
+            f'UPDATE task SET push = (SELECT old.push FROM task old WHERE old.agent = ? AND old.id = ?) WHERE {TASK}',
+            [(agent, task_id, agent, new_id)],
+        ),
+    ]
+
+
+def get_config(agent: str, task_id: str, owner: str, config_id: str | None) -> Transaction[PushConfig]:
+    """See `PushConfigs.get`."""
+    configs = yield from list_all(agent, task_id, owner)
+    for config in configs:
+        if config_id in (None, config.id):
+            return config
+    raise TaskNotFoundError(
+        'The task has no push notification configuration with this id: list the configurations of the task.'
+    )
+
+
+def list_all(agent: str, task_id: str, owner: str) -> Transaction[list[PushConfig]]:
+    """See `PushConfigs.list`."""
+    yield from find(agent, task_id, owner)
+    rows = yield f'SELECT {_FIELDS} FROM push_config WHERE {_OF_TASK} ORDER BY seq', (agent, task_id)
+    return [PushConfig(id=row[0], version=row[1], takes=NAMES[row[2]], body=row[3]) for row in rows]
+
+
+def delete_config(agent: str, task_id: str, owner: str, config_id: str) -> Transaction[None]:
+    """See `PushConfigs.delete`."""
+    yield from find_locked(agent, task_id, owner)
+    rows = yield (
+        f'DELETE FROM push_config WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        (agent, task_id, config_id),
+    )
+    for (seq,) in rows:
+        yield f'DELETE FROM delivery WHERE {_OF_TASK} AND config = ?', (agent, task_id, seq)

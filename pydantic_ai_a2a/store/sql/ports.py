@@ -1,0 +1,399 @@
+"""The ports of all SQL backends: the transaction behind each method, and the listeners that it notifies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from ...settings import Retention
+from ...types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ..events import BusEnding, ended_task
+from ..ports import (
+    Accepted,
+    Checkpoint,
+    Claim,
+    CredentialStore,
+    Ending,
+    Erased,
+    EventLog,
+    ExportedConversation,
+    ExportedTask,
+    Finish,
+    Housekeeping,
+    Leased,
+    Marks,
+    OnExpired,
+    Outbox,
+    PushConfig,
+    PushConfigs,
+    QuotaStore,
+    Slot,
+    Status,
+    Submission,
+    Subscription,
+    TaskQueue,
+    TaskReader,
+)
+from ..rules import Expired, tell_expired
+from . import conversations, outbox, quotas, reads, runs, sweep, vocabulary
+from . import submit as accept
+from . import sweep as dead
+from .database import Database, Port, Published, WriteKind, always, reading, writing
+from .transaction import Transaction
+
+
+def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+    return ((result[0].header.id, result[1]),)
+
+
+def _of_cancel(result: tuple[TaskHeader, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+    return ((result[0].id, result[1]),)
+
+
+def _of_claim(taken: list[tuple[Claim, list[TaskEvent]]], *_: Any, **__: Any) -> Published:
+    return [(claim.header.id, events) for claim, events in taken]
+
+
+def _of_emit(_: None, agent: str, claim: Claim, events: Sequence[TaskEvent], *__: Any) -> Published:
+    return ((claim.header.id, events),)
+
+
+def _of_finish(result: tuple[Claim | None, list[TaskEvent], bool], agent: str, claim: Claim, end: Finish) -> Published:
+    return ((claim.header.id, result[1]),)
+
+
+def _of_sweep(result: tuple[object, Expired], *_: Any, **__: Any) -> Published:
+    return [(header.id, (event,)) for header, event in result[1]]
+
+
+def _of_erase(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Published:
+    return [(task_id, (event,)) for task_id, event in result[1]]
+
+
+def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+    """Release tasks whose claiming caller has gone before it could run them."""
+    for claim, _events in taken:
+        yield from runs.release(agent, claim)
+
+
+def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+    """Release the claimed task of a message without a caller."""
+    if (claim := result[0].claim) is not None:
+        yield from runs.release(agent, claim)
+
+
+def _left_to_others(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+    """Return true if a message has left a queued task to the workers."""
+    accepted = result[0]
+    return accepted.claim is None and accepted.header.queued and not accepted.replayed
+
+
+def _begins_here(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+    """Return true if a new task runs in this process from the first moment on."""
+    claim = result[0].claim
+    return claim is not None and claim.fence == 1
+
+
+def _joined(result: tuple[Accepted, list[TaskEvent]], agent: str, message: Submission, **__: Any) -> str | None:
+    """Return the running task of a repeated or later message: the sender may wait for the end."""
+    accepted = result[0]
+    runs_already = accepted.header.state == 'working' and not accepted.header.queued
+    return accepted.header.id if runs_already and (accepted.replayed or not message.new) else None
+
+
+def _frees_another(result: tuple[Claim | None, list[TaskEvent], bool], *_: Any, **__: Any) -> bool:
+    return result[2]
+
+
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
+_SUBMIT = WriteKind(
+    accept.submit,
+    _of_submit,
+    locks=accept.locks_of_submit,
+    undo=_unclaim_submitted,
+    ready=_left_to_others,
+    private=_begins_here,
+    joins=_joined,
+)
+_CANCEL = WriteKind(accept.cancel, _of_cancel, ready=always, cancels=True)
+_CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
+_RENEW = WriteKind(runs.renew, first=True)
+_EMIT = WriteKind(runs.emit, _of_emit)
+_FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=_frees_another)
+_SWEEP = WriteKind(sweep.sweep, _of_sweep)
+_ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
+_ERASE = WriteKind(sweep.erase, _of_erase, erases=True)
+_RETRY_TASK = WriteKind(dead.retry_task, ready=always)
+_WATCH = WriteKind(reads.watch)
+_FILE = WriteKind(runs.file)
+
+
+class SqlQueue(Port, TaskQueue):
+    """The queue of a database; `due` is told of tasks that have webhooks."""
+
+    def __init__(self, database: Database, due: Due) -> None:
+        super().__init__(database)
+        self._due = due
+        self._ends = count(1)
+
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        accepted, _ = await self.database.write(
+            _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )
+        claim = accepted.claim
+        if submission.push is not None or (claim is not None and claim.push):
+            self._due.add(accepted.header.id)
+        if accepted.header.id in self._due.tasks:
+            self._due.tell()
+        if claim is None and not accepted.replayed and accepted.header.queued:
+            for listener in tuple(self.database.ready_listeners):
+                listener(accepted.header.id)
+        return accepted
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
+        if task_id in self._due.tasks:
+            self._due.tell()
+        for listener in tuple(self.database.cancel_listeners):
+            listener(task_id)
+        return header
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        taken = await self.database.write(_CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id)
+        for claim, _ in taken:
+            if claim.push:
+                self._due.add(claim.header.id)
+                self._due.tell()
+        return [claim for claim, _ in taken]
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        marks, locked = await self.database.write(_RENEW, self.agent, holder, tasks, lease=lease)
+        for pause in _PAUSES:
+            if not locked:
+                break
+            await asyncio.sleep(pause)
+            rest, locked = await self.database.write(_RENEW, self.agent, holder, locked, lease=lease)
+            marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
+        place = tasks.index
+        return Marks(sorted(marks.lost, key=place), sorted(marks.cancel, key=place))
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self.database.write(_EMIT, self.agent, claim, events, status, checkpoint)
+        if claim.header.id in self._due.tasks:
+            self._due.tell()
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self.database.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
+        if next(self._ends) % runs.EVERY == 0:
+            await self.database.write(_FILE, self.agent)
+        following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
+        if claim.header.id in self._due.tasks:
+            self._due.tell()
+        return following
+
+    release = writing(runs.release, ready=True)
+
+
+class SqlReader(Port, TaskReader):
+    """Reads the tasks of a database."""
+
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        return await self.database.read(
+            reads.load,
+            self.agent,
+            task_id,
+            owner,
+            history_length=history_length,
+            artifacts=artifacts,
+        )
+
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        self.database.wake()
+        task = await self.load(task_id, owner)
+        if task is None or task.header.state in TERMINAL:
+            return task
+        return await self.database.write(_WATCH, self.agent, task_id, owner)
+
+    async def list(self, query: TaskQuery) -> Page:
+        return await self.database.read(reads.page, self.agent, query)
+
+    pause = reading(reads.pause)
+    unread = reading(reads.unread)
+
+
+class SqlEvents(Port, EventLog):
+    """The event logs of a database, with the readers of this process."""
+
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        return self.database.event_bus.subscribe(task_id, on_drop)
+
+    def expect(self, task_id: str) -> Ending:
+        return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
+
+    async def wait(self, task_id: str, after: int) -> None:
+        await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
+
+    _stopped_after = reading(reads.stopped_after)
+
+    def release(self, held: Callable[[str], bool]) -> None:
+        self.database.event_bus.release(held)
+
+    def watched(self, task_id: str) -> bool:
+        return self.database.watched(task_id)
+
+    has = reading(reads.resumable)
+
+
+class SqlQuotas(Port, QuotaStore):
+    """Counts the requests and the usage of the callers of a database."""
+
+    take = writing(quotas.take)
+    spent = reading(quotas.spent)
+    charge = writing(quotas.charge)
+    settle = writing(quotas.settle)
+
+
+class SqlCredentials(Port, CredentialStore):
+    """Reads the credentials of the tasks of a database."""
+
+    load = reading(vocabulary.load_credentials)
+
+
+class SqlHousekeeping(Port, Housekeeping):
+    """Keeps a database small, and does what operators want."""
+
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
+        tell_expired(ended, on_expired)
+        return swept
+
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        there, _ = await self.database.write(_ERASE_TASK, self.agent, task_id, owner, at)
+        return there
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        erased, _ = await self.database.write(_ERASE, self.agent, owner, context_id, at)
+        self.database.forget(owner, context_id)
+        return erased
+
+    dead_letters = reading(dead.dead_letters)
+
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        header = await self.database.write(_RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again)
+        for listener in tuple(self.database.ready_listeners):
+            listener(header.id)
+        return header
+
+    async def export(
+        self, owner: str, context_id: str | None = None
+    ) -> AsyncIterator[ExportedTask | ExportedConversation]:
+        async for task_id in self._ids(sweep.task_ids, owner, context_id):
+            task = await self.database.read(
+                reads.load,
+                self.agent,
+                task_id,
+                owner,
+                history_length=None,
+                artifacts=True,
+            )
+            if task is not None:  # it may have been swept meanwhile
+                yield ExportedTask(task, await self.database.read(sweep.export_requests, self.agent, task_id))
+        async for conversation_id in self._ids(sweep.conversation_ids, owner, context_id):
+            loaded = await self.database.read(conversations.load, self.agent, owner, conversation_id)
+            if loaded is not None:
+                record, (messages, *branches) = loaded
+                yield ExportedConversation(record, messages, branches)
+
+    async def _ids(
+        self, make: Callable[..., Transaction[list[str]]], owner: str, context_id: str | None
+    ) -> AsyncIterator[str]:
+        after = ''
+        while ids := await self.database.read(make, self.agent, owner, context_id, after):
+            for row_id in ids:
+                yield row_id
+            after = ids[-1]
+
+
+# --- the ports of push notifications for all SQL backends -------------------------------------------------------------
+
+_CREATE = WriteKind(outbox.create_config)
+_LEASE = WriteKind(outbox.lease)
+_RETRY_DELIVERY = WriteKind(outbox.retry)
+
+_KNOWN = 10_000
+
+
+class Due:
+    """The senders of this process, and the tasks with webhooks, for whose events the senders are woken."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[], object]] = []
+        self.tasks: set[str] = set()
+
+    def add(self, task_id: str) -> None:
+        """Remember that a task has push configurations."""
+        if len(self.tasks) >= _KNOWN:
+            self.tasks.clear()  # senders find the forgotten tasks at the next poll
+        self.tasks.add(task_id)
+
+    def tell(self) -> None:
+        """Wake the senders, because a delivery may be due."""
+        for listener in tuple(self.listeners):
+            listener()
+
+
+class SqlPushConfigs(Port, PushConfigs):
+    """The configurations of a database."""
+
+    def __init__(self, database: Database, due: Due) -> None:
+        super().__init__(database)
+        self._due = due
+
+    async def create(self, task_id: str, owner: str, config: PushConfig, *, limit: int) -> None:
+        await self.database.write(_CREATE, self.agent, task_id, owner, config, limit=limit)
+        self._due.add(task_id)
+
+    get = reading(outbox.get_config)
+    list = reading(outbox.list_all)
+    delete = writing(outbox.delete_config)
+
+
+class SqlOutbox(Port, Outbox):
+    """The deliveries of a database."""
+
+    def __init__(self, database: Database, due: Due) -> None:
+        super().__init__(database)
+        self._due = due
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        wait = await self.database.read(outbox.wait, self.agent, limit=limit, held=held)
+        if wait != 0:  # a sender without work writes nothing
+            return Leased((), wait)
+        return await self.database.write(_LEASE, self.agent, lease=lease, limit=limit, held=held)
+
+    done = writing(outbox.done)
+    failed = writing(outbox.failed)
+    release = writing(outbox.release)
+    dead = reading(outbox.dead)
+
+    async def retry(self, delivery_id: str) -> None:
+        await self.database.write(_RETRY_DELIVERY, self.agent, delivery_id)
+        self._due.tell()
+
+    def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:
+        self._due.listeners.append(on_due)
+        return partial(self._due.listeners.remove, on_due)

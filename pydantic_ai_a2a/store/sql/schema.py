@@ -1,0 +1,440 @@
+"""The tables, indexes and triggers of a store: the statements of steps 1, 2 and 4 of `migrations`.
+
+The text is SQL of SQLite, and `postgres.statements` translates it. A blank line ends a statement. Text between `/*` and
+`*/` is for PostgreSQL only.
+
+- `agent` is the namespace of an agent. All keys begin with it, so that one database serves many agents.
+- `owner` is a tenant and a caller, as in `tenant/caller`.
+- Times are milliseconds since the epoch, unless the comment of a column says otherwise. Leases are measured by a clock
+  of their own, which nobody can set: "clock of leases", also in milliseconds.
+- `seq` numbers the rows of a table over all agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import dedent
+from typing import TypeAlias
+
+from ...errors import BackendUnusable
+from .transaction import Transaction
+
+_SQL = """
+-- Tasks. The fill factor leaves room on each page: a renewed lease then stays on its page, and no index changes.
+CREATE TABLE task (
+    agent TEXT NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    context_id TEXT NOT NULL,
+    dialect TEXT NOT NULL, -- codec that read the first message
+    traceparent TEXT, -- W3C trace context of the request that created the task
+    -- The status that clients see.
+    state TEXT NOT NULL,
+    status_at BIGINT NOT NULL, -- time of the status
+    filed INTEGER NOT NULL DEFAULT 0, -- 1: a stopped task is in the indexes of lists; see the module `filing`
+    failure TEXT, -- class of the failure of a failed task
+    retried_as TEXT, -- id of the task that repeats this dead letter
+    -- The queue: see the module `contexts`.
+    queued INTEGER NOT NULL DEFAULT 0, -- 1 while the task waits for a worker (2 inside the transaction of a new task)
+    queue_seq BIGINT NOT NULL, -- order in which the tasks of a context run: see the module `contexts`
+    behind INTEGER NOT NULL DEFAULT 0, -- 1 while an earlier task of the context is queued or running
+    round BIGINT NOT NULL DEFAULT 0, -- round in which the task is claimed; counts once `behind` is 0
+    -- The claim.
+    holder TEXT, -- worker that runs the task
+    lease_until BIGINT, -- clock of leases
+    fence BIGINT NOT NULL DEFAULT 0, -- number of claims; a write with an older number is refused
+    cancel_requested INTEGER NOT NULL DEFAULT 0, -- 1: the holder has to cancel the run
+    -- Numbers of the work on the task, each from 1.
+    attempt INTEGER NOT NULL DEFAULT 0, -- holders that were lost, and the present one
+    run INTEGER NOT NULL DEFAULT 0, -- agent runs
+    turn INTEGER NOT NULL DEFAULT 1, -- prompts that were run; a run after a pause belongs to the same turn
+    -- Messages and events.
+    inbox_read BIGINT NOT NULL DEFAULT 0, -- `item.seq` of the newest message that a run has read
+    answer BIGINT, -- `item.seq` of the message that ended a pause and begins the next run
+    last_event BIGINT NOT NULL DEFAULT 0, -- newest event when the last run began or ended; `event` may hold newer ones
+    stop_event BIGINT NOT NULL DEFAULT 0, -- newest event that ended or interrupted the task
+    logged_after BIGINT, -- all events after this number are in `event`; NULL: nobody has read the events so far
+    events_swept INTEGER NOT NULL DEFAULT 0, -- 1 once retention has deleted the events
+    watched_until BIGINT NOT NULL DEFAULT 0, -- until when some process reads the events: clock of leases
+    push INTEGER NOT NULL DEFAULT 0, -- webhooks: 0 none so far, 1 some, 2 at least one that takes every chunk
+    -- The turn of a task that waits for its client: the next run goes on with it.
+    context_head TEXT, -- `entry.id` of the newest entry of the conversation when the turn began
+    pending BLOB, -- questions and calls of tools that the task waits with, as JSON
+    own_usage BLOB, -- usage of the turn so far, as JSON
+    own_messages BLOB, -- model messages of the turn so far, as JSON
+    -- Other JSON.
+    paid BLOB, -- what quotas were charged for a run: its number, requests, tokens, billionths of a US dollar
+    request BLOB, -- what a run needs of the request that created the task
+    metadata BLOB, -- metadata of the task, as clients read it
+    status_message BLOB, -- message of the status
+    -- The message that created the task. Its number is 1.
+    replay_key TEXT, -- the same for a message that is sent again; NULL: no message counts as sent again
+    digest BLOB NOT NULL, -- of the content: the same id with another digest is refused
+    accepted_at BIGINT NOT NULL,
+    message BLOB NOT NULL, -- JSON of A2A 1.0
+    ending BLOB, -- messages and artifacts that the end of the task has added: see the module `endings`
+    PRIMARY KEY (agent, id)
+) /* WITH (fillfactor = 80) */
+
+-- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
+-- This index is replaced in step 4.
+CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 0
+
+-- Lists the filed tasks of an owner, in the order of pages.
+-- This index is replaced in step 4.
+CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
+
+-- Lists the filed tasks of a context, in the order of pages.
+-- This index is replaced in step 4.
+CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
+
+-- Finds the queued tasks of a context, in their order.
+CREATE INDEX task_line ON task (agent, owner, context_id, queue_seq) WHERE queued = 1
+
+-- Keeps a context from running two tasks at once, and finds running tasks.
+CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working' AND queued = 0
+
+-- Finds running tasks that have to be cancelled.
+CREATE INDEX task_canceling ON task (agent, cancel_requested) WHERE state = 'working' AND cancel_requested = 1
+
+-- Finds the task that is claimed next, and counts the queue.
+CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued = 1
+
+-- Finds the newest round of an owner.
+CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1
+
+-- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
+-- This index is replaced in step 4.
+CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
+    WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND filed = 1
+
+-- Finds waiting tasks that expire.
+CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')
+
+-- Lists dead letters.
+CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempts', 'storage')
+
+-- Finds tasks whose events other processes read.
+CREATE INDEX task_watched ON task (agent, watched_until) WHERE watched_until > 0
+
+-- Finds the task of a message that is sent again.
+CREATE UNIQUE INDEX task_replay ON task (agent, owner, replay_key) WHERE replay_key IS NOT NULL
+
+-- Messages and artifacts of tasks, without the first message, and without the additions of the end. The columns from
+-- `owner` on belong to messages that clients have sent.
+CREATE TABLE item (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    kind TEXT NOT NULL, -- 'message' or 'artifact'
+    seq BIGINT NOT NULL, -- from 2 for each task and kind; messages have no gaps
+    id TEXT NOT NULL, -- messageId or artifactId; empty for the message of an earlier status
+    body BLOB NOT NULL, -- JSON of A2A 1.0
+    owner TEXT,
+    replay_key TEXT, -- the same for a message that is sent again; NULL: no message counts as sent again
+    digest BLOB, -- of the content: the same id with another digest is refused
+    after_event BIGINT, -- newest event of the task when the message was accepted
+    accepted_at BIGINT,
+    answer INTEGER, -- 0: prompt of a run, 1: ended a pause, 2: answered calls of tools; NULL: not from a client
+    request BLOB, -- like `task.request`, for a later message: NULL stands for that of the task, empty for none
+    PRIMARY KEY (agent, task_id, kind, seq)
+) WITHOUT ROWID
+
+-- Finds a message that is sent again.
+CREATE UNIQUE INDEX item_replay ON item (agent, owner, replay_key) WHERE replay_key IS NOT NULL
+
+-- The event logs of tasks with a reader. Of other tasks, only what a run stores while it works, so that an artifact in
+-- parts is not lost.
+CREATE TABLE event (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    n BIGINT NOT NULL, -- from 1 for each task; without gaps after `task.logged_after`
+    state TEXT, -- state of a status update; NULL for an artifact update
+    push INTEGER NOT NULL DEFAULT 0, -- `task.push` when a run stored the event
+    payload BLOB NOT NULL, -- JSON of A2A 1.0
+    PRIMARY KEY (agent, task_id, n)
+) WITHOUT ROWID
+
+-- Model messages of runs that are not over, for the next attempt.
+CREATE TABLE checkpoint (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    n BIGINT NOT NULL, -- place of the message in the run
+    run TEXT NOT NULL, -- id of the run, the same in all its attempts
+    taken BIGINT NOT NULL, -- `item.seq` of the newest message that has entered the run while it worked
+    used BLOB NOT NULL, -- usage of the run so far, as JSON
+    message BLOB NOT NULL, -- the model message, as JSON
+    PRIMARY KEY (agent, task_id, n)
+) WITHOUT ROWID
+
+-- Contexts, as conversations of Pydantic AI.
+CREATE TABLE conversation (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL, -- the context id
+    head_id TEXT, -- `entry.id` of the newest message
+    revision TEXT NOT NULL, -- changes with each write
+    updated_at BIGINT NOT NULL,
+    listed_at BIGINT, -- an `updated_at` of now or before, for sweeps; NULL: not listed; see the module `filing`
+    record BLOB NOT NULL, -- the whole ConversationRecord, as JSON
+    PRIMARY KEY (agent, owner, id)
+) WITHOUT ROWID
+
+-- Finds the oldest conversations.
+CREATE INDEX conversation_listed ON conversation (agent, listed_at) WHERE listed_at IS NOT NULL
+
+-- Model messages of conversations. Conversations that were forked share them.
+CREATE TABLE entry (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    parent_id TEXT, -- the message before; NULL for the first one
+    next_id TEXT, -- the message after it in the same turn; NULL for the last one
+    follows INTEGER NOT NULL DEFAULT 0, -- 1: `parent_id` is a message of the same turn, and names this one as `next_id`
+    message BLOB NOT NULL, -- the model message, as JSON
+    PRIMARY KEY (agent, owner, id)
+)
+
+-- Finds the turns that follow a message.
+CREATE INDEX entry_parent ON entry (agent, owner, parent_id) WHERE parent_id IS NOT NULL AND follows = 0
+
+-- Newest messages of the branches that a conversation has left, and of conversations that share the newest message.
+CREATE TABLE conversation_branch (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL, -- the conversation
+    tip TEXT NOT NULL, -- `entry.id`
+    PRIMARY KEY (agent, owner, tip, id)
+) WITHOUT ROWID
+
+-- Newest messages of erased conversations: sweeps delete these messages, and those before them.
+CREATE TABLE entry_erased (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    tip TEXT NOT NULL, -- `entry.id`
+    PRIMARY KEY (agent, owner, tip)
+) WITHOUT ROWID
+
+-- Webhooks of tasks.
+CREATE TABLE push_config (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    owner TEXT NOT NULL, -- owner of the task
+    id TEXT NOT NULL, -- id that clients use
+    version TEXT NOT NULL, -- codec that writes the notifications
+    takes INTEGER NOT NULL, -- 0: statuses, 1: whole artifacts, too, 2: every chunk
+    due_at BIGINT, -- when the next delivery is tried: clock of leases, 0 for at once; NULL: there is none
+    lease BIGINT NOT NULL DEFAULT 0, -- number of leases; a sender with an older number changes nothing
+    body BLOB NOT NULL -- the configuration with its credentials, encrypted if the server has a key
+)
+
+-- Finds a webhook by its id, and the webhooks of a task.
+CREATE UNIQUE INDEX push_config_id ON push_config (agent, task_id, id)
+
+-- Finds the webhooks whose delivery is due. Those of an owner are passed over without a look at their rows.
+CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL
+
+-- Events that a webhook has not received.
+CREATE TABLE delivery (
+    seq INTEGER PRIMARY KEY, -- order of the deliveries
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    config BIGINT NOT NULL, -- `push_config.seq`
+    id TEXT NOT NULL, -- the same in each attempt
+    n BIGINT NOT NULL, -- number, state and payload of the event
+    state TEXT,
+    failures INTEGER NOT NULL DEFAULT 0, -- attempts that have failed
+    error TEXT, -- why the last attempt failed
+    died_at BIGINT, -- when the sender gave up
+    payload BLOB NOT NULL
+)
+
+-- Finds a delivery by its id.
+CREATE UNIQUE INDEX delivery_id ON delivery (agent, id)
+
+-- Finds the next delivery of a webhook.
+CREATE INDEX delivery_next ON delivery (agent, config, seq) WHERE died_at IS NULL
+
+-- Finds the deliveries of a task.
+CREATE INDEX delivery_task ON delivery (agent, task_id)
+
+-- Lists dead deliveries.
+CREATE INDEX delivery_dead ON delivery (agent, died_at, id) WHERE died_at IS NOT NULL
+
+-- Rates of requests.
+CREATE TABLE bucket (
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL, -- who is counted: a caller or a tenant
+    name TEXT NOT NULL, -- which rate
+    full_at BIGINT NOT NULL, -- when the whole burst is free again (microseconds since the epoch)
+    PRIMARY KEY (agent, subject, name)
+) WITHOUT ROWID
+
+-- Finds full buckets, which sweeps delete.
+CREATE INDEX bucket_full ON bucket (agent, full_at)
+
+-- What runs have used, in sliding windows.
+CREATE TABLE spending (
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL, -- who is charged: a caller or a tenant
+    span BIGINT NOT NULL, -- length of the window (ms)
+    until BIGINT NOT NULL, -- when the row no longer counts
+    requests BIGINT NOT NULL, -- requests to models
+    tokens BIGINT NOT NULL,
+    cost BIGINT NOT NULL, -- billionths of a US dollar
+    PRIMARY KEY (agent, subject, span, until)
+) WITHOUT ROWID
+
+-- Finds rows that no longer count, which sweeps delete.
+CREATE INDEX spending_until ON spending (agent, until)
+
+-- Numbers of filed tasks and of listed conversations, up to the last sweep: see the module `totals`.
+CREATE TABLE total (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL, -- empty for all owners together
+    kind TEXT NOT NULL, -- state of the tasks, or 'conversation'
+    number BIGINT NOT NULL,
+    PRIMARY KEY (agent, owner, kind)
+) WITHOUT ROWID
+
+-- Changes of totals since the last sweep.
+CREATE TABLE total_change (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    old_kind TEXT, -- counted once less
+    new_kind TEXT -- counted once more
+)
+
+CREATE TRIGGER task_filed AFTER UPDATE OF filed ON task FOR EACH ROW WHEN (OLD.filed = 0 AND NEW.filed = 1) BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
+END
+
+CREATE TRIGGER task_moved AFTER UPDATE OF filed ON task FOR EACH ROW WHEN (OLD.filed = 1 AND NEW.filed = 0) BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (NEW.agent, NEW.owner, OLD.state);
+END
+
+CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW WHEN (OLD.filed = 1) BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, OLD.owner, OLD.state);
+END
+
+CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW WHEN (NEW.listed_at IS NOT NULL) BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, '', 'conversation');
+END
+
+CREATE TRIGGER conversation_listed AFTER UPDATE OF listed_at ON conversation FOR EACH ROW
+    WHEN (OLD.listed_at IS NULL AND NEW.listed_at IS NOT NULL) BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, '', 'conversation');
+END
+
+CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW WHEN (OLD.listed_at IS NOT NULL) BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, '', 'conversation');
+END
+"""
+
+SCHEMA = tuple(_SQL.strip().split('\n\n'))
+
+_CREDENTIALS_SQL = """
+-- Encrypted credentials that runs use on behalf of callers, until the end of their task.
+CREATE TABLE credential (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    id TEXT NOT NULL, -- id in the request of the message
+    until BIGINT NOT NULL, -- when the credential expires
+    body BLOB NOT NULL, -- encrypted
+    PRIMARY KEY (agent, task_id, id)
+) WITHOUT ROWID
+
+-- Finds expired credentials, which sweeps delete.
+CREATE INDEX credential_until ON credential (agent, until)
+"""
+
+CREDENTIALS = tuple(_CREDENTIALS_SQL.strip().split('\n\n'))
+
+_INDEXES_SQL = """
+DROP INDEX task_unfiled
+
+-- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
+CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
+    WHERE filed = 0 AND state NOT IN ('submitted', 'working')
+
+DROP INDEX task_owner
+
+-- Lists the filed tasks of an owner, in the order of pages.
+CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed) WHERE filed = 1
+
+DROP INDEX task_context
+
+-- Lists the filed tasks of a context, in the order of pages.
+CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed) WHERE filed = 1
+
+DROP INDEX task_ended
+
+-- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
+CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
+    WHERE filed = 1 AND state NOT IN ('auth-required', 'input-required')
+"""
+
+INDEXES = tuple(_INDEXES_SQL.strip().split('\n\n'))
+"""Indexes with short conditions. For a list of three values or more, SQLite fills a table in memory each time that it
+checks the condition: these were 20 tables a task, and a quarter of the work of the writing thread."""
+
+
+# --- the numbered steps from an empty database to the newest schema ---------------------------------------------------
+# The first step creates the tables of `schema`. A release that changes them appends a step. A step that was released is
+# never changed, because stores count the steps that they have taken.
+
+Migrations: TypeAlias = Sequence[Sequence[str]]
+"""The statements of each step."""
+
+MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, (), INDEXES, ())
+"""The third and the fifth step change functions of PostgreSQL alone: see `postgres.functions`."""
+
+CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
+READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'
+
+
+def missing(migrations: Migrations) -> Transaction[None]:
+    """Take the steps that a database lacks. The transaction keeps out others who take steps.
+
+    Raises:
+        BackendUnusable: The database has steps that this version of the package does not know.
+    """
+    yield CREATE_VERSION, ()
+    taken = yield from version(migrations)
+    for number, statements in enumerate(migrations[taken:], taken + 1):
+        for statement in statements:
+            yield statement, ()
+        yield 'INSERT INTO a2a_schema (version) VALUES (?)', (number,)
+
+
+def version(migrations: Migrations) -> Transaction[int]:
+    """Return how many steps a database has taken.
+
+    Raises:
+        BackendUnusable: The database has taken more steps than this version of the package knows.
+    """
+    rows = yield READ_VERSION, ()
+    taken: int = rows[0][0]
+    if taken > len(migrations):
+        raise BackendUnusable(
+            'it was written by a newer version of pydantic-ai-a2a, or by one from before the first release (schema'
+            f' {taken}, and this version knows {len(migrations)}): upgrade the package, or use another database'
+        )
+    return taken
+
+
+def script(migrations: Migrations, taken: int, first: Sequence[str] = ()) -> str:
+    """Return the steps after the first `taken` ones as SQL, or an empty string if there are none.
+
+    Nothing else may change the schema of the database while the SQL is executed.
+    """
+    lines: list[str] = []
+    for number, statements in enumerate(migrations[taken:], taken + 1):
+        lines += [f'-- Step {number}', *(f'{dedent(statement).strip()};' for statement in statements)]
+        lines.append(f'INSERT INTO a2a_schema (version) VALUES ({number});')
+    before = [f'{statement};' for statement in ('BEGIN', *first, CREATE_VERSION)]
+    return '\n'.join([*before, *lines, 'COMMIT;', '']) if lines else ''

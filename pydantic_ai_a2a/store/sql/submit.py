@@ -1,0 +1,331 @@
+"""The client's side of the state machine: a message is accepted, a task is canceled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
+from ...protocol import stored
+from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_message
+from ..ports import Accepted, Claim, Slot, Status, Submission
+from ..rules import replay_key, status_event
+from . import outbox, ranges, runs, vocabulary
+from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
+from .transaction import LockName, LockTasks, Transaction, Write
+from .vocabulary import (
+    NEXT_ITEM,
+    TASK,
+    UNREAD,
+    add_events,
+    end_unheld,
+    find,
+    find_locked,
+    log_from_now,
+    message_to_history,
+)
+
+_WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
+_REPLAYED = (
+    f'SELECT digest, id, 0 AS after_event, accepted_at FROM task WHERE {_WITH_KEY}'
+    f' UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item WHERE {_WITH_KEY}'
+)
+_FORGET = [f'UPDATE {table} SET replay_key = NULL WHERE {_WITH_KEY}' for table in ('task', 'item')]
+_UNREAD = (
+    f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
+    f' FROM task WHERE {TASK}'
+)
+
+# A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
+_START = (
+    'INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,'
+    ' logged_after, watched_until, replay_key, digest, accepted_at, message, holder, lease_until, last_event, fence,'
+    " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
+    f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
+    ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
+    ' AND (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? ON CONFLICT DO NOTHING RETURNING'
+    ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
+    ' AND c.id = task.context_id)'
+)
+_ADD_MESSAGE = (
+    'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
+    f" answer, request) VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def locks_of_submit(agent: str, message: Submission, **_: object) -> list[LockName]:
+    """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
+    context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
+    return [LockName((agent, message.owner, context_id))] if context_id else []
+
+
+Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+"""The outcome of a message, and the events to publish."""
+
+
+def begins_alone(message: Submission) -> bool:
+    """Return true if a message begins a task, and needs no further check and no webhook."""
+    return message.new and all(value is None for value in (message.refusal, message.push, message.task_limit))
+
+
+def started(message: Submission, slot: Slot, head: str | None) -> Started:
+    """Return the result of a message whose task has begun to run at once, in a conversation with a newest entry."""
+    header = message.header()
+    event = status_event(header, Status('working', message.at, None), 1)
+    claim = Claim(
+        header=replace(header, state='working', last_event=1, queued=False),
+        holder=slot.holder,
+        fence=1,
+        attempt=1,
+        run=1,
+        turn=1,
+        inbox=1,
+        message=stored.with_ids(message.body, header.id, header.context_id),
+        head=head,
+        own_messages=None,
+        request=message.request or None,
+        traceparent=message.traceparent,
+    )
+    return Accepted(header, 0, replayed=False, claim=claim), [event]
+
+
+def submit(
+    agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+) -> Transaction[Started]:
+    """See `TaskQueue.submit`; also gives the events to publish."""
+    if slot is not None and begins_alone(message):
+        begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window), queue_limit)
+        if begun is not None:
+            return begun
+    accepted, events = yield from _store(agent, message, queue_limit, idempotency_window, offered=slot is not None)
+    header = accepted.header
+    if slot is None or accepted.replayed or not header.queued or not (message.new or events):
+        return accepted, events
+    taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
+    if taken is None:
+        yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
+        return accepted, events
+    claimed, more = taken
+    return accepted._replace(claim=claimed), [*events, *more]
+
+
+def _start(
+    agent: str, message: Submission, slot: Slot, key: str | None, queue_limit: int
+) -> Transaction[Started | None]:
+    """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
+
+    One statement for the common case: a store, a claim and the search for an earlier message take three.
+    """
+    assert message.context_id is not None
+    rows = yield (
+        _START,
+        (
+            agent,
+            message.task_id,
+            message.owner,
+            message.context_id,
+            message.dialect,
+            message.traceparent,
+            message.at,
+            place_in_line(),
+            message.request,
+            0 if message.logged else None,
+            message.watched_until,
+            key,
+            message.digest,
+            message.at,
+            stored.with_ids(message.body, message.task_id, message.context_id),
+            *slot,
+            agent,
+            message.owner,
+            key,
+            agent,
+            agent,
+            queue_limit,
+        ),
+    )
+    if not rows:
+        return None
+    begun = started(message, slot, rows[0][0])
+    if message.logged:
+        yield [add_events(agent, message.task_id, begun[1])]
+    if message.credential is not None:
+        yield [vocabulary.add_credential(agent, message.task_id, message.credential)]
+    return begun
+
+
+def _store(
+    agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool
+) -> Transaction[Started]:
+    """Store a message, which queues its task unless the task runs or is queued already.
+
+    A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
+    """
+    key = replay_key(message, idempotency_window)
+    replayed = yield from _replay(agent, message, key, idempotency_window)
+    if replayed is not None:
+        return replayed, []
+    if message.refusal is not None:
+        raise message.refusal
+    answer, answers = message.answer, False
+    if message.new:
+        yield from _check_tasks(agent, message)
+        header = yield from _create(agent, message, key, queue_limit, OFFERED if offered else 1)
+    else:
+        # Lock the task: a run that ends now either reads the message or ends before the message.
+        if answer is not None:  # the context is locked already
+            yield LockTasks(agent, [message.task_id])
+        header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
+        check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
+        yield from runs.check_pause(agent, header, message)
+        answers = header.state in INTERRUPTED
+        if not answers:  # in a paused task, the unread messages wait for this answer
+            yield from _check_unread(agent, message, queue_limit)
+    if message.push is not None:  # before the event, which the webhook must get
+        yield from outbox.put_config(agent, header.id, header.owner, message.push, message.push_limit)
+    if message.credential is not None:
+        yield [vocabulary.add_credential(agent, header.id, message.credential)]
+    if message.new:
+        return Accepted(header, 0, replayed=False), []
+    return (yield from _add(agent, message, header, key, answers=answers))
+
+
+def _add(
+    agent: str, message: Submission, header: TaskHeader, key: str | None, *, answers: bool
+) -> Transaction[Started]:
+    """Add a message to a task; a message that `answers` lets the task go on."""
+    answer = message.answer
+    events: list[TaskEvent] = []
+    first, last = list[Write](), list[Write]()
+    if answer is not None and answer.rest is not None:
+        events = yield from runs.ask_for_rest(agent, header, answer, message.at)
+    elif answers:
+        yield from _check_tasks(agent, message)
+        header, events = yield from _continue(agent, header, message.at)
+        first = [message_to_history(agent, header.id)]
+        last = [add_events(agent, header.id, events), runs.go_on(agent, message)]
+    body = stored.with_ids(message.body, header.id, header.context_id)
+    after = header.last_event
+    kind = 1 + message.answers_calls if answers else 0
+    place = (agent, header.id, agent, header.id, 'message', message.message_id)
+    row = (*place, body, message.owner, key, message.digest, after, message.at, kind, message.request or b'')
+    if message.logged:
+        last.append(log_from_now(agent, header.id))
+    if message.watched_until:
+        watch = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
+        last.append((watch, [(message.watched_until, agent, message.task_id, message.watched_until)]))
+    yield [*first, (_ADD_MESSAGE, [row]), *last]
+    return Accepted(header, after, replayed=False), events
+
+
+def _replay(agent: str, message: Submission, key: str | None, window: int) -> Transaction[Accepted | None]:
+    if key is None:
+        return None
+    rows = yield _REPLAYED, (agent, message.owner, key) * 2
+    if not rows:
+        return None
+    digest, task_id, after, accepted_at = rows[0]
+    if bytes(digest) != message.digest:
+        raise InvalidParamsError.of(
+            'message.messageId', 'was already used for a message with different content: send a new messageId'
+        )
+    if message.anonymous and message.new and accepted_at < message.at - window:
+        yield [(statement, [(agent, message.owner, key)]) for statement in _FORGET]
+        return None
+    header = yield from find(agent, task_id, message.owner)
+    return Accepted(header, after, replayed=True)
+
+
+def _create(agent: str, message: Submission, key: str | None, queue_limit: int, queued: int) -> Transaction[TaskHeader]:
+    assert message.context_id is not None
+    body = stored.with_ids(message.body, message.task_id, message.context_id)
+    yield lock_rounds(agent, message.owner)
+    rows = yield (
+        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent, dialect,'
+        ' watched_until, logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
+        f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
+        (
+            agent,
+            message.task_id,
+            message.owner,
+            message.context_id,
+            message.at,
+            place_in_line(),
+            agent,
+            message.owner,
+            message.context_id,
+            message.request,
+            message.traceparent,
+            message.dialect,
+            message.watched_until,
+            0 if message.logged else None,
+            key,
+            message.digest,
+            message.at,
+            body,
+            queued,
+            agent,
+            message.owner,
+            message.context_id,
+            agent,
+            agent,
+            message.owner,
+            agent,
+            queue_limit,
+        ),
+    )
+    if not rows:
+        raise OverloadedError(headers={'Retry-After': '1'})
+    return message.header()
+
+
+def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
+    """Refuse a new task above the owner's limit."""
+    if message.task_limit is None:
+        return
+    yield LockName((agent, message.owner, 'tasks', ''))  # the last lock of a transaction, so no deadlock
+    rows = yield ranges.number(ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
+    if rows[0][0] >= message.task_limit:
+        raise QuotaExceededError.of('tasks', 1000)
+
+
+def _check_unread(agent: str, message: Submission, limit: int) -> Transaction[None]:
+    """Refuse a message to a task with too many unread messages: each unread message is one more run."""
+    rows = yield _UNREAD, (agent, message.task_id)
+    if rows[0][0] > (limit if message.unread_limit is None else message.unread_limit):
+        raise OverloadedError(headers={'Retry-After': '1'})
+
+
+def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
+    """Queue an answered task; the state becomes `working`."""
+    event = status_event(header, Status('working', at, None), header.last_event + 1)
+    yield lock_rounds(agent, header.owner)
+    rows = yield (  # one statement, because another task of the context may be running
+        "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1,"
+        f' queue_seq = {QUEUE_SEQ},'
+        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
+        (at, place_in_line(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
+    )
+    if rows[0][0]:
+        yield from vocabulary.enqueue_deliveries(agent, header, rows[0][0], [event])
+    moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
+    return moved, [event]
+
+
+def cancel(
+    agent: str, task_id: str, owner: str | None, *, at: int, force: bool
+) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
+    """See `TaskQueue.cancel`; also gives the events to publish."""
+    header = yield from find_locked(agent, task_id, owner)
+    check_cancel(header)
+    if not force:
+        asked = yield (
+            f'UPDATE task SET cancel_requested = 1 WHERE {TASK} AND holder IS NOT NULL RETURNING id',
+            (agent, task_id),
+        )
+        if asked:
+            return header, []
+    status = Status('canceled', at, None)
+    event = yield from end_unheld(agent, header, status)
+    return (yield from find(agent, task_id, owner)), [event]

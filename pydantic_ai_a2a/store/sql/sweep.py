@@ -1,0 +1,529 @@
+"""Retention: deletes events, tasks and contexts that are due, and erases single tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from ...errors import TaskNotFoundError, UnsupportedOperationError
+from ...settings import Retention
+from ...types import INTERRUPTED, LIVE, STOPPED, TaskEvent, TaskHeader
+from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, Status, Submission
+from ..rules import EXPIRED, Expired, expired_status, repeated, status_event
+from ..rules import correlation_id as read_correlation_id
+from . import conversations, outbox, quotas, ranges, reads, runs, submit, vocabulary
+from .reads import CONVERSATIONS, ENDED, ENDED_STATES
+from .transaction import LockName, LockTasks, Rows, Statement, Transaction, where
+from .vocabulary import (
+    HEADER,
+    HEADER_SIZE,
+    TASK,
+    drop_checkpoint,
+    end_unheld,
+    find,
+    find_locked,
+    find_row_locked,
+    header_of,
+    unknown_state,
+)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Told: TypeAlias = list[tuple[str, TaskEvent]]
+"""Events to publish to the readers of tasks."""
+
+ROWS = 500
+"""The most rows to delete in one sweep: the queue waits for no long sweep."""
+TASKS = 50
+_NO_LIMIT = 2**62
+_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
+_UNENDED = (
+    *ranges.LIVE_RANGES,
+    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
+    f'{ranges.UNFILED} AND {_UNKNOWN}',
+)
+_IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
+    f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
+)
+_FILED_UNKNOWN = (
+    f'SELECT id, state FROM task WHERE agent = ? AND owner = ? AND context_id = ? AND {ranges.FILED} AND {_UNKNOWN}'
+    ' LIMIT ?'
+)
+_LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
+
+
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
+    """Delete a bounded batch of due rows. Return the number of rows, and the failed waiting tasks."""
+    if (yield reads.lock_sweep(agent)):
+        return 0, []  # another process sweeps
+    filed = yield from runs.file(agent)
+    ended = yield from _expire_waiting(agent, retention, at)
+    swept = filed + len(ended)
+    swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
+    swept += yield from _sweep_tasks(agent, retention, at)
+    dropped = yield from _sweep_left(agent)
+    swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
+    swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
+    swept += yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)
+    swept += yield from reads.fold_totals(agent)
+    return swept, ended
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
+    waiting = (
+        f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
+        ' AND status_at < ? ORDER BY status_at LIMIT ?',
+        (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
+    )
+    rows = yield waiting
+    free = yield from _lock(agent, [row[0] for row in rows])
+    if free:
+        rows = yield waiting  # some of the tasks may have continued
+    ended: Expired = []
+    for row in rows:
+        if row[0] not in free:
+            continue
+        header = header_of(row)
+        status = expired_status(header, row[HEADER_SIZE], at)
+        ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
+    return ended
+
+
+def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
+    """Lock tasks and return the ids. Tasks with a lock of another transaction wait for a later sweep."""
+    if not tasks:
+        return []
+    locked = {row[0] for row in (yield LockTasks(agent, tasks, wait=False))}
+    return [task_id for task_id in tasks if task_id not in locked]
+
+
+def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
+    """Lock tasks like `_lock`, and return the ids of tasks in a known state. A sweep keeps the other tasks.
+
+    A task in an unknown state leaves the indexes of sweeps. Lists then leave out the task with a log line.
+
+    Args:
+        agent: Namespace.
+        rows: The id and the state of each task.
+    """
+    locked = yield from _lock(agent, [row[0] for row in rows])
+    unknown = {row[0]: row[1] for row in rows if row[0] in locked and row[1] not in STOPPED}
+    if unknown:
+        yield [runs.unfile(agent, [*unknown])]
+    for task_id, state in unknown.items():
+        logger.error('A sweep keeps a damaged task: repair or erase the task. %s', unknown_state(task_id, state))
+    return [task_id for task_id in locked if task_id not in unknown]
+
+
+def _sweep_events(agent: str, before: int) -> Transaction[int]:
+    """Delete old event logs of ended tasks; long logs take several sweeps."""
+    rows = yield (
+        f'SELECT id, state FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
+        ' ORDER BY status_at LIMIT ?',
+        (agent, before, TASKS),
+    )
+    swept = 0
+    for task_id in (yield from _lock_known(agent, rows)):
+        swept += yield from drop_events(agent, task_id, ROWS - swept)
+        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if remaining:
+            break
+        yield 'UPDATE task SET events_swept = 1 WHERE agent = ? AND id = ?', (agent, task_id)
+    return swept
+
+
+def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
+    """Delete the oldest events of a task; how many went."""
+    rows = yield (
+        'DELETE FROM event WHERE agent = ? AND task_id = ? AND n < (SELECT MIN(n) + ? FROM event'
+        ' WHERE agent = ? AND task_id = ?) RETURNING n',
+        (agent, task_id, limit, agent, task_id),
+    )
+    return len(rows)
+
+
+def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
+    """Delete old ended tasks, except for tasks with pending deliveries."""
+    waiting = at - _ms(retention.waiting.total_seconds())
+    rows = yield (
+        # CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
+        'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
+        f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
+        (agent, waiting),
+    )
+    surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
+    rows = yield (
+        # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
+        f'SELECT id, state, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
+        ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
+        ' ORDER BY events_swept DESC, status_at LIMIT ?',
+        (agent, waiting, agent, TASKS),
+    )
+    before = at - _ms(retention.tasks.total_seconds())
+    due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
+    swept = 0
+    for task_id in (yield from _lock_known(agent, due)):
+        swept += yield from drop_events(agent, task_id, ROWS)
+        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if remaining:
+            break
+        swept += yield from drop_task(agent, task_id)
+        if swept >= ROWS:
+            break
+    return swept
+
+
+def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
+    """Return how many rows of some kinds are above a limit."""
+    rows = yield reads.count_tasks(agent, None, kinds)
+    return max(0, rows[0][0] - limit)
+
+
+def drop_task(agent: str, task_id: str) -> Transaction[int]:
+    """Delete a task with messages and artifacts, and return the number of rows."""
+    # Delete the task first. Writers of messages, events and webhooks lock the task: writers before the deletion are
+    # done, and later writers find no task.
+    tasks = yield (
+        'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending, owner, context_id, filed',
+        (agent, task_id),
+    )
+    items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
+    yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield [
+        drop_checkpoint(agent, task_id),
+        vocabulary.drop_credentials(agent, task_id),
+        *vocabulary.drop_deliveries(agent, task_id),
+    ]
+    rows = len(items)
+    for ending, owner, context_id, filed in tasks:
+        rows += 2 + reads.number_items(ending)
+        if not filed:
+            yield [runs.list_conversation(agent, owner, context_id)]
+    return rows
+
+
+def _sweep_left(agent: str) -> Transaction[int]:
+    """Delete the remaining entries of erased conversations."""
+    rows = yield 'SELECT DISTINCT owner FROM entry_erased WHERE agent = ? LIMIT ?', (agent, TASKS)
+    swept = 0
+    for (owner,) in rows:
+        swept += yield from conversations.drop_left(agent, owner, ROWS - swept)
+    return swept
+
+
+def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
+    surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
+    before = at - _ms(retention.contexts.total_seconds())
+    rows = yield (
+        f'{_IDLE} AND listed_at < ? ORDER BY listed_at LIMIT ?',
+        (agent, _NO_LIMIT if surplus else before, TASKS),
+    )
+    stale = [row for row in rows if row[2] != row[3]]
+    if stale:  # the next sweep reads these conversations in the new order
+        return (yield from _list_again(agent, stale))
+    swept = 0
+    for index, (owner, context_id, _, updated_at) in enumerate(rows):
+        if index >= surplus and updated_at >= before:
+            break
+        if (yield LockName((agent, owner, context_id), wait=False)):
+            continue
+        # A new message may have changed the row or created a task before the lock, so check again.
+        if not (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
+            continue
+        unknown = yield _FILED_UNKNOWN, (agent, owner, context_id, TASKS)
+        if unknown:  # the next sweep finds these tasks in `_IDLE`
+            yield from _lock_known(agent, unknown)
+        else:
+            swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
+        if swept >= limit:
+            break
+    return swept
+
+
+def _list_again(agent: str, rows: Rows) -> Transaction[int]:
+    """List conversations by the time of the newest turn, and return the number."""
+    listed = 0
+    for owner, context_id, _, _ in rows:
+        if not (yield LockName((agent, owner, context_id), wait=False)):
+            yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
+            listed += 1
+    return listed
+
+
+def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
+    """See `Housekeeping.erase_task`. Also return the events to publish to readers of a waiting task."""
+    try:
+        row = yield from find_row_locked(agent, task_id, owner)
+    except TaskNotFoundError:
+        return False, []
+    _, _, _, state, *_ = row
+    if state in LIVE:
+        raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
+    yield from drop_task(agent, task_id)
+    if state not in INTERRUPTED:  # may be an unknown state, for which `header_of` raises
+        return True, []
+    header = header_of(row)
+    return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]
+
+
+# --- erasure of all data of an owner, or of a context, in transactions of bounded size --------------------------------
+
+
+def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
+    """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for the end."""
+    yield from _check_idle(agent, owner, context_id)
+    erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
+    if not erased:
+        erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
+    if not erased:
+        erased = yield from _erase_conversations(agent, owner, context_id)
+    if not erased and context_id is None:
+        erased = yield from _erase_entries(agent, owner)
+    if not (yield reads.lock_sweep(agent)):
+        yield from reads.fold_totals(agent)  # else the totals keep the owner's name until the next sweep
+    return erased, ended
+
+
+def _tasks(agent: str, owner: str, context_id: str | None) -> Statement:
+    """Return the condition of the tasks of an owner or a context."""
+    return where({'agent = ?': agent, 'owner = ?': owner, 'context_id = ?': context_id})
+
+
+def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
+    live, values = ranges.union(ranges.LIVE_RANGES, 'id', *_tasks(agent, owner, context_id))
+    rows = yield f'{live} LIMIT 1', values
+    if rows:
+        raise UnsupportedOperationError(
+            f'The task {rows[0][0]} is queued or running; cancel it before you erase its context or its owner.'
+        )
+
+
+def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
+    """A batch of tasks, each after the events of the task. The events may take several batches."""
+    tasks_of, values = _tasks(agent, owner, context_id)
+    # A new message may have created or continued a task since the check: select and lock only idle tasks.
+    rows: Rows = []
+    for idle in (ranges.FILED, ranges.UNFILED):
+        rows = rows or (
+            yield (
+                # Without the order, SQLite finds the tasks in an index of lists. PostgreSQL locks in the order of ids.
+                f'SELECT {HEADER} FROM task WHERE {tasks_of} AND {idle} /* ORDER BY id COLLATE "C" */'
+                ' LIMIT ? /* FOR UPDATE */',
+                (*values, TASKS),
+            )
+        )
+    tasks = items = events = 0
+    ended: Told = []
+    for row in rows:
+        task_id, _, _, state, *_ = row
+        events += yield from drop_events(agent, task_id, ROWS - events)
+        if (yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)):
+            break
+        tasks += 1
+        items += (yield from drop_task(agent, task_id)) - 1
+        if state in INTERRUPTED:  # `header_of` raises for an unknown state, and such a task is erased too
+            header = header_of(row)
+            ended.append((task_id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
+        if tasks + items + events >= ROWS:
+            break
+    return Erased(tasks=tasks, items=items, events=events), ended
+
+
+def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:
+    """A batch of conversations, each with the model messages of this conversation alone."""
+    rows: Rows = [(context_id,)]
+    if context_id is None:
+        rows = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
+    # Lock all conversations before the owner, else a deadlock.
+    for conversation_id in sorted(str(row[0]) for row in rows):
+        yield LockName((agent, owner, conversation_id))
+    erased = entries = 0
+    for (conversation_id,) in rows:
+        dropped = yield from conversations.erase(agent, owner, conversation_id, ROWS - entries)
+        erased += dropped is not None
+        entries += dropped or 0
+        if entries >= ROWS:
+            break
+    return Erased(conversations=erased, entries=entries)
+
+
+def _erase_entries(agent: str, owner: str) -> Transaction[Erased]:
+    """A batch of model messages without a conversation."""
+    rows = yield (
+        'DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN'
+        ' (SELECT id FROM entry WHERE agent = ? AND owner = ? AND NOT EXISTS'
+        ' (SELECT 1 FROM conversation c WHERE c.agent = ? AND c.owner = ?) LIMIT ?) RETURNING 1',
+        (agent, owner, agent, owner, agent, owner, ROWS),
+    )
+    return Erased(entries=len(rows))
+
+
+# --- the ids of the tasks and conversations of an owner, in batches ---------------------------------------------------
+# Each batch begins after the batch before.
+
+_BATCH = 500
+
+
+def task_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
+    """Return the next ids of an owner's tasks, or of the tasks of one context."""
+    batch = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'context_id = ?': context_id})
+    return (yield from _batch(*ranges.union(ranges.RANGES, 'id', *batch)))
+
+
+def conversation_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
+    """Return the next ids of an owner's conversations, or the id of one context's conversation."""
+    batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
+    return (yield from _batch(f'SELECT id FROM conversation WHERE {batch}', values))
+
+
+def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
+    """Return the requests of a task's messages, oldest first."""
+    rows = yield (
+        'SELECT 0 AS seq, request FROM task WHERE agent = ? AND id = ?'
+        " UNION ALL SELECT seq, request FROM item WHERE agent = ? AND task_id = ? AND kind = 'message' ORDER BY seq",
+        (agent, task_id, agent, task_id),
+    )
+    return [request for _, request in rows if request]
+
+
+def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:
+    rows = yield f'{query} ORDER BY id LIMIT ?', (*values, _BATCH)
+    return [row[0] for row in rows]
+
+
+# --- dead letters: failed tasks for operators to retry ----------------------------------------------------------------
+
+_DEAD = f'failure IN {DEAD_LETTERS}'
+_FROM_CLIENT = "agent = ? AND task_id = ? AND kind = 'message' AND answer IS NOT NULL"
+_SET_ANSWER = f'UPDATE item SET answer = ? WHERE {_FROM_CLIENT} AND seq = ?'
+_FORGET_TURN = (
+    'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
+    f' WHERE {TASK}'
+)
+_ANY_LENGTH = 2**31 - 1
+"""Limit of the queue for a retry: none, because an operator decides."""
+
+
+def dead_letters(
+    agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+) -> Transaction[list[DeadLetter]]:
+    """See `Housekeeping.dead_letters`."""
+    page, values = where({f'agent = ? AND {_DEAD}': agent, 'owner = ?': owner, '(status_at, id) > (?, ?)': after})
+    rows = yield (
+        'SELECT id, context_id, owner, status_at, attempt, failure, retried_as, status_message FROM task'
+        f' WHERE {page} ORDER BY status_at, id LIMIT ?',
+        (*values, limit),
+    )
+    return [_dead_letter(row) for row in rows]
+
+
+def _dead_letter(row: Sequence[Any]) -> DeadLetter:
+    task_id, context_id, owner, at, attempt, failure, retried_as, status_message = row
+    return DeadLetter(
+        task_id=task_id,
+        context_id=context_id,
+        owner=owner,
+        at=at,
+        attempts=attempt - (failure == DEAD_LETTER),  # the last attempt only failed the task
+        failure=failure,
+        correlation_id=read_correlation_id(status_message),
+        retried_as=retried_as,
+    )
+
+
+def retry_task(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
+    """See `Housekeeping.retry`."""
+    yield from find_locked(agent, task_id, None)
+    unless_retried = '' if again else ' AND retried_as IS NULL'
+    rows = yield (
+        f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD}{unless_retried}'
+        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer, run, paid',
+        (new_id, agent, task_id),
+    )
+    if not rows:
+        yield from _refuse(agent, task_id)
+    *common, inbox_read, answer, run, paid = rows[0]
+    messages = yield (
+        'SELECT 1 AS seq, 0 AS answer, message, digest, NULL AS request FROM task'
+        f' WHERE {TASK} AND CAST(? AS BIGINT) <= 1 UNION ALL SELECT seq, answer, body, digest, request FROM item'
+        f' WHERE {_FROM_CLIENT} AND seq >= ? AND (answer = 0 OR ?) ORDER BY seq',
+        (agent, task_id, inbox_read, agent, task_id, inbox_read, answer is not None),
+    )
+    for n, (*_, body, digest, own_request) in enumerate(messages):
+        message = _submission(common, new_id, *repeated(body, task_id), digest=digest, new=n == 0, at=at)
+        if own_request is not None:
+            message = replace(message, request=own_request or None)
+        yield from submit.submit(agent, message, queue_limit=_ANY_LENGTH, idempotency_window=0)
+    if answer is not None:
+        yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
+    usage = yield from runs.move_checkpoint(agent, task_id, new_id, [seq for seq, *_ in messages])
+    if usage is not None:
+        yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
+    yield from outbox.copy_configs(agent, task_id, new_id)
+    return (yield from find(agent, new_id, None))
+
+
+def _move_turn(
+    agent: str, task_id: str, new_id: str, inbox: Sequence[tuple[int, int]], answer: int
+) -> Transaction[None]:
+    """Move the turn of an answered task to a new task, for the first run of the new task.
+
+    Args:
+        agent: Namespace.
+        task_id: The answered task.
+        new_id: The new task, with copies of the turn's messages.
+        inbox: The numbers of the turn's messages, with their answers.
+        answer: The number of the answer to resume with.
+    """
+    rows = yield f'SELECT seq FROM item WHERE {_FROM_CLIENT} ORDER BY seq', (agent, new_id)
+    copy_of = {seq: copy for (seq, _), copy in zip(inbox, [1, *(row[0] for row in rows)], strict=True)}
+    turn = yield (
+        'SELECT own_messages, own_usage, pending, (SELECT id FROM entry WHERE entry.agent = task.agent'
+        f' AND entry.owner = task.owner AND entry.id = task.context_head) FROM task WHERE {TASK}',
+        (agent, task_id),
+    )
+    move = (
+        'UPDATE task SET own_messages = ?, own_usage = ?, pending = ?, context_head = ?, inbox_read = ?, answer = ?'
+        f' WHERE {TASK}'
+    )
+    yield [
+        (_SET_ANSWER, [(answers, agent, new_id, copy_of[seq]) for seq, answers in inbox if answers]),
+        (move, [(*turn[0], 1, copy_of[answer], agent, new_id)]),
+        (_FORGET_TURN, [(agent, task_id)]),
+    ]
+
+
+def _refuse(agent: str, task_id: str) -> Transaction[None]:
+    """Say why a task is not retried."""
+    header = yield from find(agent, task_id, None)
+    rows = yield f'SELECT retried_as FROM task WHERE {TASK} AND {_DEAD}', (agent, task_id)
+    if not rows:
+        raise UnsupportedOperationError(f'The task is {header.state} and is not a dead letter: list the dead letters.')
+    raise UnsupportedOperationError(f'The dead letter has already been retried, as the task {rows[0][0]}.')
+
+
+def _submission(
+    common: Sequence[Any], task_id: str, message_id: str, body: bytes, *, digest: bytes, new: bool, at: int
+) -> Submission:
+    owner, context_id, request, traceparent, dialect = common
+    return Submission(
+        owner=owner,
+        anonymous=False,  # the message id is new and known to no client
+        message_id=message_id,
+        digest=digest,
+        body=body,
+        task_id=task_id,
+        new=new,
+        context_id=context_id,
+        request=request,
+        traceparent=traceparent,
+        dialect=dialect,
+        at=at,
+    )

@@ -1,0 +1,104 @@
+"""Transactions of all SQL backends, as generators of statements that a driver executes.
+
+A transaction is a generator: the driver runs the yielded steps between BEGIN and COMMIT, sends the rows of each step,
+and gets the result of the generator. A step is a statement with values; a list of writes without rows, each a statement
+with all values; or a lock, which a driver with one writer skips. Placeholders are `?`. Statements use the common SQL of
+SQLite and PostgreSQL, except for column types; text in `/* */` is for PostgreSQL only.
+
+A transaction locks a context before the tasks of the context. Statements after a lock see the writes of earlier lock
+holders.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from pydantic_core import SchemaValidator, ValidationError, core_schema
+
+from ...errors import StoredDamaged
+
+
+class LockName(NamedTuple):
+    """A lock of a name, such as (agent, owner, context), until the end of the transaction."""
+
+    name: tuple[str, ...]
+    wait: bool = True
+    """True to wait for the lock's holder. False: if the lock is taken, the step returns a row and takes no lock."""
+
+
+class LockTasks(NamedTuple):
+    """A lock of tasks against other writers until the end of the transaction; unknown tasks are skipped."""
+
+    agent: str
+    task_ids: Sequence[str]
+    """Ids in any order: the driver locks in code point order, against deadlocks."""
+    wait: bool = True
+    """False: skip tasks with a lock of another transaction; the step returns a row with the id of each locked task."""
+
+
+T = TypeVar('T')
+Rows: TypeAlias = list[Any]
+Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+Step: TypeAlias = Statement | list[Write] | LockName | LockTasks
+Transaction: TypeAlias = Generator[Step, Rows, T]
+
+
+def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> Statement:
+    """Join conditions of a query, each with its value; a tuple has the values of several placeholders.
+
+    A condition with None as its value is left out.
+    """
+    present = {condition: value for condition, value in conditions.items() if value is not None}
+    values = (value if isinstance(value, tuple) else (value,) for value in present.values())
+    return ' AND '.join(present), tuple(chain.from_iterable(values))
+
+
+# --- damaged bodies ---------------------------------------------------------------------------------------------------
+# Finds stored bodies that are not JSON, so that no answer is made of them.
+
+_PARSED = 65_536
+"""Bytes of a task up to which the bodies are parsed, the shortest first. Of the others only the ends and the encoding
+are looked at: to parse them would hold up the event loop."""
+_OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior='ignore'))
+"""Parses a JSON object without making the values: a third of the time of `from_json`."""
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
+
+
+def check_stored(task_id: str, *bodies: bytes | None) -> None:
+    """Check the JSON objects that are stored of a task. There may be thousands: no call of Python for each.
+
+    Raises:
+        StoredDamaged: One of them is no JSON object.
+    """
+    short = [body for body in bodies if body is not None]
+    if sum(map(len, short)) > _PARSED:
+        short.sort(key=len)
+        number = bisect_right([*accumulate(map(len, short))], _PARSED)
+        _check_ends(task_id, short[number:])
+        del short[number:]
+    try:
+        deque(map(_OBJECT.validate_json, short), maxlen=0)
+    except ValidationError as error:
+        # The text of the error has the stored data.
+        [problem, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+        raise _damaged(task_id, problem['msg']) from None
+
+
+def _check_ends(task_id: str, bodies: Sequence[bytes]) -> None:
+    """Check bodies that are not empty."""
+    try:
+        deque(map(bytes.decode, bodies), maxlen=0)
+    except UnicodeDecodeError as error:
+        raise _damaged(task_id, error.reason) from None
+    if ({*map(_FIRST, bodies)}, {*map(_LAST, bodies)}) != ({ord('{')}, {ord('}')}):
+        raise _damaged(task_id, 'its braces are missing')
+
+
+def _damaged(task_id: str, problem: str) -> StoredDamaged:
+    return StoredDamaged(f'Task {task_id} has stored data that is not a JSON object: {problem}.')
