@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from .app.mount import mount
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
-    from .auth.api_key import APIKeyAuth
-    from .auth.base import AllOf, Authenticator
-    from .auth.bearer import BearerAuth
-    from .auth.hashes import hash_key
+    from .auth.callers import AllOf, Authenticator, InvalidCredentials, RequestInfo
     from .auth.jwt import JWTAuth
-    from .auth.request import InvalidCredentials, RequestInfo
+    from .auth.keys import APIKeyAuth, BearerAuth, hash_key
     from .auth.starlette import StarletteAuth
     from .client.assembly import Update
     from .client.client import A2AClient
@@ -157,12 +154,9 @@ _NAMES = {
     '.app.mount': ('mount',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
-    '.auth.api_key': ('APIKeyAuth',),
-    '.auth.base': ('AllOf', 'Authenticator'),
-    '.auth.bearer': ('BearerAuth',),
-    '.auth.hashes': ('hash_key',),
+    '.auth.callers': ('AllOf', 'Authenticator', 'InvalidCredentials', 'RequestInfo'),
     '.auth.jwt': ('JWTAuth',),
-    '.auth.request': ('InvalidCredentials', 'RequestInfo'),
+    '.auth.keys': ('APIKeyAuth', 'BearerAuth', 'hash_key'),
     '.auth.starlette': ('StarletteAuth',),
     '.client.assembly': ('Update',),
     '.client.client': ('A2AClient',),

@@ -12,7 +12,7 @@ from pydantic_ai.agent import AbstractAgent
 from ..agent.dependencies import DepsFactory
 from ..agent.hooks import Hooks
 from ..agent.options import RunOptions
-from ..auth.base import Authenticator
+from ..auth.callers import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Settings

@@ -13,9 +13,9 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import keep_caller
 from ..agent.options import NO_MODEL
+from ..auth.callers import Tenants
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
-from ..auth.tenants import Tenants
 from ..card import CardFacts, CardTemplate
 from ..dispatch.dispatch import Dispatcher
 from ..dispatch.extended_card import ExtendedCard

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
-from ..auth.tenants import Tenants, is_name
+from ..auth.callers import Tenants, is_name
 from ..http import http_json
 from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet
 from ..http.exchange import Serving

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..auth.hosts import is_loopback
+from ..auth.callers import is_loopback
 from ..http.browser import AllowedHosts
 from .app import A2AApp
 from .build import to_a2a

@@ -17,9 +17,7 @@ from ..protocol import stored
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential, credential_id
 from ..types import Caller
-from .request import RequestInfo
-
-__all__ = ('CredentialVault',)
+from .callers import RequestInfo
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -14,15 +14,24 @@ from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError,
 from ..protocol.fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller
-from .base import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
-from .challenge import challenges
-from .claims import MAX_CLAIMS, are_claims
-from .hosts import OF_PROXIES, remote
-from .redaction import is_token, parameters, redacted
-from .request import InvalidCredentials, RequestInfo
-from .scopes import needed_scopes
-
-__all__ = ('Auth', 'Guard', 'guard')
+from .callers import (
+    MAX_CLAIMS,
+    OF_PROXIES,
+    AllOf,
+    Authenticate,
+    Authenticator,
+    CallableAuth,
+    InvalidCredentials,
+    RequestInfo,
+    are_claims,
+    challenges,
+    find_caller,
+    is_token,
+    needed_scopes,
+    parameters,
+    redacted,
+    remote,
+)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

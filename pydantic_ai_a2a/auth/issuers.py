@@ -11,9 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic_core import from_json
 
-from .hosts import is_loopback
-
-__all__ = ('checked_url', 'connected', 'fetch', 'fetch_json', 'metadata_urls', 'openid_url', 'read_object')
+from .callers import is_loopback
 
 _MAX_BYTES = 256 * 1024
 _TIME = 10.0

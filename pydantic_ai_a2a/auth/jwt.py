@@ -16,16 +16,12 @@ from fasta2a.schema import (
 
 from ..arguments import checked, seconds
 from ..types import Caller
-from .base import Authenticator
-from .bearer import bearer_token
-from .claims import are_claims
+from .callers import Authenticator, InvalidCredentials, RequestInfo, are_claims
 from .issuers import openid_url
-from .request import InvalidCredentials, RequestInfo
+from .keys import bearer_token
 
 if TYPE_CHECKING:
     from .verifier import Verifier
-
-__all__ = ('JWTAuth',)
 
 
 @checked

@@ -9,10 +9,7 @@ from fasta2a.schema import SecurityScheme
 
 from ..arguments import checked
 from ..types import Caller
-from .base import Authenticator
-from .request import RequestInfo
-
-__all__ = ('StarletteAuth',)
+from .callers import Authenticator, RequestInfo
 
 
 @checked

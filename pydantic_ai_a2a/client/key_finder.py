@@ -7,9 +7,9 @@ from typing import Any
 
 from jwt import PyJWK
 
+from ..auth.callers import InvalidCredentials
 from ..auth.issuers import checked_url
-from ..auth.jwks import Jwks
-from ..auth.request import InvalidCredentials
+from ..auth.verifier import Jwks
 from ..errors import OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
 from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, verify

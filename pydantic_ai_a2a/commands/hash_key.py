@@ -7,7 +7,7 @@ from secrets import token_urlsafe
 
 import click
 
-from ..auth import hashes
+from ..auth import keys
 
 __all__ = ('hash_key',)
 
@@ -31,6 +31,6 @@ def hash_key(stdin: bool) -> int:
 
 def _hashed(key: str) -> str:
     try:
-        return hashes.hash_key(key)
+        return keys.hash_key(key)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..app.served import served
-from ..auth.base import Authenticator
+from ..auth.callers import Authenticator
 
 __all__ = ('Command', 'apart', 'find', 'place_options', 'say')
 

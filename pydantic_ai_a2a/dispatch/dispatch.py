@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from opentelemetry.trace import Span
 
 from .. import telemetry
+from ..auth.callers import RequestInfo, Tenants, header
 from ..auth.guard import Guard
-from ..auth.request import RequestInfo, header
-from ..auth.tenants import Tenants
 from ..errors import A2AError, InvalidParamsError, QuotaExceededError
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
 from ..quotas import Metering, audit_refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..audit import audit
-from ..auth.request import RequestInfo
+from ..auth.callers import RequestInfo
 from ..errors import A2AError, InternalError, StoreUnavailable
 from ..types import Caller
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from grpc import aio
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
 from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params

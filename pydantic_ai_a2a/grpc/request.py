@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from grpc import aio
 
-from ..auth.request import RequestInfo
+from ..auth.callers import RequestInfo
 
 __all__ = ('request_info',)
 

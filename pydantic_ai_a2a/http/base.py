@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..dispatch.dispatch import ClientGone
 from ..errors import (
     PayloadTooLargeError,

@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..dispatch.refusals import audit_refused
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.types import Scope, Send
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..card import etag
 from .base import NO_SNIFF
 

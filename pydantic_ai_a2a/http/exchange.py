@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import A2AError, PayloadTooLargeError
 from ..protocol.envelope import check_values

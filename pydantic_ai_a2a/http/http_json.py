@@ -13,7 +13,7 @@ from types import MappingProxyType
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from ..auth.request import header
+from ..auth.callers import header
 from ..errors import (
     A2AError,
     InvalidParamsError,

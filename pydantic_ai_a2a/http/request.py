@@ -6,8 +6,8 @@ from functools import partial
 
 from starlette.types import Scope
 
+from ..auth.callers import RequestInfo
 from ..auth.guard import Guard
-from ..auth.request import RequestInfo
 from .card import base_url
 
 __all__ = ('redact', 'request_info')

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ..audit import audit
-from ..auth.base import allows
+from ..auth.callers import allows
 from ..conversion import asking, pending
 from ..conversion.pending import Kind, Pending, PendingCall
 from ..errors import InvalidParamsError, PermissionDeniedError, TaskNotFoundError, UnsupportedOperationError

@@ -6,7 +6,7 @@ from itertools import repeat
 import pytest
 from starlette.types import Message
 
-from pydantic_ai_a2a.auth.request import header
+from pydantic_ai_a2a.auth.callers import header
 from pydantic_ai_a2a.http.base import read_body
 
 

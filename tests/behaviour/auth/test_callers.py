@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, to_a2a
-from pydantic_ai_a2a.auth.base import Authenticate
+from pydantic_ai_a2a.auth.callers import Authenticate
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned

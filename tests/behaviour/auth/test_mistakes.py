@@ -9,8 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, AllOf, Approvals, BearerAuth, Caller, to_a2a
-from pydantic_ai_a2a.auth.base import Authenticator
-from pydantic_ai_a2a.auth.request import RequestInfo
+from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
 
 from ...client import Client, RpcError, lifespan
 from ...dialects import unversioned
