@@ -38,7 +38,7 @@ from .conversion import Conversion
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
-    from ..push.sending import Sending
+    from ..push.sender import Sending
     from ..signing.notifications import SignPush
 
 __all__ = ('Assembly',)
@@ -48,7 +48,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 def _webhooks(backend: Backend, push: Push, sign: SignPush | None) -> tuple[Registration, Sending]:
     try:
-        from ..push.sending import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
+        from ..push.sender import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
     except ImportError as error:
         raise ImportError("push= needs more packages: pip install 'pydantic-ai-a2a[push]'") from error
     return webhooks(backend, push, backend.now, sign)

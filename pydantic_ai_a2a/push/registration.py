@@ -6,6 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pydantic_core import from_json, to_json
+
+from .. import encryption
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError
 from ..protocol import stored
 from ..protocol.fields import config_after, config_token
@@ -14,9 +17,6 @@ from ..settings import Push
 from ..store.ports import PushConfig, PushConfigs, Takes
 from ..types import PushTarget
 from .addresses import AddressPolicy, AddressRefused, PrivateHost
-from .secrets import Cipher, Unreadable
-
-__all__ = ('Registration',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -94,3 +94,55 @@ class Registration:
         rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
         page = rest[:page_size]
         return page, '' if len(page) == len(rest) else config_token(page[-1].id, task_id)
+
+
+# --- the stored form of notification targets --------------------------------------------------------------------------
+# JSON, or encrypted JSON.
+
+_SEALED = b'fernet:'
+
+
+class Unreadable(Exception):
+    """The key of the encryption is no longer in `Push.keys`."""
+
+    def __init__(self) -> None:
+        super().__init__('no key of Push.keys decrypts the webhook')
+
+
+class Cipher:
+    """Encrypts with the first key, decrypts with any key. Without keys, targets are stored in plain text.
+
+    Args:
+        keys: Fernet keys: 32 bytes as URL-safe base64.
+
+    Raises:
+        ValueError: A key is malformed.
+        ImportError: There are keys, and `cryptography` is not installed.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._encryption = encryption.Encryption(keys, 'Push.keys') if keys else None
+
+    def dump(self, target: PushTarget) -> bytes:
+        """Write a target."""
+        plain = to_json([target.id, target.url, target.token, target.scheme, target.credentials])
+        return plain if self._encryption is None else _SEALED + self._encryption.encrypt(plain)
+
+    def load(self, body: bytes) -> PushTarget:
+        """Read the output of `dump`, even if it was written before there were keys.
+
+        Raises:
+            Unreadable: The key of the encryption is missing.
+        """
+        id, url, token, scheme, credentials = from_json(self._opened(bytes(body)))
+        return PushTarget(id=id, url=url, token=token, scheme=scheme, credentials=credentials)
+
+    def _opened(self, body: bytes) -> bytes:
+        if not body.startswith(_SEALED):
+            return body
+        if self._encryption is None:
+            raise Unreadable
+        try:
+            return self._encryption.decrypt(body.removeprefix(_SEALED))
+        except encryption.Unreadable:
+            raise Unreadable from None

@@ -7,7 +7,7 @@ import sys
 import pytest
 from cryptography.fernet import Fernet
 
-from pydantic_ai_a2a.push.secrets import Cipher, Unreadable
+from pydantic_ai_a2a.push.registration import Cipher, Unreadable
 from pydantic_ai_a2a.types import PushTarget
 
 TARGET = PushTarget(id='c', url='https://example.com/hook', token='token', scheme='Bearer', credentials='credentials')

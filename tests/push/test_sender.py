@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.push.secrets import Cipher
+from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Delivery, Leased, Outbox, PushConfig

@@ -11,7 +11,7 @@ import pytest
 
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.clock import Clock
-from pydantic_ai_a2a.push.secrets import Cipher
+from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender
 from pydantic_ai_a2a.store.ports import Leased, PushConfig
 from pydantic_ai_a2a.store.sql.ports import Due, SqlOutbox

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.push.webhook import Undelivered, Webhooks
+from pydantic_ai_a2a.push.sender import Undelivered, Webhooks
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
