@@ -24,7 +24,6 @@ from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
-from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.browser import AllowedHosts, cors_middleware
@@ -34,6 +33,7 @@ from ..protocol import fields
 from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
 from ..runs.hosting import Hosting
+from ..service.dispatch import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres

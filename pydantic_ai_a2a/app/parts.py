@@ -17,9 +17,6 @@ from ..auth.callers import Tenants
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..card import CardFacts, CardTemplate
-from ..dispatch.dispatch import Dispatcher
-from ..dispatch.extended_card import ExtendedCard
-from ..dispatch.extensions import Extensions
 from ..http.base import request_late
 from ..http.exchange import Serving
 from ..http.health import Ready
@@ -30,7 +27,8 @@ from ..quotas import Metering
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
-from ..service.submissions import Submissions
+from ..service.dispatch import Dispatcher, ExtendedCard, Extensions
+from ..service.messages import Submissions
 from ..service.tasks import Service
 from ..settings import Push, Settings
 from ..store.ports import Backend

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from grpc import aio
 
 from ..auth.callers import header
-from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
 from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
-from ..service.streams import EventStream, OpenStreams, parse_event_id
+from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
+from ..service.tasks import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG
 from ..store.ports import Subscription
 from ..types import SubscribeParams, new_correlation_id

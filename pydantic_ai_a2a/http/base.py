@@ -9,12 +9,12 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..dispatch.dispatch import ClientGone
 from ..errors import (
     PayloadTooLargeError,
     RequestTimeoutError,
     UnsupportedMediaTypeError,
 )
+from ..service.dispatch import ClientGone
 
 __all__ = (
     'CHUNK',

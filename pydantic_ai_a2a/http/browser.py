@@ -11,9 +11,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.callers import header
-from ..dispatch.refusals import audit_refused
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions
+from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
 from .base import reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal

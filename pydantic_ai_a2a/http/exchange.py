@@ -15,13 +15,12 @@ from typing import Any, ClassVar, TypeAlias
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..errors import A2AError, PayloadTooLargeError
 from ..protocol.envelope import check_values
 from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.streams import EventStream, OpenStreams, parse_event_id
-from ..service.tasks import TaskList
+from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
+from ..service.tasks import EventStream, OpenStreams, TaskList, parse_event_id
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
 from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start

@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
 from ..protocol.operations import Codec
-from ..service.streams import EventStream, OpenStreams
+from ..service.tasks import EventStream, OpenStreams
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread

@@ -18,8 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ..errors import BackendUnusable
-from ..service.offers import Offer
-from ..service.streams import OpenStreams
+from ..service.tasks import Offer, OpenStreams
 from ..store.ports import Backend
 from ..telemetry import metrics
 from .host import Component, Host

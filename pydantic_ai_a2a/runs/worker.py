@@ -18,7 +18,7 @@ from typing import Any
 from ..clock import STOP_TIME
 from ..conversion.stream import SHUTDOWN
 from ..quotas import Metering
-from ..service.offers import Offer
+from ..service.tasks import Offer
 from ..settings import Settings
 from ..store.ports import Backend, Claim, Slot
 from .attempts import Attempts

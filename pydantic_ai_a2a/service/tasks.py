@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
+from ..audit import Fact, audit
 from ..conversion.limits import check_metadata
 from ..errors import (
     AnswerNeeded,
     QuotaExceededError,
+    TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
@@ -19,7 +23,7 @@ from ..protocol import stored
 from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
-from ..store.ports import Accepted, Backend, Submission, Subscription, with_credential
+from ..store.ports import Accepted, Backend, Claim, Slot, Submission, Subscription, with_credential
 from ..telemetry import metrics
 from ..types import (
     TERMINAL,
@@ -38,23 +42,18 @@ from ..types import (
     SendParams,
     StoredTask,
     SubscribeParams,
+    TaskEvent,
+    TaskHeader,
     TaskQuery,
     TaskState,
     check_subscribe,
 )
-from .answering import answered, audit_answers, with_mark
-from .approvers import ApproverAccess
-from .cancellation import Cancellation
-from .ends import shortened, within
-from .offers import Offers
-from .streams import EventStream
-from .submissions import Submissions, registration_of
+from .messages import ApproverAccess, Submissions, answered, audit_answers, registration_of, with_mark
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault
     from ..push.registration import Registration
 
-__all__ = ('CAPABILITIES', 'Service', 'TaskList')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -391,3 +390,186 @@ class Service:
         if task is None:
             raise TaskNotFoundError
         return task
+
+
+# --- the cancellation of a task ---------------------------------------------------------------------------------------
+# Its run is asked to stop, and given up after a while.
+
+
+class Cancellation:
+    """Cancels tasks, and writes the audit log.
+
+    Args:
+        backend: The backend of the tasks.
+        load: Returns a task of an owner with some of its history, or raises `TaskNotFoundError`.
+        grace: Seconds that a run has to stop.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        load: Callable[[str, str | None, int | None], Awaitable[StoredTask]],
+        *,
+        grace: float,
+    ) -> None:
+        self._backend = backend
+        self._load = load
+        self._grace = grace
+
+    async def cancel(
+        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
+    ) -> StoredTask:
+        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
+        header = await self._backend.queue.cancel(task_id, owner, at=self._backend.now())
+        if metrics.instruments is not None and header.state == 'canceled':
+            metrics.instruments.enter('canceled')
+        record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
+        try:
+            task = await self._canceled(header, owner)
+            del record['ended']
+            return task
+        except TaskNotCancelableError:
+            record.clear()
+            raise
+        finally:
+            if record:
+                audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
+
+    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
+        """Return the task after its run has stopped or was given up."""
+        queue, task_id = self._backend.queue, header.id
+        if header.state not in TERMINAL:
+            await within(self._grace, self._backend.events.wait(task_id, header.last_event))
+            task = await self._load(task_id, owner, None)
+            if task.header.state not in TERMINAL:
+                with suppress(TaskNotCancelableError):  # the task has ended meanwhile
+                    await queue.cancel(task_id, owner, at=self._backend.now(), force=True)
+                    if metrics.instruments is not None:
+                        metrics.instruments.enter('canceled')
+        task = await self._load(task_id, owner, None)
+        if task.header.state != 'canceled':
+            raise TaskNotCancelableError
+        return task
+
+
+# --- waiting for the end of a task, for at most some seconds ----------------------------------------------------------
+
+T = TypeVar('T')
+
+
+async def within(seconds: float | None, waiting: Awaitable[T], left: asyncio.Future[None] | None = None) -> T | None:
+    """Return the result of `waiting`, or None after so many seconds, or once the client has `left`.
+
+    None in the place of the seconds waits without limit.
+    """
+    if seconds is left is None:
+        return await waiting
+    done = asyncio.ensure_future(waiting)
+    ends = [done] if left is None else [done, left]
+    try:
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return done.result() if done.done() else None
+    finally:
+        done.cancel()
+
+
+def shortened(task: StoredTask, history_length: int | None) -> StoredTask:
+    """Return a whole task as `TaskReader.load` returns it: with so many of the newest messages."""
+    if history_length is None or task.history is None:
+        return task
+    return task._replace(history=task.history[-history_length:] if history_length else None)
+
+
+# --- free slots of the workers of this process, offered for the tasks of new messages ---------------------------------
+
+
+class Offer(NamedTuple):
+    """A slot, reserved until the call of `settle`."""
+
+    slot: Slot
+    settle: Callable[[Claim | None], object]
+    """Run the claimed task in the slot; None returns the slot. To be called once."""
+
+
+Offers: TypeAlias = Callable[[], Offer | None]
+"""Returns the offer of a free slot, or None if tasks have to wait."""
+
+
+# --- event streams ----------------------------------------------------------------------------------------------------
+# The answer of a streaming operation, and all open streams of an app.
+
+
+def parse_event_id(value: str | None) -> int | None:
+    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
+    if value is None or not (value.isascii() and value.isdigit()):
+        return None
+    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
+
+
+@dataclass(slots=True)
+class EventStream:
+    """The answer of a streaming operation."""
+
+    task_id: str
+    first: StoredTask | None
+    """Snapshot at the start of the stream, until sent; None if the client resumes after an event."""
+    subscription: Subscription | None
+    """The following events; None if no event follows."""
+    ends: frozenset[TaskState]
+    """States at which the stream closes."""
+
+    def up_to_end(self, events: Sequence[TaskEvent]) -> tuple[Sequence[TaskEvent], bool]:
+        """Return the events up to the end of the stream, and True if the end is among them."""
+        for index, event in enumerate(events):
+            if event.state in self.ends:
+                return events[: index + 1], True
+        return events, False
+
+
+class OpenStreams:
+    """The open streams of an app: one keep-alive timer for all, and the end of all at a shutdown.
+
+    Args:
+        interval: Seconds between two keep-alive ticks.
+        runs_here: Returns whether this process runs a task.
+    """
+
+    def __init__(self, interval: float, runs_here: Callable[[str], bool]) -> None:
+        self.closing = False
+        """True if streams end once no running task can send them events."""
+        self._interval = interval
+        self._runs_here = runs_here
+        self._subscriptions: set[Subscription] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, subscription: Subscription) -> None:
+        """Add a stream that was opened in the running loop."""
+        self._subscriptions.add(subscription)
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._loop is None or self._loop.is_closed():
+            self._loop = loop
+            self._timer = loop.call_later(self._interval, self._tick)
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a closed stream."""
+        self._subscriptions.discard(subscription)
+
+    def over(self, task_id: str) -> bool:
+        """Return whether the stream of a task ends now, because the server shuts down and does not run the task."""
+        return self.closing and not self._runs_here(task_id)
+
+    def close(self) -> None:
+        """End the streams without a running task in this process."""
+        self.closing = True
+        self._nudge()
+
+    def _nudge(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.nudge()
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._nudge()
+        if self._subscriptions and self._loop is not None:
+            self._timer = self._loop.call_later(self._interval, self._tick)

@@ -13,7 +13,6 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, A2AError, Access, BearerAuth, Caller, Limits, Quotas, Rate, RequestInfo, to_a2a
-from pydantic_ai_a2a.dispatch.dispatch import Dispatch
 from pydantic_ai_a2a.errors import (
     InvalidParamsError,
     PermissionDeniedError,
@@ -23,7 +22,8 @@ from pydantic_ai_a2a.errors import (
 )
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.versions import HTTP
-from pydantic_ai_a2a.service.streams import EventStream
+from pydantic_ai_a2a.service.dispatch import Dispatch
+from pydantic_ai_a2a.service.tasks import EventStream
 from pydantic_ai_a2a.types import GetParams, Message, Part, SendParams, StoredTask
 
 from ..bounds import LIMIT

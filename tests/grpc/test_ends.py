@@ -12,9 +12,9 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
-from pydantic_ai_a2a.dispatch.dispatch import ClientGone
 from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.grpc.call import Call
+from pydantic_ai_a2a.service.dispatch import ClientGone
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, lifespan

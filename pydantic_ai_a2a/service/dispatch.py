@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from inspect import isawaitable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from fasta2a.extensions import (
+    format_extensions_header,
+    missing_required_extensions,
+    parse_extensions_header,
+    select_activated_extensions,
+)
+from fasta2a.schema import AgentCard, AgentExtension
 from opentelemetry.trace import Span
 
 from .. import telemetry
+from ..audit import audit
 from ..auth.callers import RequestInfo, Tenants, header
 from ..auth.guard import Guard
-from ..errors import A2AError, InvalidParamsError, QuotaExceededError
+from ..card import CardTemplate
+from ..errors import (
+    A2AError,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionSupportRequiredError,
+    InternalError,
+    InvalidParamsError,
+    QuotaExceededError,
+    StoreUnavailable,
+)
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
 from ..quotas import Metering, audit_refusal
-from ..service.streams import EventStream
-from ..service.tasks import Service
+from ..settings import MakeCard
 from ..store.ports import Submission
 from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, frozen
-from .extended_card import ExtendedCard
-from .extensions import Extensions, echo
-from .refusals import as_error, audit_refused
-
-__all__ = ('ClientGone', 'DirectMessage', 'DirectReplies', 'Dispatch', 'Dispatcher')
+from .tasks import EventStream, Service
 
 Held = TypeVar('Held')
 
@@ -317,3 +331,127 @@ def _name_task(span: Span, params: Params | None, result: object) -> None:
         telemetry.name_task(span, result.task_id)
     elif isinstance(params, CreatePushParams | PushParams | ListPushParams):
         telemetry.name_task(span, params.task_id)
+
+
+# --- the extended agent card (§3.1.11, §13.3) -------------------------------------------------------------------------
+# More about the agent, for callers with credentials.
+
+
+class ExtendedCard:
+    """The extended card of an app.
+
+    Args:
+        card: The public card, without its URL.
+        url: The agent's URL; None takes the request's base URL.
+        more: Fields that all callers read besides the public card, with lists that continue the lists of the public
+            card; or a function that makes the card of a caller.
+
+    Raises:
+        ValueError: The card with these fields is not valid.
+    """
+
+    def __init__(self, card: CardTemplate, url: str | None, more: MakeCard | Mapping[str, Any]) -> None:
+        self._card = card
+        self._url = url
+        self._more = more
+        if not callable(more):
+            public = card.public(url or '')
+            card.extended(public, _continued(public, more))
+
+    async def render(self, caller: Caller, base_url: str, tenant: str, version: str) -> bytes:
+        """Return the card of a caller as JSON.
+
+        Args:
+            caller: The caller.
+            base_url: The URL of the app in the request.
+            tenant: The tenant that the request names; empty if the request names none.
+            version: The protocol version of the request.
+
+        Raises:
+            ExtendedAgentCardNotConfiguredError: The caller has no extended card.
+        """
+        url = self._url or base_url
+        public = self._card.public(url, tenant)
+        if not callable(self._more):
+            return self._card.extended(public, _continued(public, self._more), version)
+        made = self._more(caller, self._card.public(url, tenant))
+        card = await made if isawaitable(made) else made
+        if card is None:
+            raise ExtendedAgentCardNotConfiguredError
+        return self._card.extended(public, card, version)
+
+
+def _continued(public: AgentCard, more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with the lists of the public card before theirs."""
+    fields = cast('Mapping[str, Any]', public)
+    return {
+        name: [*fields[name], *value] if isinstance(value, list) and name in fields else value
+        for name, value in more.items()
+    }
+
+
+# --- the protocol extensions that a request activates (§4.6), by FastA2A's own rules ----------------------------------
+
+
+class Extensions:
+    """The extensions that the agent card declares."""
+
+    def __init__(self, declared: Sequence[AgentExtension]) -> None:
+        self.declared = list(declared)
+        self.required = any(extension.get('required') for extension in declared)
+        """True if a request needs to declare extensions."""
+
+    def activate(self, requested: str | None, *, name: str, enforce: bool) -> list[str]:
+        """Return the requested extensions that are active.
+
+        Args:
+            requested: Value of the request's header.
+            name: The header's name.
+            enforce: True if the request must declare the extensions that the agent requires.
+
+        Raises:
+            ExtensionSupportRequiredError: The request does not declare an extension that the agent requires.
+        """
+        active = select_activated_extensions(self.declared, parse_extensions_header(requested))
+        missing = missing_required_extensions(self.declared, active)
+        if missing and enforce:
+            raise ExtensionSupportRequiredError(
+                f'The agent requires an extension that the request does not declare in {name}.',
+                metadata={'requiredExtensions': ', '.join(missing)},
+                headers=dict(echo(active, name)),
+            )
+        return active
+
+
+def echo(active: list[str], name: str) -> tuple[tuple[str, str], ...]:
+    """Return the response headers that name the active extensions."""
+    return ((name, format_extensions_header(active)),) if active else ()
+
+
+# --- the errors that callers get instead of answers, and their audit lines --------------------------------------------
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def as_error(exception: Exception | SystemExit, correlation_id: str) -> A2AError:
+    """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
+    if isinstance(exception, StoreUnavailable):
+        logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
+    if isinstance(exception, A2AError):
+        return exception
+    logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)
+    return InternalError()
+
+
+def audit_refused(error: A2AError, request: RequestInfo, caller: Caller | None = None) -> None:
+    """Record the refusal of a request, if the audit log lists refusals of its kind."""
+    if error.refusal is None:
+        return
+    audit(
+        'refused',
+        correlation_id=request.correlation_id,
+        remote=request.address,
+        refusal=error.refusal,
+        caller=(caller.id or None) if caller else None,
+        tenant=(caller.tenant or None) if caller else None,
+    )
