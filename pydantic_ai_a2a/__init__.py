@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from .app.attach import attach
 
 if TYPE_CHECKING:
-    from .agent.current_task import CurrentTask, a2a
-    from .agent.dependencies import CallContext
-    from .agent.hooks import RunFailure, ToolCall, ToolResult
+    from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
     from .agent.options import RunOptions
     from .app.app import A2AApp
     from .app.build import to_a2a
@@ -144,9 +142,7 @@ __all__ = (
 )
 
 _NAMES = {
-    '.agent.current_task': ('CurrentTask', 'a2a'),
-    '.agent.dependencies': ('CallContext',),
-    '.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
+    '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
     '.agent.options': ('RunOptions',),
     '.app.app': ('A2AApp',),
     '.app.build': ('to_a2a',),

@@ -16,8 +16,6 @@ from pydantic_core import to_json
 from ..quotas import Left
 from .internals import model_of
 
-__all__ = ('charge_unanswered', 'within')
-
 T = TypeVar('T', int, Decimal)
 
 _CHARACTERS = 4

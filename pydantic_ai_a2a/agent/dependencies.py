@@ -9,32 +9,29 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
-from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgeneratorfunction
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
+from anyio import to_thread
 from fasta2a.schema import SecurityScheme
-from pydantic_ai import CancellationToken
+from pydantic_ai import CancellationToken, RunContext
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.run import AgentRun, AgentRunResult
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import from_json
 
 from ..arguments import seconds
+from ..conversion.outbound import Artifacts, OutputMapper, OutputModes
+from ..conversion.pending import NoCredential
 from ..conversion.schemas import ValidatedInput, input_of
 from ..protocol import stored
 from ..store.ports import Claim
-from ..types import Caller, Message, dump_caller, load_caller, sender_of
-from .exits import is_cancelled
+from ..types import ANONYMOUS, Caller, Message, Note, ToolArtifact, dump_caller, frozen, load_caller, sender_of
+from .exits import contained, is_cancelled
+from .internals import wrap_toolset
 from .options import RunInfo, RunOptions
-
-__all__ = (
-    'CallContext',
-    'Dependencies',
-    'DepsFactory',
-    'RunToken',
-    'caller_of',
-    'dependencies',
-    'keep_caller',
-)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -270,3 +267,315 @@ def dependencies(
         )
     timeout = options.get('timeout')
     return Dependencies(factory, headers, None if timeout is None else seconds(timeout))
+
+
+# --- `a2a(ctx)` -------------------------------------------------------------------------------------------------------
+# The task of a run, for the tools and hooks of its agent.
+
+
+class Writer(Protocol):
+    """Stores and publishes events of a run; a `Recorder` is a writer."""
+
+    async def write(self, event: Note | ToolArtifact) -> None:
+        """Store and publish an event."""
+
+
+class Running(NamedTuple):
+    """The run that the current asyncio task performs."""
+
+    claim: Claim
+    writer: Writer
+    outputs: OutputMapper
+    accepted: Callable[[], OutputModes]
+    """Returns the output modes that the client accepts."""
+    credential: Callable[[], Awaitable[str | None]] | None = None
+    """Reads the valid credential of the caller; None without `Access.credentials`."""
+    validated: ValidatedInput | None = None
+    """The data that has begun the task; None without `Messages.input_type`."""
+
+
+running: ContextVar[Running | None] = ContextVar('running', default=None)
+"""The run of the current context; None outside of runs."""
+
+
+class HasMetadata(Protocol):
+    """A `RunContext`, an `AgentRunResult` or a `RunCancelled`."""
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """Metadata of the run."""
+        ...
+
+
+def a2a(ctx: HasMetadata) -> CurrentTask:
+    """Return the A2A task of a run, for tools, output functions, validators and hooks.
+
+    Args:
+        ctx: The `RunContext` of a tool, the `AgentRunResult` of `on_complete`, or the `RunCancelled` of `on_cancel`.
+
+    Returns:
+        The task. Outside of A2A, such as in a test that calls `agent.run`, the task has no id and an anonymous caller,
+        and `status` and `artifact` do nothing.
+    """
+    current, info = running.get(), (ctx.metadata or {}).get('a2a')
+    # A tool may run another agent, whose runs belong to no task.
+    if current is None or info is None or info['task_id'] != current.claim.header.id:
+        return CurrentTask(None)
+    return CurrentTask(current, getattr(ctx, 'tool_call_id', None))
+
+
+def tool_artifact_prefix(claim: Claim) -> str:
+    """Return the beginning of the ids of all artifacts from tools of a turn."""
+    return f'{claim.header.id}.{claim.turn}.tool.'
+
+
+class CurrentTask:
+    """The task of a run. Returned by `a2a`.
+
+    Args:
+        current: The run; None outside of A2A.
+        tool_call_id: Id of the tool call; None outside of tools.
+    """
+
+    def __init__(self, current: Running | None, tool_call_id: str | None = None) -> None:
+        self._current = current
+        self._tool_call_id = tool_call_id
+
+    @property
+    def task_id(self) -> str:
+        """Id of the task; empty outside of A2A."""
+        return '' if self._current is None else self._current.claim.header.id
+
+    @property
+    def context_id(self) -> str:
+        """Id of the conversation; empty outside of A2A."""
+        return '' if self._current is None else self._current.claim.header.context_id
+
+    @property
+    def caller(self) -> Caller:
+        """Sender of the message that began the run, with scopes and claims. Anonymous outside of A2A."""
+        return ANONYMOUS if self._current is None else caller_of(self._current.claim)
+
+    @overload
+    def input(self, input_type: type[InputT]) -> InputT: ...
+    @overload
+    def input(self, input_type: Any) -> Any: ...
+    def input(self, input_type: Any) -> Any:
+        """Return the validated data that has begun the task: the same object for all tools and hooks of a run.
+
+        Args:
+            input_type: The type in `Messages.input_type`.
+
+        Raises:
+            NoInput: The task has no such data, or `Messages.input_type` is another type.
+        """
+        return input_of(None if self._current is None else self._current.validated, input_type)
+
+    async def credential(self) -> str:
+        """Return the credential that `Credentials.exchange` has returned for the message that began the run.
+
+        Raises:
+            NoCredential: There is no credential, or it has expired. If the tool does not catch the error, the task
+                waits in `auth-required`, and the next message of the caller brings a new credential.
+        """
+        read = None if self._current is None else self._current.credential
+        value = None if read is None else await read()
+        if value is None:
+            raise NoCredential
+        return value
+
+    async def status(self, text: str) -> None:
+        """Show a text to the client as the status message of the working task (§4.1.2), until the next status.
+
+        The text is stored, and watching clients get the text as an event.
+
+        Args:
+            text: The text. Clients see the text, so the text must not hold secrets.
+
+        Raises:
+            LeaseLost: The task has ended, or has moved to another process.
+        """
+        if self._current is not None:
+            await self._current.writer.write(Note(text))
+
+    async def artifact(self, value: Any, *, name: str, key: str | None = None) -> None:
+        """Add an artifact to the task (§4.1.7) before the answer. Watching clients get the artifact as an event.
+
+        Args:
+            value: A string, a file (`BinaryContent`, `ImageUrl` and the like), a list of files, or any value for
+                Pydantic's JSON.
+            name: Name of the artifact.
+            key: Names the artifact within the turn: a later artifact with the same key replaces the artifact. Default:
+                the id of the tool call and the name. After a crash, the run may repeat a tool call.
+
+        Raises:
+            UnserializableOutput: The value cannot be written as JSON.
+            UnacceptableOutput: The client accepts nothing of the value.
+            LeaseLost: The task has ended, or has moved to another process.
+        """
+        current = self._current
+        if current is None:
+            return
+        key = f'{self._tool_call_id or "run"}.{name}' if key is None else key
+        [artifact] = current.outputs.artifacts(
+            Artifacts({name: value}),
+            artifact_id=tool_artifact_prefix(current.claim) + key,
+            accepted=current.accepted(),
+        )
+        await current.writer.write(ToolArtifact(artifact))
+
+
+# --- the user's hooks -------------------------------------------------------------------------------------------------
+# Functions to call around tool calls, and after the end of a run is stored.
+#
+# Errors of a hook are logged and change nothing. A client may have read the end of a task before the hook.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailure:
+    """The failure of a task: the argument of `on_failure`."""
+
+    task_id: str
+    context_id: str
+    caller: Caller
+    """Owner of the task, without scopes."""
+    kind: str
+    """Name of the failure, also sent to the client."""
+    correlation_id: str
+    """Names the failure in the log and in the client's message."""
+    error: BaseException | None
+    """The raised exception; None if no code raised, such as at a shutdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a tool by a run: the argument of `on_tool_call`."""
+
+    ctx: RunContext[Any] = field(repr=False)
+    """The context of the call, the same as in the tool."""
+    tool_name: str
+    """Name of the tool for the model."""
+    tool_call_id: str
+    args: Mapping[str, Any]
+    """The validated arguments of the tool, with the changes of approvers and of capabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(ToolCall):
+    """The end of a tool call: the argument of `on_tool_result`."""
+
+    result: Any = None
+    """The value that the tool returned; None after an error."""
+    error: Exception | None = None
+    """The exception of the tool, such as a `ModelRetry`, or an `ApprovalRequired` of a tool that asks for itself."""
+
+
+OnComplete: TypeAlias = Callable[[AgentRunResult[Any]], object]
+"""Sync (and then called in a thread) or async."""
+OnCancel: TypeAlias = Callable[[RunCancelled], object]
+"""Sync (and then called in a thread) or async."""
+OnFailure: TypeAlias = Callable[[RunFailure], object]
+"""Sync (and then called in a thread) or async."""
+OnToolCall: TypeAlias = Callable[[ToolCall], object]
+"""Sync (and then called in a thread) or async."""
+OnToolResult: TypeAlias = Callable[[ToolResult], object]
+"""Sync (and then called in a thread) or async."""
+
+
+@frozen
+class Hooks:
+    """The hooks for tool calls and for the ends of runs.
+
+    Raises:
+        TypeError: A hook is an async generator function, whose items would be lost.
+    """
+
+    on_complete: OnComplete | None = None
+    on_cancel: OnCancel | None = None
+    on_failure: OnFailure | None = None
+    on_tool_call: OnToolCall | None = None
+    on_tool_result: OnToolResult | None = None
+
+    def __post_init__(self) -> None:
+        for name, hook in self.given.items():
+            if isasyncgenfunction(hook):
+                raise TypeError(f'{name}= must be a function or an async function without yield, not {hook!r}.')
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The hooks by name, without absent hooks."""
+        return {hook.name: value for hook in fields(self) if (value := getattr(self, hook.name)) is not None}
+
+    @property
+    def of_tools(self) -> bool:
+        """True if a hook is called for tool calls."""
+        return self.on_tool_call is not None or self.on_tool_result is not None
+
+    async def completed(self, task_id: str, result: AgentRunResult[Any]) -> None:
+        """Call `on_complete` after a run's answer is stored."""
+        await _call('on_complete', self.on_complete, result, task_id)
+
+    async def canceled(self, task_id: str, canceled: RunCancelled) -> None:
+        """Call `on_cancel` after a run and its task were cancelled."""
+        await _call('on_cancel', self.on_cancel, canceled, task_id)
+
+    async def failed(self, failure: RunFailure) -> None:
+        """Call `on_failure` after a task has failed."""
+        await _call('on_failure', self.on_failure, failure, failure.task_id)
+
+    async def tool_called(self, task_id: str, call: ToolCall) -> None:
+        """Call `on_tool_call` before a tool runs."""
+        if self.on_tool_call is not None:
+            await _call('on_tool_call', self.on_tool_call, call, task_id)
+
+    async def tool_returned(self, task_id: str, result: ToolResult) -> None:
+        """Call `on_tool_result` after a tool has returned or raised."""
+        if self.on_tool_result is not None:
+            await _call('on_tool_result', self.on_tool_result, result, task_id)
+
+
+def observe_tools(run: AgentRun[Any, Any], hooks: Hooks, task_id: str) -> None:
+    """Call the hooks for the tool calls of a run."""
+    if hooks.of_tools:
+        wrap_toolset(run, lambda toolset: _ObservedToolset(toolset, hooks, task_id))
+
+
+@dataclass
+class _ObservedToolset(WrapperToolset[Any]):
+    """All tools of a run, below the capabilities of the run, which may change the arguments of a call."""
+
+    hooks: Hooks
+    task_id: str
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        call: dict[str, Any] = {
+            'ctx': ctx,
+            'tool_name': name,
+            'tool_call_id': ctx.tool_call_id or '',
+            'args': tool_args,
+        }
+        await self.hooks.tool_called(self.task_id, ToolCall(**call))
+        try:
+            result = await contained(self.wrapped.call_tool(name, tool_args, ctx, tool))
+        except Exception as error:
+            await self.hooks.tool_returned(self.task_id, ToolResult(**call, error=error))
+            raise
+        await self.hooks.tool_returned(self.task_id, ToolResult(**call, result=result))
+        return result
+
+
+async def _call(name: str, hook: Callable[[Any], object] | None, argument: object, task_id: str) -> None:
+    assert hook is not None, 'only a hook that is set is called'
+    try:
+        if iscoroutinefunction(hook):
+            await contained(hook(argument))
+        elif isawaitable(returned := await contained(to_thread.run_sync(hook, argument))):
+            await contained(returned)
+    except asyncio.CancelledError as error:
+        if is_cancelled(error, asyncio.current_task()):
+            raise
+        logger.exception('The hook %s of task %s cancelled itself; the task stays as it is.', name, task_id)
+    except Exception:
+        logger.exception('The hook %s of task %s failed; the task stays as it is.', name, task_id)

@@ -20,17 +20,6 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, 
 
 from .internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
-__all__ = (
-    'Exited',
-    'Stalled',
-    'contain_exits',
-    'contain_model_exits',
-    'contain_prepare_exits',
-    'contained',
-    'is_cancelled',
-    'is_for_the_process',
-)
-
 T = TypeVar('T')
 
 

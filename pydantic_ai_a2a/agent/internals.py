@@ -15,22 +15,6 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
-__all__ = (
-    'allow_deferred_calls',
-    'has_output_validators',
-    'model_of',
-    'next_with',
-    'replace_toolset',
-    'set_messages',
-    'set_prompt',
-    'tool_of',
-    'validates_output',
-    'wrap_all_hooks',
-    'wrap_hooks',
-    'wrap_tool_hooks',
-    'wrap_toolset',
-)
-
 Wrap = Callable[[AbstractCapability[Any]], AbstractCapability[Any]]
 """Returns a capability that calls another capability, or the same capability if already wrapped."""
 

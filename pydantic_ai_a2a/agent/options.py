@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
-from pydantic_ai import Agent, AgentSpec
+from pydantic_ai import Agent, AgentSpec, CallToolsNode, ModelRetry, RunContext
 from pydantic_ai.agent import (
     AbstractAgent,
     AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
@@ -24,9 +36,20 @@ from pydantic_ai.capabilities import (
     ProcessHistory,
     WrapperCapability,
 )
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    ModelMessage,
+    PartDeltaEvent,
+    UserContent,
+)
 from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.native_tools import AbstractNativeTool
-from pydantic_ai.output import OutputSpec
+from pydantic_ai.output import OutputContext, OutputSpec
+from pydantic_ai.result import AgentStream
+from pydantic_ai.run import AgentRun
+from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDefinition
 from pydantic_ai.toolsets import (
     AbstractToolset,
     ApprovalRequiredToolset,
@@ -35,6 +58,7 @@ from pydantic_ai.toolsets import (
     FilteredToolset,
     FunctionToolset,
     PreparedToolset,
+    ToolsetTool,
     WrapperToolset,
 )
 from pydantic_ai.usage import UsageLimits
@@ -42,23 +66,11 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
-from ..conversion.outbound import has_output_functions
-from .internals import has_output_validators
-
-__all__ = (
-    'NO_MODEL',
-    'RunInfo',
-    'RunOptions',
-    'check_options',
-    'check_partial_data',
-    'check_tools',
-    'known_tools',
-    'may_change_history',
-    'may_have_model',
-    'may_have_own_output',
-    'may_prepare_tools',
-    'models_of',
-)
+from ..conversion.outbound import OutputMapper, has_output_functions
+from ..conversion.schemas import problem
+from ..errors import ToolConflict
+from .exits import contained
+from .internals import has_output_validators, tool_of, validates_output, wrap_all_hooks, wrap_toolset
 
 NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
@@ -305,3 +317,229 @@ def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterat
         else:
             yield capability
     yield from nested
+
+
+# --- a new request to the model if an output holds NaN or infinity, or does not fit the schema of a client ------------
+
+
+def check_outputs(run: AgentRun[Any, Any], outputs: OutputMapper, schema: Mapping[str, Any] | None = None) -> None:
+    """Make a wrong output of a run a failed validation, within the output retries of the agent.
+
+    A capability of the run would have the same effect, but makes each run about a fifth more expensive.
+
+    Args:
+        run: The run, before its first step.
+        outputs: Converts the outputs, which must not hold NaN or infinity.
+        schema: The schema of the client, which the outputs must fit; None for the outputs of the agent.
+    """
+    wrap_all_hooks(run, lambda capability: _Checked(capability, outputs, schema))
+
+
+class _Checked(WrapperCapability[Any]):
+    """Calls the hooks of a run's capabilities, which may replace numbers, and then checks the output."""
+
+    def __init__(
+        self, wrapped: AbstractCapability[Any], outputs: OutputMapper, schema: Mapping[str, Any] | None
+    ) -> None:
+        super().__init__(wrapped)
+        self._outputs = outputs
+        self._schema = schema
+
+    async def wrap_output_process(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, handler: Any
+    ) -> Any:
+        processed: Any = await self.wrapped.wrap_output_process(
+            ctx, output_context=output_context, output=output, handler=handler
+        )
+        # The states of a task, such as `InputRequired`, are no data.
+        if self._schema is not None and isinstance(processed, dict) and not ctx.partial_output:
+            misfit = problem(cast('dict[str, Any]', processed), self._schema, 'output')
+            if misfit is not None:
+                raise ModelRetry(' '.join(misfit))
+        fault = self._outputs.not_finite(processed)
+        if fault is not None:
+            raise ModelRetry(fault)
+        return cast('Any', processed)
+
+
+# --- the tools of the client in a run ---------------------------------------------------------------------------------
+# External tools, whose calls end the run until the client has answered.
+
+
+def add_client_tools(run: AgentRun[Any, Any], tools: Sequence[ToolDefinition]) -> None:
+    """Add tools of the client to all tools of a run.
+
+    The tools are not an argument `toolsets` of the run: `agent.override(toolsets=...)` would drop them, and Pydantic
+    AI's error about two tools with a name would be an error of the agent.
+    """
+    client = ExternalToolset[Any]([*tools])
+    wrap_toolset(run, lambda toolset: _WithClientTools(toolset, client))
+
+
+@dataclass
+class _WithClientTools(WrapperToolset[Any]):
+    """All tools of a run, also those for structured outputs, and the tools of the client."""
+
+    client: ExternalToolset[Any]
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools of a step.
+
+        Raises:
+            ToolConflict: The agent has a tool with the name of a tool of the client, such as a tool of an MCP server.
+        """
+        tools, added = await self.wrapped.get_tools(ctx), await self.client.get_tools(ctx)
+        if taken := sorted(tools.keys() & added.keys()):
+            raise ToolConflict(taken)
+        return {**tools, **added}
+
+
+# --- the calls and results of tools, as clients see them during a run -------------------------------------------------
+
+_DEFERRED = ('unapproved', 'external')
+"""Kinds of tools whose calls wait for an answer before the call is made."""
+
+
+class ToolEvents:
+    """The events of a run's tools, for clients with permission to see them.
+
+    Args:
+        run: The run.
+        answers: Decisions about the calls at the end of the run's history.
+        shown: Ids of the calls shown to clients with unchanged arguments.
+    """
+
+    def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None, shown: Collection[str]) -> None:
+        self._answers = answers
+        self.run = run
+        self.ids = {*shown}
+        """Ids of the calls of the last response shown to clients."""
+
+    def begin_response(self) -> None:
+        """Forget the calls of the previous response."""
+        self._answers = None
+        self.ids.clear()
+
+    @asynccontextmanager
+    async def of_node(self, node: CallToolsNode[Any, Any]) -> AsyncGenerator[AsyncIterable[AgentStreamEvent]]:
+        """Yield the events of a node: each call once, at its execution, with the arguments of the tool."""
+        async with node.stream(self.run.ctx) as events:
+            yield (shown async for event in events if (shown := self._as_carried_out(event)) is not None)
+
+    def _as_carried_out(self, event: AgentStreamEvent) -> AgentStreamEvent | None:
+        if not isinstance(event, FunctionToolCallEvent):
+            return event
+        call, answers = event.part, self._answers or DeferredToolResults()
+        approval = answers.approvals.get(call.tool_call_id)
+        if approval is None and call.tool_call_id not in answers.calls:
+            tool = tool_of(self.run, call.tool_name)
+            if tool is not None and tool.kind in _DEFERRED:
+                return None
+        if call.tool_call_id in self.ids:
+            return None
+        self.ids.add(call.tool_call_id)
+        if isinstance(approval, ToolApproved) and approval.override_args is not None:
+            return replace(event, part=replace(call, args=approval.override_args))
+        return event
+
+
+# --- partial outputs --------------------------------------------------------------------------------------------------
+# The structured output of a response, validated while the model writes the response.
+
+
+class PartialOutputs:
+    """The partial outputs of a run, for clients that watch the run.
+
+    Args:
+        show: Takes a partial output.
+        interval: Seconds between two validations, each of which reads the whole output so far.
+        with_validators: True to call the output validators of the agent, too.
+    """
+
+    def __init__(
+        self, show: Callable[[Any], Awaitable[None]], interval: float, *, with_validators: bool = False
+    ) -> None:
+        self._show = show
+        self._interval = interval
+        self._with_validators = with_validators
+
+    def of(self, run: AgentRun[Any, Any], events: object) -> Observe | None:
+        """Return a function for each event of a model request; None for other events."""
+        # The agent may have got validators after the check of `to_a2a`.
+        if not isinstance(events, AgentStream) or (validates_output(run) and not self._with_validators):
+            return None
+        return _Response(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
+
+
+Observe = Callable[[AgentStreamEvent], Awaitable[None]]
+
+
+class _Response:
+    """The partial outputs of one response."""
+
+    def __init__(self, stream: AgentStream[Any, Any], show: Callable[[Any], Awaitable[None]], interval: float) -> None:
+        self._stream = stream
+        self._show = show
+        self._interval = interval
+        self._has_begun = False
+        self._due = 0.0
+
+    async def observe(self, event: AgentStreamEvent) -> None:
+        """Show the output after an event, if the output has changed and is due."""
+        if isinstance(event, FinalResultEvent):
+            self._has_begun = True
+        elif not self._has_begun or not isinstance(event, PartDeltaEvent):
+            return
+        now = asyncio.get_running_loop().time()
+        if now < self._due:
+            return
+        self._due = now + self._interval
+        try:
+            output = await contained(self._stream.validate_response_output(self._stream.response, allow_partial=True))
+        except Exception:
+            return  # also an error of an output function: the run calls the function again, with the whole output
+        await self._show(output)
+
+
+# --- messages of the client that enter a run under way, at its steps --------------------------------------------------
+
+Content: TypeAlias = UserContent | ModelMessage
+Unread: TypeAlias = Callable[[int], Awaitable[Sequence[tuple[int, Sequence[Content]]]]]
+"""Returns the messages after a row of the inbox, oldest first, each with its row."""
+
+
+class Steering:
+    """Looks for messages before each request to the model, and has Pydantic AI add them to the request.
+
+    At other moments no message enters. While all calls of the model wait for approval, a new message would supersede
+    the calls. A message with the last answer is the prompt of the task's next run.
+
+    Args:
+        unread: Returns the messages after a row.
+        after: Row of the newest message in the run.
+        take: Called with the row of the newest message that the model has answered.
+    """
+
+    def __init__(self, unread: Unread, after: int, take: Callable[[int], object]) -> None:
+        self._unread = unread
+        self._after = after
+        self._take = take
+        self._entering: list[str | None] = []
+        self._newest = after
+
+    async def step(self, run: AgentRun[Any, Any], following: Any) -> None:
+        """Take up messages between two nodes of the run, or before the first node."""
+        if self._entering:
+            self._entered(run)
+        if Agent.is_model_request_node(following):
+            for row, content in await self._unread(self._after):
+                self._entering.append(run.enqueue(*content))
+                self._newest = row
+
+    def _entered(self, run: AgentRun[Any, Any]) -> None:
+        """Note the entered messages. Messages wait for the next request if a capability answered this request."""
+        waiting = [run.dequeue(entry) for entry in self._entering if entry is not None]
+        self._entering.clear()
+        if not any(waiting):
+            self._after = self._newest
+            self._take(self._newest)

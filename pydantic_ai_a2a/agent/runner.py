@@ -9,60 +9,61 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeAlias
 
-from pydantic_ai import Agent, CallToolsNode, CancellationToken, ModelRequestNode, RunContext
+from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
     ModelMessage,
+    ModelRequest,
     ModelResponse,
     UserContent,
+    UserPromptPart,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.run import AgentRun
+from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
 from ..conversion.outbound import OutputMapper
-from ..conversion.pending import STATES
+from ..conversion.pending import STATES, State
 from ..conversion.remote_calls import question_of
 from ..conversion.schemas import ClientOutput, states_of
 from ..conversion.stream import AnswerStream, StepsShown
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
+from ..store.ports import Checkpoint
 from ..types import Note, Step, TextDelta, frozen
 from .budget import charge_unanswered, within
-from .client_tools import add_client_tools
+from .dependencies import Hooks, observe_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .finite_outputs import check_outputs
-from .hooks import Hooks, observe_tools
-from .internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output
+from .internals import allow_deferred_calls, model_of, next_with, set_messages, set_prompt, tool_of, validates_output
 from .options import (
     NO_MODEL,
+    PartialOutputs,
     RunInfo,
     RunOptions,
+    Steering,
+    ToolEvents,
+    add_client_tools,
     check_options,
+    check_outputs,
     may_change_history,
     may_have_model,
     may_prepare_tools,
 )
-from .partial_output import PartialOutputs
-from .run_output import RunOutput, calls_of, last_response, schemas_of, stopped
-from .steering import Steering
-from .tool_events import ToolEvents
-from .turn import Added, Turn
-
-__all__ = ('RunArguments', 'Runner', 'can_stream')
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
@@ -425,3 +426,222 @@ def can_stream(model: Model) -> bool:
     if getattr(model, 'stream_function', ...) is None:  # a FunctionModel, whose module takes long to import
         return False
     return type(model).request_stream is not Model.request_stream
+
+
+# --- the end of a run -------------------------------------------------------------------------------------------------
+# The output, the last response of the model, and its calls with their schemas.
+
+
+class RunOutput(NamedTuple):
+    """The end of a run."""
+
+    output: Any
+    files: Sequence[BinaryContent]
+    """Files in the model's final response."""
+    streamed: str | None
+    """Text emitted as the answer, if collected; None without streaming."""
+    messages: Sequence[ModelMessage]
+    """The run's new messages, over all attempts."""
+    usage: RunUsage
+    """Usage over all attempts."""
+    waits: bool = False
+    """True if the output is a question to the client or a rejection instead of an answer."""
+    schemas: Mapping[str, dict[str, Any]] | None = None
+    """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
+    calls: Sequence[str] = ()
+    """Ids of the calls of the model's last response, in the model's order."""
+    shown: Collection[str] = ()
+    """Ids of the calls of the last response shown to clients."""
+    result: AgentRunResult[Any] | None = None
+    """The agent's result; None for a stopped run."""
+    keeps_pending: bool = False
+    """True if the run has made no step: the pending calls of the task stay pending."""
+
+
+def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
+    """Return the schemas of the parameters of deferred calls, by the name of the tool; None for other outputs."""
+    if not isinstance(output, DeferredToolRequests):
+        return None
+    names = {call.tool_name for call in (*output.approvals, *output.calls)}
+    tools = {name: tool_of(run, name) for name in names}
+    return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
+
+
+def stopped(
+    run: AgentRun[Any, Any] | None,
+    added: Added,
+    state: State,
+    turn: Turn | None,
+    prompt: str | Sequence[UserContent] | None,
+    *,
+    usage: RunUsage | None,
+    answers: bool,
+) -> RunOutput:
+    """Return the output of a run that was stopped by an output function, a tool or a toolset.
+
+    Args:
+        run: The run; None if a toolset has stopped the run at its start, such as by `NoCredential`.
+        added: Finds the messages of the run.
+        state: The state of the task.
+        turn: The stored part of the run.
+        prompt: The prompt of the run.
+        usage: Usage before the run.
+        answers: True if the run was to begin with results of pending calls. A later run gets the same results.
+    """
+    new = [] if run is None else added.of(run)
+    messages = new if turn is None else turn.all(new)
+    usage = usage or RunUsage() if run is None else run.usage
+    if new:
+        return RunOutput(state, (), None, messages, usage, waits=True)
+    # The run has made no step.
+    if messages and isinstance(messages[-1], ModelResponse):
+        # Pydantic AI takes no prompt after calls without results: the next run asks the model again.
+        messages.pop()
+    keeps_pending = answers and not messages
+    if not messages and not answers and prompt is not None:
+        messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
+    return RunOutput(state, (), None, messages, usage, waits=True, keeps_pending=keeps_pending)
+
+
+def last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
+    """Return the last response of the model. A return of an output tool may follow the response."""
+    return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+
+
+def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return the ids of the calls of the last response, in the model's order."""
+    response = last_response(messages)
+    return [] if response is None else [call.tool_call_id for call in response.tool_calls]
+
+
+# --- the model messages of one run over all attempts, and their stored part -------------------------------------------
+
+Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
+"""Stores a checkpoint, together with the agent's note about the step."""
+
+
+class Turn:
+    """The messages that a run adds to its conversation, stored step by step.
+
+    Args:
+        run: Names the run in all attempts.
+        checkpoint: Progress of earlier attempts.
+        save: Stores a checkpoint.
+        answers: True if the run begins with results of calls of its conversation.
+    """
+
+    def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
+        self._run = run
+        self._checkpoint = checkpoint
+        self._save = save
+        self._answers = answers
+        self._history: Sequence[ModelMessage] = ()
+        self._before: list[ModelMessage] = [] if checkpoint is None else [*checkpoint.messages]
+        self._stored = _marked(self._before)
+
+    @property
+    def before(self) -> Sequence[ModelMessage]:
+        """Messages of earlier attempts; empty without progress."""
+        return self._before
+
+    @property
+    def usage(self) -> RunUsage | None:
+        """Usage of earlier attempts, a copy for this attempt to increase."""
+        return None if self._checkpoint is None else deepcopy(self._checkpoint.usage)
+
+    def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """Return the starting point of this attempt: the history of the run, and the messages of earlier attempts."""
+        self._history = history
+        return [*history, *self._before]
+
+    def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """Return the whole turn, with the new messages of this attempt."""
+        return [*self._before, *new]
+
+    def sent_again(self, request: ModelRequest) -> None:
+        """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""
+        if len(self._before) == 1:
+            # The request also has results of the same response from the history.
+            had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
+            request = replace(request, parts=[part for part in request.parts if id(part) not in had])
+        self._before[-1] = request
+
+    async def step(
+        self, new: Sequence[ModelMessage], unsent: ModelRequest | None, usage: RunUsage, note: Note | None
+    ) -> bool:
+        """Store the progress of the run, if the run can resume there. Return False if nothing was stored.
+
+        A run can resume after a response of the model, and after the execution of answered calls. Any other request
+        would be merged with the conversation's last request. The only response of a run of one step is not stored,
+        since the end of the task follows.
+
+        Args:
+            new: The new messages of this attempt.
+            unsent: The next request to the model. Stored again after being sent.
+            usage: Usage of the run.
+            note: The agent's note, stored together with the step.
+        """
+        turn = self.all(new)
+        if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
+            return False
+        marked = _marked(turn)
+        first = sum(1 for _ in takewhile(lambda pair: _same(*pair), zip(self._stored, marked, strict=False)))
+        messages = turn[first:] if unsent is None else [*turn[first:], unsent]
+        checkpoint = Checkpoint(run=self._run, messages=messages, usage=copy(usage), first=first)
+        await self._save(checkpoint, note)
+        self._stored = marked
+        return True
+
+    def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
+        return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
+
+
+class Added:
+    """The messages that a run adds, also if a capability or history processor builds messages anew or drops some.
+
+    Pydantic AI finds the messages of a run by their run id, which such messages lack: later runs would not have the
+    prompt.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[ModelMessage] = []
+        self._size = 0
+        """Number of all messages of the run after the last step."""
+
+    def note(self, run: AgentRun[Any, Any], done: Any, following: object) -> None:
+        """Note the messages that a node has added, before the following node runs."""
+        messages = run.all_messages()
+        if not Agent.is_model_request_node(done):
+            self._messages += messages[self._size :] if self._messages else ()
+        elif type(following) is CallToolsNode:
+            self._messages += messages[-1:] if done.is_resuming_without_prompt else messages[-2:]
+        self._size = len(messages)
+
+    def of(self, run: AgentRun[Any, Any]) -> list[ModelMessage]:
+        """Return the messages that the run has added."""
+        found = run.new_messages()
+        return found if len(found) >= len(self._messages) else [*self._messages]
+
+    def complete(self, canceled: RunCancelled) -> None:
+        """Give the error of a canceled run all messages that the run has added."""
+        messages, found = canceled.all_messages(), canceled.new_messages()
+        added = [*self._messages, *messages[self._size :]]
+        if self._messages and len(found) < len(added):
+            given = messages[: len(messages) - len(added)]
+            set_messages(canceled, given, added)
+
+
+def _is_request(message: ModelMessage) -> bool:
+    return isinstance(message, ModelRequest)
+
+
+_Mark: TypeAlias = tuple[ModelMessage, Any]
+
+
+def _marked(messages: Sequence[ModelMessage]) -> list[_Mark]:
+    """Return the messages, each with the part set later by Pydantic AI: the tools' workspace of a response."""
+    return [(message, getattr(message, 'workspace_ref', None)) for message in messages]
+
+
+def _same(was: _Mark, now: _Mark) -> bool:
+    return was[0] is now[0] and was[1] == now[1]

@@ -16,8 +16,16 @@ from starlette.routing import BaseRoute
 from starlette.types import ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
-from ..agent.dependencies import DepsFactory, dependencies
-from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
+from ..agent.dependencies import (
+    DepsFactory,
+    Hooks,
+    OnCancel,
+    OnComplete,
+    OnFailure,
+    OnToolCall,
+    OnToolResult,
+    dependencies,
+)
 from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard

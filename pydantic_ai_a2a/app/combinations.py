@@ -9,8 +9,7 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 
-from ..agent.dependencies import DepsFactory
-from ..agent.hooks import Hooks
+from ..agent.dependencies import DepsFactory, Hooks
 from ..agent.options import RunOptions
 from ..auth.callers import Authenticator
 from ..auth.guard import Auth

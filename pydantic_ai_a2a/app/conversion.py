@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
 
-from ..agent.dependencies import Dependencies
-from ..agent.hooks import Hooks
+from ..agent.dependencies import Dependencies, Hooks
+from ..agent.downloads import read_referenced
 from ..agent.options import (
     RunOptions,
     check_partial_data,
@@ -23,7 +23,6 @@ from ..agent.options import (
     may_have_own_output,
     models_of,
 )
-from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
 from ..card import CardSchemas

@@ -15,8 +15,8 @@ from fasta2a.schema import StreamResponse, Task, TaskSendParams
 from fasta2a.worker import Worker
 from pydantic_core import from_json
 
+from ..agent.dependencies import Hooks
 from ..agent.exits import contained
-from ..agent.hooks import Hooks
 from ..clock import STOP_TIME
 from ..protocol import stored
 from ..runs.recorder import Recorder

@@ -28,8 +28,7 @@ from pydantic_ai.messages import ModelMessage
 from typing_extensions import Unpack
 
 from ..agent.options import RunInfo, RunOptions, models_of
-from ..agent.run_output import RunOutput
-from ..agent.runner import RunArguments, Runner
+from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
 from ..conversion.outbound import OutputModes, text_of

@@ -14,16 +14,10 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
-from ..agent.current_task import Running, running, tool_artifact_prefix
-from ..agent.dependencies import Dependencies, RunToken
-from ..agent.hooks import Hooks
-from ..agent.options import RunInfo
-from ..agent.partial_output import PartialOutputs
-from ..agent.references import Refer
-from ..agent.run_output import RunOutput
-from ..agent.runner import RunArguments, Runner
-from ..agent.steering import Content, Steering
-from ..agent.turn import Turn
+from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
+from ..agent.downloads import Refer
+from ..agent.options import Content, PartialOutputs, RunInfo, Steering
+from ..agent.runner import RunArguments, Runner, RunOutput, Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of

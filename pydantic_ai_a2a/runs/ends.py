@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_ai.exceptions import RunCancelled
 
-from ..agent.hooks import Hooks, RunFailure
+from ..agent.dependencies import Hooks, RunFailure
 from ..conversion.stream import Failure
 from ..errors import LeaseLost
 from ..quotas import Metering

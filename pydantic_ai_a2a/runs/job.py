@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ..agent.hooks import Hooks
+from ..agent.dependencies import Hooks
 from ..store.ports import Claim
 from .recorder import Recorder
 

@@ -10,8 +10,8 @@ from itertools import chain
 from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import ToolDefinition
 
-from ..agent.references import Refer
-from ..agent.steering import Content
+from ..agent.downloads import Refer
+from ..agent.options import Content
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.schemas import ClientTools, TypedInput, ValidatedInput, has_tools
 from ..errors import A2AError, BadInput

@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.agent.references import read_referenced
+from pydantic_ai_a2a.agent.downloads import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
