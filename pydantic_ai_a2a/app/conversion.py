@@ -33,9 +33,7 @@ from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, 
 from ..errors import UnsupportedOperationError
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..quotas import Metering
-from ..runs.agent_job import AgentJob
-from ..runs.job import Job
-from ..runs.run_messages import plain_read
+from ..runs.agent_job import AgentJob, Job, plain_read
 from ..settings import Approvals, Settings
 from ..store.ports import Backend
 from ..types import Message

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from ..runs.host import Component
+from ..runs.hosting import Component
 from .base import NO_SNIFF
 
 __all__ = ('LIVE_PATH', 'READY_PATH', 'Live', 'Ready', 'answer_health')

@@ -35,14 +35,9 @@ from ..quotas import Metering
 from ..settings import Rule
 from ..store.ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..types import Message, TaskEvent, TaskHeader
-from .ends import run_failure
-from .job import Job
-from .observed import observed_run
-from .outcomes import Outcome, outcome_of
-from .recorder import Recorder
-from .retries import Call, Retries
-
-__all__ = ('Direct',)
+from .agent_job import Job
+from .ends import Outcome, outcome_of, run_failure
+from .recorder import Call, Recorder, Retries, observed_run
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

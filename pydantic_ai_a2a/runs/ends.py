@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from ..agent.dependencies import Hooks, RunFailure
+from ..agent.exits import is_cancelled, is_for_the_process
 from ..conversion.stream import Failure
-from ..errors import LeaseLost
+from ..errors import LeaseLost, StoreUnavailable
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..telemetry import metrics
 from ..types import Caller, TaskHeader
-from .pending_writes import Attempt, PendingWrites
-from .recorder import Recorder
-
-__all__ = ('RunEnds', 'run_failure', 'run_id')
+from .recorder import Attempt, PendingWrites, Recorder
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -166,3 +166,44 @@ def run_id(claim: Claim) -> str:
     run = f'{claim.header.id}.{claim.run}'
     # Pydantic AI refuses an id of the history. A checkpoint has the ids of earlier attempts.
     return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'
+
+
+# --- from an exception to the outcome of a run ------------------------------------------------------------------------
+# One ladder for the worker, `AgentWorker` and direct replies.
+#
+# `conversion.failure.classify` names the failure of a failed run.
+
+
+class Outcome(Enum):
+    """The end of a run by an exception."""
+
+    EXIT = auto()
+    """The process or the event loop ends: no write follows."""
+    STOPPED = auto()
+    """The asyncio task of the run is cancelled, because the worker or the request ends."""
+    UNAVAILABLE = auto()
+    """The store is unavailable, and the worker ends before the store is back."""
+    LOST = auto()
+    """Another worker has the task, or the task was ended: the result of the run is dropped."""
+    CANCELED = auto()
+    """The token cancelled the run: the task is canceled."""
+    FAILED = auto()
+    """The run failed, and the task fails: on a timeout and on all other exceptions, including a `SystemExit` or a
+    `CancelledError` of the user's code."""
+
+
+def outcome_of(error: BaseException, task: asyncio.Task[Any] | None) -> Outcome:
+    """Return the outcome of a run after an exception in an asyncio task."""
+    if is_for_the_process(error, task):
+        return Outcome.EXIT
+    if is_cancelled(error, task):
+        return Outcome.STOPPED
+    match error:
+        case StoreUnavailable():
+            return Outcome.UNAVAILABLE
+        case LeaseLost():
+            return Outcome.LOST
+        case RunCancelled() if not isinstance(error, RunTimedOut):
+            return Outcome.CANCELED
+        case _:
+            return Outcome.FAILED

@@ -5,15 +5,23 @@ One recorder belongs to one claim. The recorder numbers the events, as the only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import Context
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from time import perf_counter, time
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ..conversion.stream import Failure
+from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import fields, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
-from ..telemetry import metrics
+from ..telemetry import Instruments, metrics, recording, run_span
 from ..types import (
     Artifact,
     Message,
@@ -27,10 +35,6 @@ from ..types import (
     ToolArtifact,
     dump_json,
 )
-from .flush import EventBody, Flush
-from .retries import Retries
-
-__all__ = ('Charges', 'Recorder', 'Sink')
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 """Returns the charges of an owner for a run's usage, a `RunUsage`."""
@@ -345,3 +349,341 @@ class Recorder:
 def _is_text(artifact: Artifact, text: str) -> bool:
     parts = artifact['parts']
     return len(parts) == 1 and parts[0].get('text') == text
+
+
+# --- the writes of streamed text --------------------------------------------------------------------------------------
+# Pieces are gathered, and stored after a delay.
+
+EventBody: TypeAlias = tuple[TaskState | None, bytes]
+"""A `TaskEvent` without its number."""
+
+
+class Flush:
+    """Gathers the pieces of a text: stores the first at once, and the next pieces after a delay.
+
+    Each write is an asyncio task of its own: after a cancellation during a write, the run would not know the result.
+
+    Args:
+        store: Stores events.
+        chunk: Makes the event of a piece.
+        delay: Seconds between two writes of pieces.
+        results: Join of gathered pieces, and the number of characters to store before the delay has passed.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[Sequence[EventBody], Status | None, Checkpoint | None], Awaitable[None]],
+        chunk: Callable[[TextDelta], EventBody],
+        delay: float,
+        results: Results,
+    ) -> None:
+        self._store = store
+        self._chunk = chunk
+        self._delay = delay
+        self._joins = results.interval > 0
+        self._size = results.size
+        self._waiting: list[TextDelta] = []
+        self._writing = 0
+        """Number of waiting pieces in the current write. No text may be joined to them."""
+        self._lock = asyncio.Lock()
+        self._gathering: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    async def add(self, delta: TextDelta) -> None:
+        """Store a piece: at once after a pause of the text, otherwise soon.
+
+        Raises:
+            Exception: The error of the write, or of an earlier write.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._joins and not delta.first and len(self._waiting) > self._writing:
+            last = self._waiting.pop()
+            delta = TextDelta(last.text + delta.text, last.first)
+        self._waiting.append(delta)
+        if self._gathering is None:
+            # The run waits: a busy agent and the thread of the store would compete for the interpreter, and readers
+            # would get the piece after 2.5 ms in place of 0.9 ms (SQLite).
+            await self.write()
+            self._gathering = asyncio.create_task(self._gather(), context=Context())
+        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
+            await self.write()
+
+    async def write(
+        self, event: EventBody | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Store the waiting pieces, and after them an event or a checkpoint."""
+        writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
+        writing.add_done_callback(self._note_error)
+        await asyncio.shield(writing)
+
+    async def rest(self, *, store: bool) -> Sequence[EventBody]:
+        """End the gathering. Store the waiting pieces, or return their events."""
+        async with self._lock:
+            if self._gathering is not None:
+                self._gathering.cancel()
+        if store and self._waiting:
+            await self.write()
+        return [self._chunk(delta) for delta in self._waiting]
+
+    def _note_error(self, writing: asyncio.Task[None]) -> None:
+        """Keep the error of a write for the next caller: a cancelled run does not wait for the write."""
+        if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
+            self._error = error
+
+    async def _gather(self) -> None:
+        try:
+            await asyncio.sleep(self._delay)
+            while self._waiting:
+                await self._write(None, None, None)
+                await asyncio.sleep(self._delay)
+        except Exception as error:  # raised to the next caller
+            self._error = error
+        finally:
+            self._gathering = None
+
+    async def _write(self, event: EventBody | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
+        async with self._lock:
+            self._writing = len(self._waiting)
+            events = [self._chunk(delta) for delta in self._waiting]
+            try:
+                await self._store(events if event is None else [*events, event], status, checkpoint)
+                del self._waiting[: self._writing]
+            finally:
+                self._writing = 0
+
+
+# --- writes that failed because the store was unavailable, kept for retry ---------------------------------------------
+# Releases of tasks, failures, charges.
+#
+# Leases of such tasks are still renewed: no other worker takes over a task that only waits for a write.
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Attempt: TypeAlias = Callable[[], Awaitable[object]]
+"""Writes to the store. May be called again."""
+
+
+class PendingWrites:
+    """Pending writes of one worker, in their order."""
+
+    def __init__(self) -> None:
+        self._pending_writes: list[tuple[str, Attempt]] = []
+        self._writing: list[str] = []
+        """Tasks with a write in progress, which may take long."""
+        self._settling = asyncio.Lock()
+
+    def add(self, task_id: str, attempt: Attempt) -> None:
+        """Keep a write of a task for later."""
+        self._pending_writes.append((task_id, attempt))
+
+    async def give(self, task_id: str, attempt: Attempt) -> None:
+        """Write now. After any exception, keep the write for later."""
+        try:
+            await attempt()
+        except BaseException:  # including a cancellation during the write
+            self.add(task_id, attempt)
+            raise
+
+    async def settle(self) -> None:
+        """Try all pending writes. Failed writes are kept. Concurrent calls run one after the other.
+
+        Raises:
+            StoreUnavailable: The store is unavailable. The remaining writes were not tried, to save time.
+        """
+        async with self._settling:
+            for _ in range(len(self._pending_writes)):
+                task_id, attempt = self._pending_writes[0]
+                self._writing.append(task_id)
+                del self._pending_writes[0]
+                try:
+                    await self.give(task_id, attempt)
+                except StoreUnavailable:
+                    raise
+                except Exception:  # the others may succeed
+                    logger.exception(
+                        'A pending write of task %s could not be stored; the task runs again once its lease expires.',
+                        task_id,
+                    )
+                finally:
+                    self._writing.remove(task_id)
+
+    async def settle_at_last(self, seconds: float) -> None:
+        """Try all pending writes a last time, for at most `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.settle()
+        except (StoreUnavailable, TimeoutError):
+            logger.warning(
+                'The ends of tasks could not be stored; these tasks run again once their leases expire: %s',
+                ', '.join(self.tasks()),
+            )
+
+    def tasks(self) -> list[str]:
+        """Return the tasks of the pending writes, from any thread. A task may occur twice."""
+        return [*(task_id for task_id, _ in self._pending_writes.copy()), *self._writing.copy()]
+
+
+# --- retries of a run's reads and writes while the store is unavailable, instead of a new run -------------------------
+# After a long outage, workers leave the tasks of other workers alone until those had time to renew their leases.
+
+T = TypeVar('T')
+
+
+class Call(Protocol):
+    """Calls the store for one task."""
+
+    async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of the call.
+
+        Raises:
+            LeaseLost: The task is no longer held.
+            StoreUnavailable: The worker ends before the store is available.
+            StoreFailed: The store failed in another way, or the transaction took too long several times.
+        """
+        ...
+
+
+_PAUSE = 0.05
+"""Seconds before the second attempt; the pause doubles with each attempt."""
+_LONGEST = 1.0
+_BUSY = 5
+"""Attempts of a transaction that takes too long although the store works."""
+_FRESH = 1 / 30
+"""Part of a lease for which an answer proves that the store is available."""
+_SHORTEST = 0.5
+"""Seconds without an answer that are no outage, however short the lease is."""
+
+
+class Outages:
+    """Delays claims after an outage, while other workers renew leases that expired during the outage.
+
+    Args:
+        lease: Seconds of a lease. The store is asked at least three times in this time.
+    """
+
+    def __init__(self, lease: float) -> None:
+        self._lease = lease
+        self._answered: float | None = None
+        self._until = 0.0
+
+    async def pause(self, ask: Callable[[], Awaitable[object]]) -> float:
+        """Ask the store, and return the seconds until the worker may claim tasks.
+
+        If a lease can have expired during an outage, all holders get a third of a lease to renew.
+
+        Args:
+            ask: Begins a write transaction without changes.
+        """
+        time = asyncio.get_running_loop().time
+        if self._answered is None or time() - self._answered > self._lease * _FRESH:
+            await ask()
+            last, self._answered = self._answered, time()
+            if last is not None and self._answered - last > max(self._lease * 2 / 3, _SHORTEST):
+                self._until = self._answered + self._lease / 3
+        return max(0.0, self._until - time())
+
+
+class Retries:
+    """Repeats calls to the store for the tasks of one worker, until a call succeeds or the worker ends.
+
+    A retry may last longer than the lease. A write under a lost lease is refused with `LeaseLost` and does no harm.
+    While no process can write, the lease is still valid when the store is back.
+    """
+
+    def __init__(self) -> None:
+        self._ending = asyncio.Event()
+        self.waiting: set[str] = set()
+        """Tasks with a call that waits for the store."""
+
+    @classmethod
+    def once(cls) -> Retries:
+        """Return retries that try each call once."""
+        once = cls()
+        once.end()
+        return once
+
+    def end(self) -> None:
+        """Repeat no further call."""
+        self._ending.set()
+
+    def of(self, task_id: str) -> Call:
+        """Return the function that calls the store for one task."""
+        return partial(self._call, task_id)
+
+    async def _call(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        pause, busy = _PAUSE, 0
+        try:
+            while True:
+                try:
+                    return await attempt()
+                except LeaseLost:
+                    raise
+                except StoreUnavailable as error:
+                    busy += error.busy
+                    if busy >= _BUSY:
+                        raise StoreFailed from error
+                    if self._ending.is_set():
+                        raise
+                    self._is_waiting(task_id, error)
+                except Exception as error:
+                    raise StoreFailed from error
+                seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
+                pause = min(2 * pause, _LONGEST)
+                await self._wait(seconds)
+        finally:
+            if self.waiting:
+                self.waiting.discard(task_id)
+
+    def _is_waiting(self, task_id: str, error: StoreUnavailable) -> None:
+        if task_id not in self.waiting:
+            logger.warning(
+                'The store is unavailable; task %s continues once the store is available again: %s',
+                task_id,
+                error.detail,
+            )
+        self.waiting.add(task_id)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):  # in Python 3.11, wait_for may swallow a cancellation
+                await self._ending.wait()
+        except TimeoutError:
+            pass
+
+
+# --- a run of an agent in spans and metrics ---------------------------------------------------------------------------
+
+_NO_SPAN: AbstractContextManager[object] = nullcontext()
+
+
+def observed_run(claim: Claim, recorder: Recorder) -> AbstractContextManager[object]:
+    """Observe the block as the run of a claim: with a span and with metrics, as far as an SDK is configured."""
+    header, instruments = claim.header, metrics.instruments
+    span = run_span(header.id, header.context_id, claim.traceparent) if recording() else _NO_SPAN
+    return span if instruments is None else _measured(span, claim, recorder, instruments)
+
+
+@contextmanager
+def _measured(
+    span: AbstractContextManager[object], claim: Claim, recorder: Recorder, instruments: Instruments
+) -> Generator[None]:
+    first = claim.run == 1 and claim.attempt == 1
+    instruments.begin_run(time() - stored.time_of(claim.header.id) if first else None)
+    start, before = perf_counter(), _tokens(claim.checkpoint)
+    error: BaseException | None = None
+    try:
+        with span:
+            yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        used = zip(_tokens(recorder), before, strict=True)
+        instruments.end_run(perf_counter() - start, error, [now - then for now, then in used])
+
+
+def _tokens(holder: Checkpoint | Recorder | None) -> tuple[int, int]:
+    """Return the tokens of the input and of the output of a checkpoint or a recorder."""
+    usage = None if holder is None else holder.usage
+    return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)

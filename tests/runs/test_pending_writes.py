@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.runs.pending_writes import Attempt, PendingWrites
+from pydantic_ai_a2a.runs.recorder import Attempt, PendingWrites
 
 from ..client import LIMIT
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
-from pydantic_ai_a2a.runs.retries import Outages, Retries
+from pydantic_ai_a2a.runs.recorder import Outages, Retries
 
 LEASE = 36_000.0
 """Seconds that no test waits for: the loop's clock is set ahead."""
