@@ -18,11 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..audit import audit
 from ..card import CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..http.base import REQUEST
 from ..http.browser import AllowedHosts, misdirected
-from ..http.connection import REQUEST
+from ..http.card import redact
 from ..http.exchange import Serving
-from ..http.request import redact
-from ..http.unread import closing
+from ..http.slow_clients import closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
 from ..store.ports import Backend

@@ -9,8 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ..arguments import checked
-from ..http.catalogue import CATALOGUE_PATH, Agents, AgentsPage, Linkset, ReadyTogether
-from ..http.health import LIVE_PATH, READY_PATH, Live
+from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
 from .app import A2AApp
 from .mount import mount
 

@@ -19,9 +19,8 @@ from ..auth.guard import Guard
 from ..card import CardFacts, CardTemplate
 from ..http.base import request_late
 from ..http.exchange import Serving
-from ..http.health import Ready
-from ..http.slow_clients import SlowClients
-from ..http.unsent import Readers
+from ..http.index import Ready
+from ..http.slow_clients import Readers, SlowClients
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.direct import Direct

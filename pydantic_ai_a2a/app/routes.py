@@ -14,10 +14,9 @@ from ..auth.callers import Tenants, is_name
 from ..http import http_json
 from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet
 from ..http.exchange import Serving
-from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
-from ..http.index import Index
+from ..http.http_json import AnyPath
+from ..http.index import LIVE_PATH, READY_PATH, Index, Live, Ready
 from ..http.jsonrpc import JsonRpc
-from ..http.paths import AnyPath
 from ..http.playground.page import Playground
 from ..settings import TenantRule
 

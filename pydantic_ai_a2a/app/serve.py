@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Scope
 
 from ..arguments import checked, suggestion
 from ..http.browser import AllowedHosts, HostCheck
-from ..http.request import redact as redact_query
+from ..http.card import redact as redact_query
 from ..notebooks import server_html
 from ..settings import TLS
 from .listening import listen, url_of

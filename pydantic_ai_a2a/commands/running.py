@@ -21,7 +21,7 @@ from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of
 from ..app.served import check_callers
 from ..http.browser import AllowedHosts
-from ..http.health import Live, Ready
+from ..http.index import Live, Ready
 from .target import apart, find, place_options, say
 
 __all__ = ('HealthOnly', 'serve', 'worker')

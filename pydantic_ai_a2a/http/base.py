@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Collection
+import socket
+import struct
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import (
-    PayloadTooLargeError,
-    RequestTimeoutError,
-    UnsupportedMediaTypeError,
-)
+from ..card import etag
+from ..errors import PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 from ..service.dispatch import ClientGone
-
-__all__ = (
-    'CHUNK',
-    'JSON',
-    'NO_SNIFF',
-    'AnswerUnread',
-    'check_content_type',
-    'read_body',
-    'reply',
-    'request_late',
-    'requested_version',
-    'start',
-)
 
 NO_SNIFF = (b'x-content-type-options', b'nosniff')
 """The header that keeps browsers from guessing another content type."""
@@ -136,3 +124,97 @@ async def start(
     if headers:
         raw += [(name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in headers]
     await send({'type': 'http.response.start', 'status': status, 'headers': raw})
+
+
+# --- answers that clients may cache: entity tags, HEAD and 304 --------------------------------------------------------
+
+
+class CachedAnswer(NamedTuple):
+    """A body with the headers of its answer, for many requests."""
+
+    body: bytes
+    tag: str
+    """The entity tag."""
+    headers: tuple[tuple[bytes, bytes], ...]
+    """Headers of every answer."""
+    content: tuple[tuple[bytes, bytes], ...]
+    """Further headers of an answer with HTTP 200."""
+
+
+def cached_answer(
+    body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
+) -> CachedAnswer:
+    """Return a body as `send_cached` sends it.
+
+    Args:
+        body: The whole body.
+        headers: Headers besides those of every answer.
+        media_type: The media type of the body.
+    """
+    tag = etag(body)
+    return CachedAnswer(
+        body,
+        tag,
+        headers=tuple((name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)),
+        content=((b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF),
+    )
+
+
+async def send_cached(scope: Scope, send: Send, answer: CachedAnswer) -> None:
+    """Answer with a body, or with HTTP 304 if the client has the body already."""
+    if _matches(header(scope['headers'], b'if-none-match'), answer.tag):
+        status, headers, body = 304, [*answer.headers], b''
+    else:
+        status, headers = 200, [*answer.headers, *answer.content]
+        body = b'' if scope['method'] == 'HEAD' else answer.body
+    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+    await send({'type': 'http.response.body', 'body': body})
+
+
+def _matches(if_none_match: str | None, tag: str) -> bool:
+    if if_none_match is None:
+        return False
+    tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
+    return tag in tags or '*' in tags
+
+
+# --- aborted connections ----------------------------------------------------------------------------------------------
+# Aborts the connection of a request whose client does not read.
+#
+# ASGI has no message for an abort. A server closes a connection only after the client has taken all buffered bytes, and
+# a client that never reads prevents the close for ever. Uvicorn's transport can abort the connection. With other
+# servers, the connection stays open.
+
+REQUEST = 'pydantic_ai_a2a.receive'
+"""Key of the scope for the server's own `receive`, before any wrapper."""
+_NO_LINGER = struct.pack('ii', 1, 0)
+"""A socket option: the kernel drops buffered bytes at the close, and resets the connection."""
+
+
+def _transport_of(scope: Scope) -> asyncio.Transport | None:
+    """Return the transport of the request's connection; None with HTTP/2, whose connections carry several requests."""
+    if scope.get('http_version', '1.1')[0] != '1':
+        return None
+    transport = getattr(getattr(scope.get(REQUEST), '__self__', None), 'transport', None)
+    return transport if callable(getattr(transport, 'abort', None)) else None
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Abort a connection and drop the bytes that the process and the kernel have buffered for the client."""
+    connection = transport.get_extra_info('socket')
+    if connection is not None and not transport.is_closing():
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
+
+
+async def abort(scope: Scope) -> None:
+    """Abort the request's connection, if the server can. Bytes that are buffered for the client are lost."""
+    if (transport := _transport_of(scope)) is not None:
+        _reset(transport)
+        await asyncio.sleep(0)  # let the server notice the abort: else the server logs that the answer is not complete
+
+
+def abort_later(scope: Scope, seconds: float) -> None:
+    """Abort the request's connection after some seconds. Until then, the client can take the buffered bytes."""
+    if (transport := _transport_of(scope)) is not None:
+        asyncio.get_running_loop().call_later(seconds, transport.abort)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from ..auth.callers import RequestInfo
+from ..auth.guard import Guard
 from ..card import CardTemplate
 from ..protocol.versions import Versions
-from .base import requested_version
-from .cached import CachedAnswer, cached_answer, send_cached
-
-__all__ = ('CARD_PATH', 'KEYS_PATH', 'OLDER_CARD_PATH', 'Discovery', 'KeySet', 'base_url', 'check_url')
+from .base import CachedAnswer, cached_answer, requested_version, send_cached
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
@@ -108,3 +107,39 @@ def _base_url(scheme: str, host: bytes | None, server: tuple[str, int | None] | 
     headers = [] if host is None else [(b'host', host)]
     scope = {'type': 'http', 'scheme': scheme, 'headers': headers, 'server': server or None, 'path': '/'}
     return str(Request({**scope, 'app_root_path': root_path}).base_url)
+
+
+# --- the values of an HTTP request that admission reads, and the redaction of credentials in its query ----------------
+
+_QUERY = 'pydantic_ai_a2a.query'
+"""Key of the scope under which the query is kept as the client sent it."""
+
+
+class _AsSent:
+    """A query with credentials. Its text does not show in a log of the scope."""
+
+    def __init__(self, query: bytes) -> None:
+        self.query = query
+
+
+def redact(scope: Scope, guard: Guard) -> None:
+    """Take credentials out of a request's query. `request_info` still finds the query that the client sent."""
+    query = scope.get('query_string')
+    if query and (redacted := guard.redact(query)) != query:
+        scope[_QUERY] = _AsSent(query)
+        scope['query_string'] = redacted
+
+
+def request_info(scope: Scope, correlation_id: str) -> RequestInfo:
+    """Return the values of a request for admission."""
+    if _QUERY in scope:
+        scope = {**scope, 'query_string': scope[_QUERY].query}
+    client = scope['client'] if 'client' in scope else None  # noqa: SIM401 - each call of a method counts
+    return RequestInfo(
+        correlation_id=correlation_id,
+        headers=scope['headers'],
+        query=scope['query_string'],
+        address=client[0] if client else None,
+        scope=scope,
+        base_url=partial(base_url, scope),
+    )

@@ -23,16 +23,22 @@ from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..service.tasks import EventStream, OpenStreams, TaskList, parse_event_id
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
-from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start
-from .cached import cached_answer, send_cached
-from .connection import abort, abort_later
-from .request import request_info
-from .slow_clients import SlowClients
+from .base import (
+    CHUNK,
+    JSON,
+    AnswerUnread,
+    abort,
+    abort_later,
+    cached_answer,
+    check_content_type,
+    read_body,
+    reply,
+    send_cached,
+    start,
+)
+from .card import request_info
+from .slow_clients import CLOSE, Readers, SlowClients, UnsentAnswer, discarding, has_body
 from .sse import EventWriter
-from .unread import CLOSE, discarding, has_body
-from .unsent import Readers, UnsentAnswer
-
-__all__ = ('Exchange', 'Request', 'Serving')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

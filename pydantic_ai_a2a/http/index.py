@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, cast
+from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..card import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
+from ..runs.hosting import Component
 from ..types import new_correlation_id
-from .base import reply
+from .base import NO_SNIFF, cached_answer, reply, send_cached
 from .card import CARD_PATH, base_url
 from .http_json import refusal
-
-__all__ = ('Index',)
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""
@@ -65,3 +70,274 @@ def _error(scope: Scope) -> A2AError | None:
     if scope['method'] not in ('GET', 'HEAD'):
         return MethodNotAllowedError(headers={'Allow': 'GET, HEAD, POST'})
     return None
+
+
+# --- health over HTTP, for supervisors that restart processes and load balancers that send them traffic ---------------
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+LIVE_PATH = '/health/live'
+READY_PATH = '/health/ready'
+_LIMIT = 2.0
+"""Seconds until the backend must have answered."""
+
+_READY = frozenset({'ok', 'idle', 'off', 'degraded'})
+
+
+class Live:
+    """`/health/live`: HTTP 200 as long as the process answers."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        await answer_health(scope, send, 200, {'live': True})
+
+
+class Ready:
+    """`/health/ready`: HTTP 200 if this process should get traffic, else 503, with the state of each component.
+
+    Args:
+        components: Returns the states of the process's own components, such as `server`.
+        read: Reads a little from the backend. `read` and `write` are called only once the server has begun.
+        write: Writes a little to the backend, like `Backend.check_writes`.
+    """
+
+    def __init__(
+        self,
+        components: Callable[[], Mapping[str, Component]],
+        read: Callable[[], Awaitable[Any]],
+        write: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._components = components
+        self._read = read
+        self._write = write
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        components = dict(self._components())
+        components['backend'] = 'idle' if components['server'] == 'idle' else await self._backend()
+        ready = _READY.issuperset(components.values())
+        await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
+
+    async def _backend(self) -> Component:
+        try:
+            async with asyncio.timeout(_LIMIT):
+                await self._read()
+        except Exception:  # drivers of databases raise errors of their own, which only the log shows
+            logger.exception('The backend cannot be read; %s answers HTTP 503.', READY_PATH)
+            return 'failed'
+        try:
+            async with asyncio.timeout(_LIMIT):
+                await self._write()
+        except Exception as error:  # as above
+            logger.error('The backend cannot be written: %r; %s answers HTTP 503.', error, READY_PATH)
+            return 'read-only'
+        return 'ok'
+
+
+async def answer_health(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
+    """Answer with health as JSON, which is never cached."""
+    body = to_json(content)
+    headers = [
+        (b'content-type', b'application/json'),
+        (b'content-length', b'%d' % len(body)),
+        (b'cache-control', b'no-store'),
+        NO_SNIFF,
+    ]
+    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+    await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+
+
+# --- the pages of several agents in one server ------------------------------------------------------------------------
+# A list for clients (RFC 9727), a list for people, and joined health.
+#
+# The card and the health of an agent are requested from the agent's app, as a client without credentials would. So the
+# lists show nothing that middleware of an agent protects.
+
+CATALOGUE_PATH = '/.well-known/api-catalog'
+_LINKSET = b'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_CACHED = (('Cache-Control', 'public, max-age=300'), ('Vary', 'Host'))
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Agents</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 2rem auto; padding: 0 1rem; }}
+</style>
+<main>
+<h1>Agents</h1>
+{agents}
+</main>
+</html>
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agent:
+    """An agent in the lists. Texts of the card are None if the card is protected."""
+
+    path: str
+    url: str
+    name: str | None
+    description: str | None
+    docs: str | None
+    """URL of the agent's page in the browser."""
+
+    @property
+    def base(self) -> str:
+        """URL of the agent in this server, without the final slash."""
+        return self.url.removesuffix('/')
+
+
+class Agents:
+    """The agents of a server.
+
+    Args:
+        apps: The app of each agent, by path.
+        docs: Path of the page of each agent, by path of the agent; agents without a page are left out.
+    """
+
+    def __init__(self, apps: Mapping[str, ASGIApp], docs: Mapping[str, str]) -> None:
+        self._apps = apps
+        self._docs = docs
+
+    async def listed(self, scope: Scope) -> list[_Agent]:
+        """Return the agents as the client of a request reaches them."""
+        return [await self._agent(scope, path) for path in self._apps]
+
+    async def ask(self, scope: Scope, path: str, below: str) -> tuple[int, dict[str, Any] | None]:
+        """Return the status and the JSON of an agent's answer; None for an answer that is no JSON object."""
+        status, body = await _get(self._apps[path], scope, path, below)
+        try:
+            answer: object = from_json(body)
+        except ValueError:
+            answer = None
+        return status, cast('dict[str, Any]', answer) if isinstance(answer, dict) else None
+
+    async def _agent(self, scope: Scope, path: str) -> _Agent:
+        status, answer = await self.ask(scope, path, CARD_PATH)
+        card: dict[str, Any] = answer if status == 200 and answer is not None else {}
+        here = base_url(scope).removesuffix('/') + quote(path)
+        docs = self._docs.get(path)
+        return _Agent(
+            path=path,
+            url=f'{here}/',
+            name=card.get('name'),
+            description=card.get('description'),
+            docs=None if docs is None else here + docs,
+        )
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the agents."""
+        return list(self._apps)
+
+
+class Linkset:
+    """The list for clients: a linkset with the API catalog's link relations (RFC 9727, RFC 9264), as an ASGI app."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        agents, own = await self._agents.listed(scope), _catalogue_url(scope)
+        items = [{'href': agent.url, **({} if agent.name is None else {'title': agent.name})} for agent in agents]
+        linkset = [{'anchor': own, 'item': items}, *map(_links, agents)]
+        headers = [*_CACHED, ('Link', f'<{own}>; rel="api-catalog"')]
+        await send_cached(scope, send, cached_answer(to_json({'linkset': linkset}), headers, media_type=_LINKSET))
+
+
+class AgentsPage:
+    """The list for people, as an ASGI app: HTML without scripts."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        entries = [_entry(agent) for agent in await self._agents.listed(scope)]
+        page = _PAGE.format(agents='\n'.join(entries))
+        headers = [
+            *_CACHED,
+            ('Content-Security-Policy', _POLICY),
+            ('Link', f'<{_catalogue_url(scope)}>; rel="api-catalog"'),
+        ]
+        await send_cached(scope, send, cached_answer(page.encode(), headers, media_type=b'text/html; charset=utf-8'))
+
+
+class ReadyTogether:
+    """`/health/ready` of several agents: HTTP 200 if all agents are ready, else 503, with the health of each agent."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        paths = self._agents.paths
+        answers = await asyncio.gather(*(self._agents.ask(scope, path, READY_PATH) for path in paths))
+        ready = all(status == 200 for status, _ in answers)
+        agents = {path: health for path, (_, health) in zip(paths, answers, strict=True)}
+        await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'agents': agents})
+
+
+def _catalogue_url(scope: Scope) -> str:
+    return base_url(scope).removesuffix('/') + CATALOGUE_PATH
+
+
+def _links(agent: _Agent) -> dict[str, Any]:
+    """Return the links of an agent (RFC 8631)."""
+    links = {
+        'anchor': agent.url,
+        'service-desc': [{'href': agent.base + CARD_PATH, 'type': 'application/json'}],
+        'status': [{'href': agent.base + READY_PATH, 'type': 'application/json'}],
+    }
+    return links if agent.docs is None else {**links, 'service-doc': [{'href': agent.docs, 'type': 'text/html'}]}
+
+
+def _entry(agent: _Agent) -> str:
+    name = escape(agent.name or agent.path)
+    title = name if agent.docs is None else f'<a href="{escape(agent.docs)}">{name}</a>'
+    card = f'<a href="{escape(agent.base + CARD_PATH)}">Agent card</a>'
+    return f'<h2>{title}</h2>\n<p>{escape(agent.description or "")}</p>\n<p><code>{escape(agent.url)}</code> {card}</p>'
+
+
+async def _get(app: ASGIApp, scope: Scope, path: str, below: str) -> tuple[int, bytes]:
+    """Return the status and the body of an app's answer to a GET request without credentials."""
+    root = scope.get('root_path', '') + path
+    headers: Sequence[tuple[bytes, bytes]] = [(name, value) for name, value in scope['headers'] if name == b'host']
+    inner: Scope = {
+        **{name: scope[name] for name in ('type', 'asgi', 'http_version', 'scheme', 'server') if name in scope},
+        'client': None,
+        'method': 'GET',
+        'path': root + below,
+        'raw_path': quote(root + below).encode(),
+        'root_path': root,
+        'query_string': b'',
+        'headers': headers,
+    }
+    status, body = 500, b''
+    requests: list[Message] = [{'type': 'http.request', 'body': b'', 'more_body': False}]
+    answered = asyncio.Event()
+
+    async def receive() -> Message:
+        if requests:
+            return requests.pop()
+        await answered.wait()
+        return {'type': 'http.disconnect'}
+
+    async def send(message: Message) -> None:
+        nonlocal status, body
+        status = message.get('status', status)
+        body += message.get('body', b'')
+        if message['type'] == 'http.response.body' and not message.get('more_body', False):
+            answered.set()
+
+    try:
+        await app(inner, receive, send)
+    except Exception:  # of middleware of the user: the other agents are listed
+        logger.exception('The agent at %s has failed a request for %s.', path, below)
+        return 500, b''
+    return status, body

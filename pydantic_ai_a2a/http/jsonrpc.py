@@ -14,8 +14,6 @@ from ..protocol.versions import CodecChoice
 from .base import reply, requested_version
 from .exchange import Exchange, Request, Serving
 
-__all__ = ('JsonRpc',)
-
 
 class JsonRpc:
     """The endpoint, as an ASGI app."""

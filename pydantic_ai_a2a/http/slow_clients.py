@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from threading import Lock
+from time import monotonic
+from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ('SlowClients',)
+from starlette.types import Message, Receive, Scope, Send
+
+from ..errors import OverloadedError
+from ..protocol.stored import joined
+from .base import CHUNK, AnswerUnread
 
 T = TypeVar('T')
 
@@ -66,3 +75,373 @@ class SlowClients:
             waiting[task] = _KNOWN if state == _NEW else _LATE
             if state != _NEW:
                 task.cancel()
+
+
+# --- unread bodies ----------------------------------------------------------------------------------------------------
+# Ends the connections of requests that are answered before their bodies were read.
+#
+# Else a refused client could hold its connection open with a body that never ends.
+
+_REST = 64_000_000
+"""Maximum bytes of a refused body to discard."""
+_REST_TIME = 5.0
+"""Maximum seconds to discard a refused body."""
+
+CLOSE = ('Connection', 'close')
+"""The header that ends a connection with an answer."""
+_RAW = (b'connection', b'close')
+
+
+def has_body(scope: Scope) -> bool:
+    """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
+    if scope.get('http_version', '1.1')[0] != '1':
+        return False
+    for name, value in scope['headers']:
+        if name == b'transfer-encoding' or (name == b'content-length' and value != b'0'):
+            return True
+    return False
+
+
+def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return a `receive` and a `send` that end the connection after an answer that comes before the end of the body."""
+    if not has_body(scope):
+        return receive, send
+    unread = True
+
+    async def receive_too() -> Message:
+        nonlocal unread
+        message = await receive()
+        unread = bool(message.get('more_body'))
+        return message
+
+    async def send_and_close(message: Message) -> None:
+        if unread and message['type'] == 'http.response.start':
+            headers = list(message.get('headers', ()))
+            if _RAW not in headers:
+                message = {**message, 'headers': [*headers, _RAW]}
+        await send(message)
+
+    return receive_too, send_and_close
+
+
+def discarding(receive: Receive, send: Send) -> Send:
+    """Return a `send` for a client that is still sending: it discards the rest of the body before the answer ends.
+
+    A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
+    client may lose the answer. Many clients read an answer only after they have sent the whole body.
+    """
+
+    async def send_and_discard(message: Message) -> None:
+        if message['type'] != 'http.response.body':
+            await send(message)
+            return
+        await send({**message, 'more_body': True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_TIME):
+                await _discard(receive)
+        await send({'type': 'http.response.body', 'body': b''})
+
+    return send_and_discard
+
+
+async def _discard(receive: Receive) -> None:
+    rest = _REST
+    while rest > 0:
+        message = await receive()
+        if not message.get('more_body'):
+            return
+        rest -= len(message.get('body', b''))
+
+
+# --- memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent` ------------------
+# An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
+# process, and count unsent bytes in `UNSENT`.
+
+_STALL = 1.0
+"""Seconds without progress after which a client is a slow reader."""
+_CHUNKS_AT_ONCE = 8
+"""Chunks to send before other requests are served, even to a fast client."""
+_UNCOPIED = CHUNK // 2
+"""Bytes from which a piece is not copied to join it with others."""
+_PIECES_AT_ONCE = 500_000
+"""Bytes to write before other requests are served."""
+
+
+class Unsent:
+    """Counter of unsent bytes in long answers, for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._answers: set[UnsentAnswer] = set()
+        self.bytes = 0
+        """Unsent bytes, without cut answers."""
+        self._ending: set[UnsentAnswer] = set()
+        """Cut answers. Each keeps its memory until its event loop has ended the request."""
+        self.ending = 0
+        """Unsent bytes of cut answers."""
+
+    def admit(self, answer: UnsentAnswer, limit: int) -> bool:
+        """Count an answer that fits beside the other answers; cut the slowest readers to make room.
+
+        An answer above the limit fits if no other answer is unsent. No reader is cut while the answer does not fit
+        beside the cut answers: a busy event loop takes a while to end these requests.
+        """
+        with self._lock:
+            if self._ending and self.ending + answer.left > limit:
+                return False
+            if self._answers and self.bytes + answer.left > limit and not self._make_room(answer.left, limit):
+                return False
+            self._answers.add(answer)
+            self.bytes += answer.left
+        return True
+
+    def _make_room(self, size: int, limit: int) -> bool:
+        """Cut readers if the cut makes enough room; else cut no reader."""
+        now, excess = monotonic(), self.bytes + size - limit
+        slow = sorted((answer for answer in self._answers if answer.is_slow(now)), key=lambda answer: answer.pace(now))
+        cut: list[UnsentAnswer] = []
+        while slow and excess > 0:
+            cut.append(slow.pop(0))
+            excess -= cut[-1].left
+        if excess > 0 and len(cut) < len(self._answers):
+            return False
+        for answer in cut:
+            self._forget(answer)
+            if answer.cut():
+                self._ending.add(answer)
+                self.ending += answer.left
+        return True
+
+    def change(self, answer: UnsentAnswer, size: int) -> None:
+        """Change the size of an answer."""
+        with self._lock:
+            if answer in self._answers:
+                self.bytes += size - answer.left
+            elif answer in self._ending:
+                self.ending += size - answer.left
+            answer.left = size
+
+    def forget(self, answer: UnsentAnswer) -> None:
+        """Count an answer no longer."""
+        with self._lock:
+            if answer in self._answers:
+                self._forget(answer)
+            elif answer in self._ending:
+                self._ending.remove(answer)
+                self.ending -= answer.left
+
+    def _forget(self, answer: UnsentAnswer) -> None:
+        self._answers.remove(answer)
+        self.bytes -= answer.left
+
+
+UNSENT = Unsent()
+"""The count of this process."""
+
+
+class UnsentAnswer:
+    """A long answer, or a long piece of a stream; its block ends with `AnswerUnread` if the reader is cut."""
+
+    def __init__(self, readers: Readers, size: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._loop = task.get_loop()
+        self._readers = readers
+        self._cut = self._over = False
+        self._pieces: deque[bytes] = deque()
+        self._sent = 0
+        self._begun = self._moved = monotonic()
+        self.left = size
+        """Unsent bytes."""
+
+    async def write(self, pieces: Iterable[bytes]) -> None:
+        """Store the pieces to send; serve other requests between many pieces."""
+        if self.left <= _PIECES_AT_ONCE:
+            pieces = joined([*pieces], b'')  # few pieces are left for the loop
+        short: list[bytes] = []
+        size = stored = paused = 0
+        for piece in pieces:
+            length = len(piece)
+            short.append(piece)
+            size += length
+            if length < _UNCOPIED and size - stored < CHUNK:
+                continue
+            self._store(short)
+            stored = size
+            if size - paused > _PIECES_AT_ONCE:
+                paused = size
+                await asyncio.sleep(0)
+        self._pieces.append(b''.join(short))
+        self._readers.unsent.change(self, size)
+
+    def _store(self, pieces: list[bytes]) -> None:
+        """Store pieces, and clear the list. Joined short pieces take a sixth of the time."""
+        long = pieces.pop() if len(pieces[-1]) >= _UNCOPIED else b''
+        self._pieces += (b''.join(pieces), long)
+        pieces.clear()
+
+    async def send(self, send: Send, *, more: bool = False) -> None:
+        """Send the pieces as the client takes them.
+
+        Args:
+            send: Sends an ASGI message.
+            more: True if the body continues after the pieces.
+
+        Raises:
+            AnswerUnread: The client takes too long.
+        """
+        await self._readers.slow.wait(self._send(send))
+        if not more:
+            await send({'type': 'http.response.body', 'body': b''})
+
+    async def _send(self, send: Send) -> None:
+        for n, chunk in enumerate(_chunks(self._pieces), 1):
+            await send({'type': 'http.response.body', 'body': chunk, 'more_body': True})
+            self._sent += len(chunk)
+            self._moved = monotonic()
+            self._readers.unsent.change(self, self.left - len(chunk))
+            if n % _CHUNKS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def resize(self, size: int) -> None:
+        """Set another size, for an answer that is not counted now."""
+        self.left = size
+        self._moved = monotonic()
+
+    def is_slow(self, now: float) -> bool:
+        """True if the client has stalled, or is too slow to read the answer in time."""
+        if now - self._moved >= _STALL:
+            return True
+        return (now - self._begun) * (self._sent + self.left) > self._readers.seconds * self._sent > 0
+
+    def pace(self, now: float) -> float:
+        """Bytes per second to the client."""
+        return self._sent / max(now - self._begun, 0.001)
+
+    def cut(self) -> bool:
+        """Break the answer off; may be called in any thread. Return False if a closed loop has ended the request."""
+        self._cut = True
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            return False
+        return True
+
+    def _cancel(self) -> None:
+        if not self._over:
+            self._task.cancel()
+
+    def __enter__(self) -> UnsentAnswer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over = True
+        self._pieces.clear()
+        self._readers.unsent.forget(self)
+        if self._cut and isinstance(error, asyncio.CancelledError) and not self._task.uncancel():
+            raise AnswerUnread('A slow client was disconnected to free memory for other answers') from None
+
+
+def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
+    """Yield the pieces as chunks of at most `CHUNK` bytes; release each piece with the last chunk of the piece."""
+    parts: list[memoryview] = []
+    room = CHUNK
+    while pieces:
+        if _UNCOPIED <= len(pieces[0]) <= CHUNK:
+            if parts:
+                yield b''.join(parts)
+                parts.clear()
+                room = CHUNK
+            yield pieces.popleft()
+            continue
+        piece = memoryview(pieces.popleft())
+        while piece:
+            parts.append(piece[:room])
+            piece = piece[room:]
+            room -= len(parts[-1])
+            if not room:
+                chunk = b''.join(parts)
+                parts.clear()
+                yield chunk
+                room = CHUNK
+    if parts:
+        yield b''.join(parts)
+
+
+class Held:
+    """Bytes held for the later events of a stream, counted like a long answer inside the `with` block.
+
+    The block ends with `AnswerUnread` if the stream is cut to make room for others.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._answer: UnsentAnswer | None = None
+        self._is_counted = False
+        self._size = 0
+
+    def __call__(self, size: int) -> None:
+        """Set the number of held bytes.
+
+        Raises:
+            OverloadedError: The bytes do not fit.
+        """
+        self._size = size
+        if self._answer is not None:
+            self._readers.resize(self._answer, size)
+        elif self._is_counted and size > CHUNK:
+            self._answer = self._readers.answer(size)
+
+    def __enter__(self) -> None:
+        self._is_counted = True
+        self(self._size)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._answer is not None:
+            self._answer.__exit__(kind, error, traceback)
+
+
+class Readers:
+    """The clients of an app that read long answers.
+
+    Args:
+        seconds: Time limit for reading an answer; a client may get up to twice the time.
+        limit: Limit of unsent bytes in the process.
+        unsent: Counter of the unsent bytes.
+    """
+
+    def __init__(self, seconds: float, limit: int, unsent: Unsent = UNSENT) -> None:
+        self.seconds = seconds
+        self.slow = SlowClients(seconds, lambda: AnswerUnread('A client did not read its answer in time'))
+        self.unsent = unsent
+        self._limit = limit
+
+    def answer(self, size: int) -> UnsentAnswer:
+        """Begin an answer of about `size` bytes.
+
+        Raises:
+            OverloadedError: The answer does not fit beside the unsent answers.
+        """
+        answer = UnsentAnswer(self, size)
+        self._admit(answer)
+        return answer
+
+    def resize(self, answer: UnsentAnswer, size: int) -> None:
+        """Count an answer with another size, as if the client had just read.
+
+        Raises:
+            OverloadedError: The answer does not fit, and is not counted any more.
+        """
+        self.unsent.forget(answer)
+        answer.resize(size)
+        self._admit(answer)
+
+    def _admit(self, answer: UnsentAnswer) -> None:
+        if not self.unsent.admit(answer, self._limit):
+            text = 'The server holds too many unread bytes of answers; try again later.'
+            raise OverloadedError(text, headers={'Retry-After': '1'})

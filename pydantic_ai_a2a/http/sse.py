@@ -15,9 +15,7 @@ from ..service.tasks import EventStream, OpenStreams
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
-from .unsent import Held, Readers, UnsentAnswer
-
-__all__ = ('EventWriter',)
+from .slow_clients import Held, Readers, UnsentAnswer
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

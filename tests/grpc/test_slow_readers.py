@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Results, to_a2a
 from pydantic_ai_a2a.grpc.messages import SERVICE
-from pydantic_ai_a2a.http import unsent
+from pydantic_ai_a2a.http import slow_clients
 
 from .calls import Agent as Caller
 from .calls import refusal_of, say, serving, text_of
@@ -36,11 +36,11 @@ def unread(agent: Caller, method: str, request: Any) -> Any:
     return channel.stream_stream(f'/{SERVICE}/{method}')(sent())
 
 
-def never(answer: unsent.UnsentAnswer, now: float) -> bool:
+def never(answer: slow_clients.UnsentAnswer, now: float) -> bool:
     return False
 
 
-def always(answer: unsent.UnsentAnswer, now: float) -> bool:
+def always(answer: slow_clients.UnsentAnswer, now: float) -> bool:
     return True
 
 
@@ -56,11 +56,11 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         task = (await agent.call('SendMessage', say())).task
-        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', never)
+        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', never)
         call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
-        monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', always)
+        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', always)
         assert await agent.call('GetTask', GetTaskRequest(id=task.id)) == task
         refused_again = await agent.refused('GetTask', GetTaskRequest(id=task.id))
         await call.read()
@@ -71,7 +71,7 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
     assert same == task
     assert 'A slow client was disconnected to free memory for other answers (correlation id' in caplog.text
-    assert unsent.UNSENT.bytes == unsent.UNSENT.ending == 0
+    assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
 
 
 async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(

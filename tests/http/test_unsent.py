@@ -10,9 +10,9 @@ import pytest
 from starlette.types import Message, Scope
 
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.http import connection, unsent
+from pydantic_ai_a2a.http import base, slow_clients
 from pydantic_ai_a2a.http.base import CHUNK, AnswerUnread
-from pydantic_ai_a2a.http.unsent import Held, Readers, Unsent
+from pydantic_ai_a2a.http.slow_clients import Held, Readers, Unsent
 
 from ..bounds import LIMIT
 
@@ -24,13 +24,13 @@ def readers(limit: int = 100, seconds: float = 60.0) -> Readers:
 @pytest.fixture
 def none_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """No reader is a slow one, however long the test is stopped."""
-    monkeypatch.setattr(unsent, '_STALL', inf)
+    monkeypatch.setattr(slow_clients, '_STALL', inf)
 
 
 @pytest.fixture
 def all_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reader is a slow one from the beginning."""
-    monkeypatch.setattr(unsent, '_STALL', 0.0)
+    monkeypatch.setattr(slow_clients, '_STALL', 0.0)
 
 
 async def hold(clients: Readers, size: int) -> asyncio.Task[None]:
@@ -92,10 +92,10 @@ async def test_no_reader_is_cut_if_that_makes_too_little_room(monkeypatch: pytes
     clients = readers()
     slow = await hold(clients, 30)
 
-    def is_slow(answer: unsent.UnsentAnswer, now: float) -> bool:
+    def is_slow(answer: slow_clients.UnsentAnswer, now: float) -> bool:
         return answer.left == 30
 
-    monkeypatch.setattr(unsent.UnsentAnswer, 'is_slow', is_slow)
+    monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', is_slow)
     with clients.answer(60), pytest.raises(OverloadedError):
         clients.answer(50)
     await asyncio.sleep(0)
@@ -156,7 +156,7 @@ async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> 
 async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() -> None:
     clients = readers()
 
-    async def begin() -> unsent.UnsentAnswer:
+    async def begin() -> slow_clients.UnsentAnswer:
         return clients.answer(60)
 
     cut = await asyncio.to_thread(asyncio.run, begin())
@@ -169,7 +169,7 @@ async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = 1000.0
-    monkeypatch.setattr(unsent, 'monotonic', lambda: begun)
+    monkeypatch.setattr(slow_clients, 'monotonic', lambda: begun)
     clients = readers(10**9, seconds=10.0)
     with clients.answer(0) as answer:
         await answer.write([b'x' * CHUNK * 4])
@@ -266,15 +266,15 @@ class Transport:
 
 
 def scope_of(receive: Callable[..., object], **fields: object) -> Scope:
-    return {'type': 'http', connection.REQUEST: receive, **fields}
+    return {'type': 'http', base.REQUEST: receive, **fields}
 
 
 @pytest.mark.parametrize('version', ['1.1', '2'])
 async def test_only_a_connection_of_http_1_is_aborted(version: str) -> None:
     transport = Transport()
     scope = scope_of(Cycle(transport).receive, http_version=version)
-    await connection.abort(scope)
-    connection.abort_later(scope, 0.0)
+    await base.abort(scope)
+    base.abort_later(scope, 0.0)
     if version == '1.1':
         async with asyncio.timeout(LIMIT):
             await transport.aborts.acquire()
@@ -287,5 +287,5 @@ async def test_nothing_is_asked_of_a_server_without_a_transport() -> None:
         raise AssertionError('nobody reads')
 
     for scope in (scope_of(receive), scope_of(Cycle(object()).receive)):
-        await connection.abort(scope)
-        connection.abort_later(scope, 0.0)
+        await base.abort(scope)
+        base.abort_later(scope, 0.0)

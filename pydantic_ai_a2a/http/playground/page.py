@@ -13,10 +13,8 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
-from ..cached import CachedAnswer, cached_answer, send_cached
-from ..paths import AnyPath
-
-__all__ = ('FILES', 'Playground')
+from ..base import CachedAnswer, cached_answer, send_cached
+from ..http_json import AnyPath
 
 _STATIC = Path(__file__).with_name('static')
 _SCRIPT = b'text/javascript; charset=utf-8'

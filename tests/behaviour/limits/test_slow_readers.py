@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
-from pydantic_ai_a2a.http import unsent
+from pydantic_ai_a2a.http import slow_clients
 from pydantic_ai_a2a.http.base import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
@@ -194,7 +194,7 @@ def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None
 @pytest.fixture
 def stall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Say after how many seconds a client that takes nothing is a slow reader."""
-    monkeypatch.setattr(unsent, '_STALL', request.param)
+    monkeypatch.setattr(slow_clients, '_STALL', request.param)
 
 
 PATIENT = pytest.mark.parametrize('stall', [inf], indirect=True)
@@ -271,16 +271,16 @@ async def in_fasta2as_dialect(client: Client) -> AsyncGenerator[Exchange]:
 
 @unversioned('FastA2A has a dialect of its own')
 async def test_what_a_stream_holds_for_its_end_counts_until_then() -> None:
-    two, before = InTwo(), unsent.UNSENT.bytes
+    two, before = InTwo(), slow_clients.UNSENT.bytes
     async with serving(two.agent) as client, in_fasta2as_dialect(client) as stream:
-        assert unsent.UNSENT.bytes >= before + LONG
+        assert slow_clients.UNSENT.bytes >= before + LONG
         two.gate.set()
         end = b''
         while (piece := await stream.next()).get('more_body'):
             end += piece['body']
         await asyncio.wait([stream.task])
         assert b'y' * LONG + b'end' in end
-    assert unsent.UNSENT.bytes == before
+    assert slow_clients.UNSENT.bytes == before
 
 
 @AT_ONCE
