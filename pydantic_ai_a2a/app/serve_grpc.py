@@ -22,7 +22,7 @@ from .listening import CannotListen
 from .served import app_of, check_callers, served
 
 if TYPE_CHECKING:
-    from ..grpc.server import GrpcServer
+    from ..grpc.call import GrpcServer
 
 __all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
 
@@ -158,8 +158,10 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
 
 
 def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
-    from ..grpc.call import Serving  # noqa: PLC0415 - its packages are of an extra
-    from ..grpc.server import GrpcServer  # noqa: PLC0415 - likewise
+    from ..grpc.call import (
+        GrpcServer,  # noqa: PLC0415 - likewise
+        Serving,  # noqa: PLC0415 - its packages are of an extra
+    )
 
     parts = agent.serving
     serving = Serving(

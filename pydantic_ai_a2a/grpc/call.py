@@ -8,25 +8,30 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import unquote
 
-from grpc import aio
+import grpc
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from google.protobuf import any_pb2, json_format
+from google.rpc import error_details_pb2, status_pb2
+from grpc import StatusCode, aio
+from pydantic_core import from_json, to_json
 
-from ..auth.callers import header
-from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
-from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
+from ..auth.callers import RequestInfo, header
+from ..errors import A2AError, InvalidParamsError, InvalidRequestError, OverloadedError, PayloadTooLargeError
+from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
 from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
-from ..settings import LONG
+from ..settings import LONG, TLS
 from ..store.ports import Subscription
 from ..types import SubscribeParams, new_correlation_id
-from .messages import SERVICE, Messages
-from .request import request_info
-from .status import refusal
-
-__all__ = ('Call', 'Serving')
+from .messages import SERVICE, Messages, methods
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -272,3 +277,199 @@ class Call:
     async def _maybe_in_thread(size: int, convert: Callable[..., Any], *args: Any) -> Any:
         """Convert a message; a long one in a thread."""
         return convert(*args) if size < LONG else await asyncio.to_thread(convert, *args)
+
+
+# --- the values of a gRPC call that admission reads -------------------------------------------------------------------
+# Metadata, address and certificate of the client.
+
+_KINDS: dict[type[x509.GeneralName], str] = {
+    x509.DNSName: 'DNS',
+    x509.UniformResourceIdentifier: 'URI',
+    x509.IPAddress: 'IP',
+    x509.RFC822Name: 'email',
+}
+"""The kinds of alternative names that callers can have."""
+
+
+def request_info(context: aio.ServicerContext[Any, Any], correlation_id: str) -> RequestInfo:
+    """Return the values of a call for admission. The metadata of the call are its headers."""
+    metadata: Any = context.invocation_metadata() or ()
+    return RequestInfo(
+        correlation_id=correlation_id,
+        headers=[(key.encode(), value if isinstance(value, bytes) else value.encode()) for key, value in metadata],
+        address=_address(context.peer()),
+        tls_names=_names(next(iter(context.auth_context().get('x509_pem_cert', ())), b'')),
+    )
+
+
+def _address(peer: str) -> str | None:
+    """Return the address in the name of a peer, such as `ipv6:%5B::1%5D:50100`; None for other transports than IP."""
+    kind, _, place = peer.partition(':')
+    return unquote(place).rpartition(':')[0].strip('[]') if kind in ('ipv4', 'ipv6') else None
+
+
+@lru_cache(maxsize=256)
+def _names(pem: bytes) -> tuple[str, ...]:
+    """Return the names in the verified certificate of a client, each after its kind; none without a certificate.
+
+    gRPC itself mixes the kinds, and cuts a name at a NUL.
+    """
+    if not pem:
+        return ()
+    names = _valid_names(x509.load_pem_x509_certificate(pem))
+    if any('\0' in name for name in names):
+        logger.warning('The certificate of a client has a NUL in a name, and counts as no certificate.')
+        return ()
+    return tuple(names)
+
+
+def _valid_names(certificate: x509.Certificate) -> list[str]:
+    """Return the alternative names of a certificate. The common name counts only without this extension."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return [f'CN:{attribute.value}' for attribute in common]
+    return [f'{_KINDS[type(name)]}:{name.value}' for name in extension.value if type(name) in _KINDS]
+
+
+# --- errors in gRPC's form --------------------------------------------------------------------------------------------
+# A status code, and a `google.rpc.Status` with details in the trailing metadata (§10.6).
+
+_DETAILS = 'grpc-status-details-bin'
+_MAX_TEXT = 1_000
+"""Most characters of a text. By default, clients refuse metadata of more than 8 KB, text and details together."""
+_MAX_DETAIL = 2_000
+"""Most bytes of a detail, as JSON."""
+_CODES = {code.name: code for code in StatusCode}
+
+_ = error_details_pb2  # registers the messages of the details
+
+
+class Refusal(NamedTuple):
+    """The end of a refused call."""
+
+    code: StatusCode
+    text: str
+    trailing: tuple[tuple[str, str | bytes], ...]
+    """The trailing metadata."""
+
+
+def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
+    """Return the end of a call that an error refuses.
+
+    Args:
+        error: The error.
+        codec: The codec with the details of errors.
+        correlation_id: Names the call in the logs.
+    """
+    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else _CODES[error.status]
+    described = from_json(codec.encode_status(error, correlation_id))['error']
+    text = described['message'][:_MAX_TEXT]
+    details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]
+    message = status_pb2.Status(code=status.value[0], message=text, details=details)
+    trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
+    return Refusal(
+        status,
+        text,
+        (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing),
+    )
+
+
+def _shortened(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return a detail with only as many bad fields as fit."""
+    violations: list[Any] = detail.get('fieldViolations', [])
+    while violations and len(to_json(detail)) > _MAX_DETAIL:
+        del violations[len(violations) // 2 :]
+    return detail
+
+
+# --- the gRPC server --------------------------------------------------------------------------------------------------
+# Its methods from the table of operations, its options, its port and its end.
+
+_PING = 15_000
+"""Milliseconds between pings on a connection, so that dead clients are noticed."""
+_MIN_PING = 5_000
+"""Fewest milliseconds between the pings of a client. A client that pings more often is disconnected."""
+_STORE_TIME = 5.0
+"""Seconds that cancelled calls get to store their messages."""
+
+
+class GrpcServer:
+    """A gRPC server of one agent in the running event loop.
+
+    Args:
+        serving: The parts of the app.
+        reuse_port: True if other processes may listen on the port.
+    """
+
+    port: int
+    """The port, once the server listens."""
+
+    def __init__(self, serving: Serving, *, reuse_port: bool) -> None:
+        options: dict[str, int] = {
+            'grpc.max_receive_message_length': serving.body_limit,
+            'grpc.max_send_message_length': -1,
+            'grpc.so_reuseport': int(reuse_port),
+            'grpc.keepalive_time_ms': _PING,
+            'grpc.http2.min_ping_interval_without_data_ms': _MIN_PING,
+        }
+        self._calls = serving.calls
+        self._server = aio.server(options=[*options.items()])
+        self._server.add_generic_rpc_handlers((_handlers(serving),))
+
+    def listen(self, address: str, tls: TLS | None) -> None:
+        """Listen on an address, such as `127.0.0.1:50051`.
+
+        Raises:
+            OSError: A file of `tls` cannot be read.
+            RuntimeError: The address cannot be used.
+        """
+        if tls is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, _credentials(tls))
+
+    async def start(self) -> None:
+        """Accept calls."""
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Refuse further calls, and cancel the calls that still run after so many seconds.
+
+        Returns once the messages of cancelled calls are stored, because the store may close next.
+        """
+        await self._server.stop(grace)
+        calls = self._calls.copy()  # gRPC does not wait for their code, and may not have cancelled the code yet
+        for call in calls.values():
+            call.leave()
+        if calls:
+            await asyncio.wait(calls, timeout=_STORE_TIME)
+
+
+def _credentials(tls: TLS) -> grpc.ServerCredentials:
+    pair = Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes()
+    if tls.client_ca is None:
+        return grpc.ssl_server_credentials([pair])
+    return grpc.ssl_server_credentials([pair], Path(tls.client_ca).read_bytes(), require_client_auth=True)
+
+
+def _handlers(serving: Serving) -> grpc.GenericRpcHandler:
+    """Return the methods of the operations that the service has.
+
+    All methods read and write by themselves, so that the caller is known before a message is read, and a call without a
+    message is answered.
+    """
+    handlers = {
+        name: _handler(serving, OPERATIONS[name], Messages(method, serving.value_limit))
+        for name, method in methods().items()
+        if name in OPERATIONS
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _handler(serving: Serving, operation: Operation, messages: Messages) -> grpc.RpcMethodHandler[Any, Any]:
+    async def handle(_: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
+        await Call(serving, operation, messages, context).handle()
+
+    return grpc.stream_stream_rpc_method_handler(handle)
