@@ -14,8 +14,6 @@ from ..store.ports import Backend
 if TYPE_CHECKING:
     from .worker import AgentWorker
 
-__all__ = ('OwnParts', 'agent_worker', 'foreign_worker', 'own_parts')
-
 
 class OwnParts(NamedTuple):
     """The user's own parts, including a worker's storage and broker."""
@@ -33,12 +31,12 @@ class OwnParts(NamedTuple):
         """Return the backend of the user's parts and a backend in memory."""
         inner = memory
         if self.storage is not None:
-            from .storage import FastA2ABackend  # noqa: PLC0415 - apps without an own storage need none
+            from .store import FastA2ABackend  # noqa: PLC0415 - apps without an own storage need none
 
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
         if self.broker is None:
             return inner
-        from .broker import BrokeredBackend  # noqa: PLC0415 - apps without an own broker need none
+        from .store import BrokeredBackend  # noqa: PLC0415 - apps without an own broker need none
 
         return BrokeredBackend(inner, self.broker)
 

@@ -14,10 +14,15 @@ from pydantic_ai.messages import ModelMessage
 
 from pydantic_ai_a2a import Retention
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
-from pydantic_ai_a2a.fasta2a.broker import BrokeredBackend
-from pydantic_ai_a2a.fasta2a.shared import Followed, adopt
-from pydantic_ai_a2a.fasta2a.storage import FastA2ABackend
-from pydantic_ai_a2a.fasta2a.values import context_key, owner_of, stored_task
+from pydantic_ai_a2a.fasta2a.store import (
+    BrokeredBackend,
+    FastA2ABackend,
+    Followed,
+    adopt,
+    context_key,
+    owner_of,
+    stored_task,
+)
 from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Marks, Status
 from pydantic_ai_a2a.types import StoredTask

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Workers, to_a2a
-from pydantic_ai_a2a.fasta2a import broker as fasta2a_broker
+from pydantic_ai_a2a.fasta2a import store as fasta2a_broker
 
 from ...client import Client, lifespan, message, state_of, texts
 from ..stage import Stage, ended, heard, serving

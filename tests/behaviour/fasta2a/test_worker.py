@@ -19,7 +19,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AgentWorker, Limits, Workers, to_a2a
-from pydantic_ai_a2a.fasta2a import job
+from pydantic_ai_a2a.fasta2a import worker as job
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import spoken

@@ -1,0 +1,869 @@
+"""A user's own FastA2A storage as a backend: order, event log and idempotency in memory, all else in the storage.
+
+The state machine in memory decides. Each write is first tried in memory and undone, then written to the storage, then
+done in memory: readers see only stored states. A lock for each task keeps both in step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeAlias, cast
+from weakref import WeakValueDictionary
+
+from fasta2a.broker import Broker, TaskOperation
+from fasta2a.schema import Artifact, Message, Task, TaskSendParams
+from fasta2a.storage import Storage
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
+from pydantic_core import to_json
+
+from ..clock import STOP_TIME
+from ..conversion.stream import closed
+from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
+from ..protocol import stored
+from ..settings import Retention
+from ..store.histories import load_messages
+from ..store.memory import ends, records, runs, sweep
+from ..store.memory import submit as accept
+from ..store.memory.backend import MemoryBackend
+from ..store.memory.ports import MemoryQueue, MemoryReader
+from ..store.ports import (
+    Accepted,
+    Backend,
+    Checkpoint,
+    Claim,
+    DeadLetter,
+    Erased,
+    EventLog,
+    ExportedConversation,
+    ExportedTask,
+    Finish,
+    Housekeeping,
+    OnExpired,
+    Slot,
+    Status,
+    Submission,
+    Subscription,
+)
+from ..store.rules import status_event, tell_expired
+from ..types import (
+    ANONYMOUS,
+    STOPPED,
+    TERMINAL,
+    Page,
+    StoredTask,
+    TaskEvent,
+    TaskHeader,
+    TaskQuery,
+    check_cancel,
+    check_message,
+)
+
+_Storage: TypeAlias = Storage[list[ModelMessage]]
+
+_Store: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
+
+
+class FastA2ABackend(Backend):
+    """A user's FastA2A storage. Parts that the storage lacks are in memory.
+
+    The storage is written through and read for tasks. Its task ids are the tasks' ids. Unsupported operations are
+    refused with `UnsupportedOperationError`: lists of tasks, conversations as a store, erasing, and continuing or
+    subscribing to a task of another process, or of this process before a restart.
+
+    Serves one event loop.
+
+    Args:
+        storage: The user's storage. Its contexts are lists of Pydantic AI's messages.
+        memory: An empty backend in memory.
+        worker_writes: True if a user's worker writes states, artifacts and contexts to the storage itself.
+    """
+
+    durable = False
+
+    def __init__(self, storage: Storage[Any], memory: MemoryBackend, *, worker_writes: bool = False) -> None:
+        self.storage = cast('_Storage', storage)
+        self.memory = memory
+        self.worker_writes = worker_writes
+        self.unclaimable: set[str] = set()
+        """Tasks that no worker here may claim, because a broker has not handed them out yet."""
+        self.failed_begin: dict[str, Exception] = {}
+        """Exceptions of the storage at claims, by task: the run ends with the exception."""
+        self.cancel_listeners: list[Callable[[str], None]] = []
+        self.queue = _Queue(self)
+        self.reader = _Reader(self)
+        self.events = StorageEvents(memory)
+        self.housekeeping = StorageHousekeeping(self.storage, memory)
+        self.quotas = memory.quotas
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, key: str) -> asyncio.Lock:
+        """Return the lock of a key, shared by all holders."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    async def load(self, task_id: str, owner: str | None) -> Task | None:
+        """Return a task of the storage; None for another owner's task."""
+        task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage would cut its own copy
+        return task if task is not None and owner in (None, owner_of(task['context_id'])[0]) else None
+
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        if (error := self.failed_begin.pop(claim.header.id, None)) is not None:
+            raise error
+        context = await self.storage.load_context(_key(claim.header))
+        return [*(context or ()), *(claim.own_messages or ())]
+
+    async def queued(self) -> bool:
+        return await self.memory.queued()
+
+    def own_messages(self, task_id: str) -> list[ModelMessage]:
+        """Return the messages of an interrupted task in memory that are missing in its context."""
+        own_messages = self.memory.store.tasks[task_id].progress.own_messages
+        return [] if own_messages is None else load_messages(own_messages)
+
+    def conversations(self, owner: str) -> ConversationStore:
+        raise UnsupportedOperationError(
+            'A FastA2A storage cannot be used as a conversation store: give to_a2a() a backend= instead of a storage=.'
+        )
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        stop_listening = self.memory.listen(on_ready, on_cancel)
+        self.cancel_listeners.append(on_cancel)
+
+        def stop() -> None:
+            self.cancel_listeners.remove(on_cancel)
+            stop_listening()
+
+        return stop
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+def claimable(memory: MemoryBackend, withheld: Collection[str], holder: str, *, limit: int) -> list[str]:
+    """Return the tasks in memory to claim now, oldest first, without withheld tasks."""
+    with memory.store.lock:
+        tasks = runs.claimable(memory.store, holder, limit + len(withheld))
+    return [task.id for task in tasks if task.id not in withheld][:limit]
+
+
+class _Queue(MemoryQueue):
+    """A queue in memory that writes to the storage first. Tasks are claimed after their submission, without slots."""
+
+    def __init__(self, backend: FastA2ABackend) -> None:
+        super().__init__(backend.memory.store)
+        self._backend = backend
+        self._storage = backend.storage
+
+    # --- the client's side ------------------------------------------------------------------------------------------
+
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        store = partial(super().submit, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+        def check() -> accept.Checked:
+            with self.store.lock:
+                return accept.check(self.store, submission, queue_limit=queue_limit, window=idempotency_window)
+
+        async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
+            if submission.new:
+                return check().replayed or await self._create(submission, store)
+            async with self._backend.lock(submission.task_id):
+                return await self._continue(submission, check, store)
+
+    async def _create(self, submission: Submission, store: _Store) -> Accepted:
+        key = context_key(submission.owner, submission.context_id or '')
+        task = await self._storage.submit_task(key, stored.load_message(submission.body))
+        try:
+            return await store(replace(submission, task_id=task['id']))
+        except A2AError:  # a concurrent message took the queue's last place
+            await self._storage.update_task(task['id'], 'rejected')
+            raise
+
+    async def _continue(self, submission: Submission, check: Callable[[], accept.Checked], store: _Store) -> Accepted:
+        try:
+            checked = check()
+        except TaskNotFoundError:
+            header = await self._unheld(submission.task_id, submission.owner)
+            check_message(header, submission.context_id)
+            raise UnsupportedOperationError(
+                'Another process began the task, and only that process can continue the task: send a message'
+                ' without taskId.'
+            ) from None
+        if checked.replayed is not None:
+            return checked.replayed
+        if self._backend.worker_writes and not checked.waited:
+            raise UnsupportedOperationError(
+                'The task runs, and its worker accepts no further messages: send the message without taskId'
+                ' once the task has ended.'
+            )
+        task = self.store.tasks[submission.task_id]
+        messages = [stored.load_message(stored.with_ids(submission.body, task.id, _key(task)))]
+        if submission.answer is not None and submission.answer.rest is not None:
+            messages.append(stored.load_message(submission.answer.rest))
+        # FastA2A's state for a queued task: its workers begin tasks in no other state.
+        queued = task.progress.queued or checked.queues
+        await self._storage.update_task(task.id, 'submitted' if queued else task.state, new_messages=messages)
+        return await store(submission)
+
+    async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
+        """Return the header of a task that only the storage has."""
+        task = await self._backend.load(task_id, owner)
+        if task is None:
+            raise TaskNotFoundError
+        return stored_task(task, None, history_length=0, artifacts=False).header
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        async with self._backend.lock(task_id):
+            try:
+                header, ends_now = accept.would_cancel(self.store, task_id, owner, force=force)
+            except TaskNotFoundError:
+                return await self._cancel_unheld(task_id, owner, at)
+            if ends_now:
+                await self._append(header, closed(self._backend.own_messages(task_id)))
+                artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
+                await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
+            return await super().cancel(task_id, owner, at=at, force=force)
+
+    async def _cancel_unheld(self, task_id: str, owner: str | None, at: int) -> TaskHeader:
+        header = await self._unheld(task_id, owner)
+        check_cancel(header)
+        await self._storage.update_task(task_id, 'canceled')
+        for listener in tuple(self._backend.cancel_listeners):  # a broker's listener may reach the process of the run
+            listener(task_id)
+        return replace(header, state='canceled', status_at=at)
+
+    # --- the holder's side ------------------------------------------------------------------------------------------
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        unclaimable = self._backend.unclaimable
+        wanted = [] if task_id is None or task_id in unclaimable else [task_id]
+        if task_id is None:
+            wanted = claimable(self._backend.memory, unclaimable, holder, limit=limit)
+        return [claim for wanted_id in wanted for claim in await self._claim(wanted_id, holder, at, lease)]
+
+    async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
+        async with self._backend.lock(task_id):
+            if not runs.claimable(self.store, holder, 1, task_id):
+                return []
+            if not self._backend.worker_writes:
+                try:
+                    await self._storage.update_task(task_id, 'working')
+                except Exception as error:  # any exception of a user's storage; the run ends with it
+                    self._backend.failed_begin[task_id] = error
+            return await super().claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if status is None or status.message is None or self._backend.worker_writes:
+            await super().emit(claim, events, status, checkpoint)
+            return
+        async with self._backend.lock(claim.header.id):
+            runs.check_held(self.store, claim)
+            await self._storage.update_task(
+                claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
+            )
+            await super().emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        task_id = claim.header.id
+        async with self._backend.lock(task_id):
+            goes_on = ends.goes_on(self.store, claim, finish)
+            task = await self._backend.load(task_id, None)
+            if self._backend.worker_writes:
+                await self._write_missing_end(task, finish)
+            elif task is None or task['status']['state'] in TERMINAL:
+                # Another process has ended the task, for example after a cancel.
+                await super().cancel(task_id, None, at=finish.status.at, force=True)
+                raise LeaseLost
+            else:
+                await self._write(task, claim, finish, goes_on=goes_on)
+            self._backend.failed_begin.pop(task_id, None)
+            ended = finish.status.state in TERMINAL  # the storage has the turn then
+            return await super().finish(claim, replace(finish, messages=()) if ended else finish)
+
+    async def _write(self, task: Task, claim: Claim, finish: Finish, *, goes_on: bool) -> None:
+        header, state = claim.header, finish.status.state
+        if state in ('completed', 'canceled'):
+            messages = [*(claim.own_messages or ()), *finish.messages]
+            await self._append(header, closed(messages) if state == 'canceled' else messages)
+        if finish.artifacts is not None:
+            artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
+        else:
+            artifacts = await self._streamed(header.id, task) if state in TERMINAL else None
+        await self._storage.update_task(
+            header.id,
+            'working' if goes_on else state,
+            new_artifacts=artifacts,
+            new_messages=_new_messages(finish),
+        )
+
+    async def _write_missing_end(self, task: Task | None, finish: Finish) -> None:
+        """Write the end if the worker has not, after an exception or a cancellation."""
+        if task is not None and task['status']['state'] != finish.status.state:
+            await self._storage.update_task(task['id'], finish.status.state, new_messages=_new_messages(finish))
+
+    # --- what goes into the storage ---------------------------------------------------------------------------------
+
+    async def _append(self, header: TaskHeader, messages: Sequence[ModelMessage]) -> None:
+        """Append a turn to the context: a context is one value, replaced and never changed."""
+        if messages:
+            key = _key(header)
+            await self._storage.update_context(key, [*(await self._storage.load_context(key) or ()), *messages])
+
+    async def _streamed(self, task_id: str, task: Task | None) -> list[Artifact] | None:
+        """Return the streamed artifacts of a turn without a result, except for artifacts in the storage."""
+        streamed = await self._backend.memory.reader.load(task_id, None, history_length=0)
+        bodies = () if streamed is None else streamed.artifacts or ()
+        stored_ids = {artifact['artifact_id'] for artifact in (task or {}).get('artifacts', ())}
+        artifacts = [stored.load_artifact(body) for body in bodies]
+        return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
+
+
+def _key(task: TaskHeader | records.Task) -> str:
+    return context_key(task.owner, task.context_id)
+
+
+def _new_messages(finish: Finish) -> list[Message] | None:
+    """Return the messages for the task's history, with the status message: the storage has no other place."""
+    bodies = [body for _, body in finish.history]
+    if finish.status.message is not None:
+        bodies.append(finish.status.message)
+    return [stored.load_message(body) for body in bodies] or None
+
+
+class _Reader(MemoryReader):
+    def __init__(self, backend: FastA2ABackend) -> None:
+        super().__init__(backend.memory.store)
+        self._backend = backend
+
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        # Read first: the event number must not be newer than the storage's state.
+        in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
+        task = await self._backend.load(task_id, owner)
+        if task is None:
+            return None
+        if in_memory is not None and task['status']['state'] in TERMINAL and in_memory.header.state not in TERMINAL:
+            async with self._backend.lock(task_id):  # the end is being written, and the last event follows at once
+                in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
+        return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
+
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        await super().watch(task_id, owner)
+        return await self.load(task_id, owner)
+
+    async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
+        return await super().load(task_id, owner, history_length=0, artifacts=artifacts)
+
+    async def list(self, query: TaskQuery) -> Page:
+        raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
+
+
+# --- tasks shared by processes through a user's FastA2A storage and broker --------------------------------------------
+# Taken over, or watched in another process.
+
+_ANOTHER = 'another process'
+_FOR_EVER = 10**12
+"""Milliseconds, beyond the end of every process."""
+
+
+async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
+    """Take over a task of another process, to run the task here.
+
+    Raises:
+        TaskNotFoundError: The storage has no such task.
+        UnsupportedOperationError: The task has begun.
+    """
+    task = await backend.load(task_id, None)
+    if task is None:
+        raise TaskNotFoundError
+    read = stored_task(task, None, history_length=1, artifacts=False)
+    if read.header.state != 'submitted' or not read.history:
+        raise UnsupportedOperationError(
+            f'The task is {read.header.state}, and only a submitted task can be started: the delivery is ignored.'
+        )
+    submission = Submission(
+        owner=read.header.owner,
+        anonymous=True,
+        message_id='',  # too short for replay: the accepting process keeps the id
+        digest=b'',
+        body=read.history[0],
+        task_id=task_id,
+        new=True,
+        context_id=read.header.context_id,
+        at=at,
+    )
+    await backend.memory.queue.submit(submission, queue_limit=sys.maxsize, idempotency_window=0)
+
+
+class Followed:
+    """One task that may run in another process.
+
+    Args:
+        backend: Publishes the events of the task.
+        task_id: Id of the task.
+    """
+
+    def __init__(self, backend: FastA2ABackend, task_id: str) -> None:
+        self._backend = backend
+        self._task_id = task_id
+        self._claim: Claim | None = None
+
+    async def look(self, *, at: int) -> bool:
+        """Publish the start and the end of the task. Return True after the end."""
+        task = await self._backend.load(self._task_id, None)
+        if task is None:
+            return True
+        read = stored_task(task, None, history_length=0, artifacts=True)
+        if self._claim is None and read.header.state != 'submitted':
+            self._claim = await self._take(at)
+        if read.header.state not in STOPPED:
+            return False
+        if self._claim is not None:
+            await self._backend.memory.queue.finish(self._claim, _end_of(self._claim, read, at))
+        return True
+
+    async def _take(self, at: int) -> Claim | None:
+        """Claim the task for the other process, unless the task runs here after all."""
+        task_id, queue = self._task_id, self._backend.memory.queue
+        async with self._backend.lock(task_id):
+            if task_id not in self._backend.unclaimable:
+                return None
+            claims = await queue.claim(_ANOTHER, at=at, lease=_FOR_EVER, limit=1, task_id=task_id)
+        return claims[0] if claims else None
+
+
+def _end_of(claim: Claim, read: StoredTask, at: int) -> Finish:
+    """Return the end of a task from another process."""
+    header, bodies = claim.header, read.artifacts or ()
+    status = Status(read.header.state, at, read.header.status_message)
+    payloads = (stored.artifact_update(header.id, header.context_id, body) for body in bodies)
+    events = [TaskEvent(n, None, payload) for n, payload in enumerate(payloads, header.last_event + 1)]
+    return Finish(
+        status=status,
+        events=events,
+        final=status_event(header, status, header.last_event + len(events) + 1),
+        artifacts=[(stored.load_artifact(body)['artifact_id'], body) for body in bodies],
+    )
+
+
+# --- conversion of a user's FastA2A storage ---------------------------------------------------------------------------
+# The keys of its contexts, and its tasks as stored tasks.
+#
+# FastA2A's storage has no owners. Therefore every owner except the anonymous one has its own keys for contexts, and the
+# key of its context names the owner of a task. Neither this package nor a `fasta2a.Worker` that reads the storage finds
+# values of one owner under the key of another.
+
+_SCOPED = 'pydantic_ai_a2a:'
+
+
+def context_key(owner: str, context_id: str) -> str:
+    """Return the storage's key of an owner's context: the plain contextId for the anonymous owner."""
+    if owner == ANONYMOUS.owner and not context_id.startswith(_SCOPED):
+        return context_id
+    return f'{_SCOPED}{owner}:{context_id}'
+
+
+def owner_of(key: str) -> tuple[str, str]:
+    """Return the owner and the contextId of a key. Colons in an owner are quoted."""
+    if not key.startswith(_SCOPED):
+        return ANONYMOUS.owner, key
+    owner, _, context_id = key.removeprefix(_SCOPED).partition(':')
+    return owner, context_id
+
+
+def stored_task(task: Task, in_memory: StoredTask | None, *, history_length: int | None, artifacts: bool) -> StoredTask:
+    """Return a task of the storage, with the event number and partial results from this process's memory.
+
+    Args:
+        task: The task from the storage, not changed.
+        in_memory: The task in memory, with its artifacts so far.
+        history_length: Number of newest messages; None for all.
+        artifacts: True to include the artifacts.
+    """
+    owner, context_id = owner_of(task['context_id'])
+    header = _header(task, owner, context_id, None if in_memory is None else in_memory.header)
+    history = _messages(task.get('history', ()), header)
+    if history_length is not None:
+        history = history[-history_length:] if history_length else []
+    bodies = None
+    if artifacts:
+        bodies = _artifacts(task.get('artifacts', ()), () if in_memory is None else in_memory.artifacts or (), header)
+    return StoredTask(header, history if history_length != 0 else None, bodies)
+
+
+def _header(task: Task, owner: str, context_id: str, in_memory: TaskHeader | None) -> TaskHeader:
+    status, metadata = task['status'], task.get('metadata')
+    message = status.get('message')
+    read = TaskHeader(
+        id=task['id'],
+        context_id=context_id,
+        owner=owner,
+        state=status['state'],
+        status_at=_ms(status.get('timestamp')),
+        status_message=None if message is None else _message(message, task['id'], context_id),
+        metadata=to_json(metadata) if metadata else None,
+        last_event=0,
+    )
+    if in_memory is None:
+        return read
+    read = replace(
+        read,
+        state=in_memory.state if read.state == 'submitted' else read.state,  # the storage's state for every queued task
+        metadata=read.metadata or in_memory.metadata,
+        last_event=in_memory.last_event,
+        dialect=in_memory.dialect,
+        queued=in_memory.queued,
+    )
+    same = in_memory.state == read.state
+    return replace(read, status_at=in_memory.status_at, status_message=in_memory.status_message) if same else read
+
+
+def _ms(timestamp: str | None) -> int:
+    """Return a time in milliseconds. A time without a zone is local, as in FastA2A's own storage."""
+    return 0 if timestamp is None else int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def _message(message: Message, task_id: str, context_id: str) -> bytes:
+    return stored.dump_message({**message, 'task_id': task_id, 'context_id': context_id})
+
+
+def _messages(history: Iterable[Message], header: TaskHeader) -> list[bytes]:
+    """Return the history without the status message, which the storage has no other place for."""
+    status_id = None
+    if header.status_message is not None:
+        status_id = stored.load_message(header.status_message)['message_id']
+    messages = (message for message in history if message['message_id'] != status_id)
+    return [_message(message, header.id, header.context_id) for message in messages]
+
+
+def _artifacts(artifacts: Iterable[Artifact], in_memory: Sequence[bytes], header: TaskHeader) -> list[bytes]:
+    """Return the newest version of each artifact, since a storage only appends; of a live task, the streamed parts."""
+    newest = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in artifacts}
+    if header.state == 'working':
+        newest |= {stored.load_artifact(body)['artifact_id']: body for body in in_memory}
+    return list(newest.values())
+
+
+# --- housekeeping of a user's FastA2A storage -------------------------------------------------------------------------
+# The memory is swept, and unsupported operations are refused.
+
+_INSTEAD = ': give to_a2a() a backend= instead of a storage=.'
+
+
+class StorageHousekeeping(Housekeeping):
+    """Bounds the memory. The storage keeps its own bounds."""
+
+    def __init__(self, storage: Storage[Any], memory: MemoryBackend) -> None:
+        self._storage = storage
+        self._memory = memory
+
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        with self._memory.store.lock:
+            swept, ended = sweep.sweep(self._memory.store, retention, at)
+        for header, _ in ended:
+            task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
+            body = None if task is None else task.header.status_message
+            messages = None if body is None else [stored.load_message(body)]
+            await self._storage.update_task(header.id, 'failed', new_messages=messages)
+        tell_expired(ended, on_expired)
+        return swept
+
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        raise UnsupportedOperationError(f'A FastA2A storage cannot erase tasks{_INSTEAD}')
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        raise UnsupportedOperationError(f'A FastA2A storage cannot erase contexts{_INSTEAD}')
+
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        raise UnsupportedOperationError(f'A FastA2A storage cannot list dead letters{_INSTEAD}')
+
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        raise UnsupportedOperationError(f'A FastA2A storage cannot retry tasks{_INSTEAD}')
+
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:
+        raise UnsupportedOperationError(f'A FastA2A storage cannot export tasks{_INSTEAD}')
+
+
+# --- the event logs of the tasks in a user's FastA2A storage ----------------------------------------------------------
+# In memory, for tasks of this process.
+
+
+class StorageEvents(EventLog):
+    """The event logs in memory, for tasks whose messages this process has accepted."""
+
+    def __init__(self, memory: MemoryBackend) -> None:
+        self._memory = memory
+
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        return _Subscription(self._memory, task_id, on_drop)
+
+    async def wait(self, task_id: str, after: int) -> None:
+        await self._memory.events.wait(task_id, after)
+
+    def watched(self, task_id: str) -> bool:
+        return self._memory.events.watched(task_id)
+
+    async def has(self, task_id: str, n: int) -> bool:
+        return await self._memory.events.has(task_id, n)
+
+
+class _Subscription(Subscription):
+    """A position in the log of a task that may have no log here."""
+
+    def __init__(self, memory: MemoryBackend, task_id: str, on_drop: Callable[[], object]) -> None:
+        self._memory = memory
+        self._task_id = task_id
+        self._on_drop = on_drop
+        self._inner = memory.events.subscribe(task_id, self._dropped)
+
+    def _dropped(self) -> None:
+        self.dropped = True
+        self._on_drop()
+
+    def start(self, after: int) -> None:
+        if self._task_id not in self._memory.store.tasks:
+            self.close()
+            raise UnsupportedOperationError(
+                'Another process began the task and has the events of the task: use GetTask.'
+            )
+        self._inner.start(after)
+
+    async def next(self) -> Sequence[TaskEvent]:
+        events = await self._inner.next()
+        self.dropped = self._inner.dropped
+        return events
+
+    def nudge(self) -> None:
+        self._inner.nudge()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+# --- a user's own FastA2A broker around a backend ---------------------------------------------------------------------
+# The broker carries the operations from submit and cancel to the run.
+#
+# A broker may be shared by several processes, and hand an operation to any of them. A process without the task runs the
+# task from the storage. The process with the task then asks the storage until the task has stopped.
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_PAUSE = 1.0
+"""Seconds before a failed broker is asked again, and between two looks at a task of another process."""
+
+
+class BrokeredBackend(Backend):
+    """A backend whose tasks run after a broker has handed them out. Enter the backend while a worker listens.
+
+    Serves one event loop at a time.
+
+    Args:
+        inner: Stores the tasks.
+        broker: The user's broker.
+    """
+
+    def __init__(self, inner: MemoryBackend | FastA2ABackend, broker: Broker) -> None:
+        self.inner = inner
+        self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
+        self.quotas = inner.quotas
+        self.durable = inner.durable
+        self._broker = broker
+        self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
+        self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _WithholdingQueue(inner, self._withheld)
+        self._contexts: dict[str, Context] = {}
+        """Contexts of the submissions, by task."""
+        self._adopted: set[str] = set()
+        """Tasks of other processes to be run here."""
+        self._on_ready: Callable[[str], None] = _ignore
+        self._on_cancel: Callable[[str], None] = _ignore
+        self._active: set[asyncio.Task[None]] = set()
+
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        return await self.inner.history(claim)
+
+    async def queued(self) -> bool:
+        return await self.inner.queued()
+
+    def conversations(self, owner: str) -> ConversationStore:
+        return self.inner.conversations(owner)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    # --- while a worker listens -------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._listening = asyncio.Event()
+        await self._broker.__aenter__()
+        self._spawn(self._receive())
+        for task_id in self._contexts:  # operations from before the last exit may be lost
+            self._spawn(self._send(task_id))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        active = [*self._active]
+        for task in active:
+            task.cancel()
+        await asyncio.wait(active, timeout=STOP_TIME)
+        await self._broker.__aexit__(kind, error, traceback)
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        self._on_ready, self._on_cancel = on_ready, on_cancel
+        self._listening.set()
+        return self.inner.listen(self._announce, self._announce_cancel)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._active.add(task)
+        task.add_done_callback(self._active.discard)
+
+    # --- to the broker ----------------------------------------------------------------------------------------------
+
+    def _announce(self, task_id: str) -> None:
+        if task_id in self._adopted:
+            self._on_ready(task_id)
+            return
+        self._contexts[task_id] = copy_context()
+        self._withheld.add(task_id)
+        self._spawn(self._send(task_id))
+
+    async def _send(self, task_id: str) -> None:
+        try:
+            await self._broker.run_task(await self._params(task_id))
+        except Exception:  # a user's broker raises any exception
+            logger.exception('The broker refused task %s; the task runs without the broker.', task_id)
+            self._hand_out(task_id)
+        if isinstance(self.inner, FastA2ABackend):
+            await self._follow(Followed(self.inner, task_id), task_id)
+
+    async def _follow(self, followed: Followed, task_id: str) -> None:
+        """Watch a task in another process, until the broker hands out the task here."""
+        over = False
+        while task_id in self._withheld and not over:
+            await asyncio.sleep(_PAUSE)
+            over = task_id in self._withheld and await followed.look(at=self.now())
+        if over:
+            self._withheld.discard(task_id)
+            self._contexts.pop(task_id, None)
+
+    async def _params(self, task_id: str) -> TaskSendParams:
+        task = await self.reader.load(task_id, None, artifacts=False)
+        assert task is not None, 'its message was just taken'
+        assert task.history
+        key = context_key(task.header.owner, task.header.context_id)
+        message = stored.load_message(task.history[-1])
+        return TaskSendParams(id=task_id, context_id=key, message={**message, 'context_id': key})
+
+    def _announce_cancel(self, task_id: str) -> None:
+        self._spawn(self._send_cancel(task_id))
+
+    async def _send_cancel(self, task_id: str) -> None:
+        try:
+            await self._broker.cancel_task({'id': task_id})
+        except Exception:  # a user's broker raises any exception
+            logger.exception(
+                'The broker refused the cancellation of task %s; the app cancels the task itself.', task_id
+            )
+            self._on_cancel(task_id)
+
+    # --- from the broker --------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        """Take operations at once: FastA2A's own broker blocks each sender until its operation is taken."""
+        while True:
+            try:
+                async for operation in self._broker.receive_task_operations():
+                    self._spawn(self._carry_out(operation))
+                logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
+            except Exception:  # a user's broker raises any exception
+                logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
+            await asyncio.sleep(_PAUSE)
+
+    async def _carry_out(self, operation: TaskOperation) -> None:
+        await self._listening.wait()
+        task_id = operation['params']['id']
+        try:
+            if operation['operation'] == 'cancel':
+                await self._cancel(task_id)
+            else:
+                await self._run(task_id)
+        except A2AError as error:
+            logger.warning('The broker delivered task %s, and the delivery is ignored: %s', task_id, error)
+        except Exception:  # a user's storage failed; the next operation may succeed
+            logger.exception('An operation of the broker on task %s failed and is not repeated.', task_id)
+
+    async def _run(self, task_id: str) -> None:
+        if task_id in self._contexts or await self._held(task_id):
+            self._hand_out(task_id)
+        elif isinstance(self.inner, FastA2ABackend):
+            self._adopted.add(task_id)
+            try:
+                await adopt(self.inner, task_id, at=self.now())
+            finally:
+                self._adopted.discard(task_id)
+        else:
+            logger.warning(
+                'The broker delivered task %s, which is not in the memory of this process; the delivery is ignored.'
+                ' Processes that share a broker need a shared storage= too.',
+                task_id,
+            )
+
+    def _hand_out(self, task_id: str) -> None:
+        self._withheld.discard(task_id)
+        self._contexts.pop(task_id, Context()).run(self._on_ready, task_id)
+
+    async def _cancel(self, task_id: str) -> None:
+        if not await self._held(task_id):
+            await self.inner.queue.cancel(task_id, None, at=self.now())
+        self._on_cancel(task_id)
+
+    async def _held(self, task_id: str) -> bool:
+        memory = self.inner.memory if isinstance(self.inner, FastA2ABackend) else self.inner
+        return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
+
+
+class _WithholdingQueue(MemoryQueue):
+    """A queue in memory without claims for tasks that the broker has not handed out yet, so slots are not used."""
+
+    def __init__(self, memory: MemoryBackend, withheld: Collection[str]) -> None:
+        super().__init__(memory.store)
+        self._memory = memory
+        self._withheld = withheld
+
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
+        if task_id is None:
+            wanted = claimable(self._memory, self._withheld, holder, limit=limit)
+        claims: list[Claim] = []
+        for wanted_id in wanted:
+            claims += await super().claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)
+        return claims
+
+
+def _ignore(task_id: str) -> None:
+    """Do nothing: no worker listens yet."""
