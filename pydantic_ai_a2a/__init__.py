@@ -11,10 +11,8 @@ from .app.attach import attach
 if TYPE_CHECKING:
     from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
     from .agent.options import RunOptions
-    from .app.app import A2AApp
+    from .app.app import A2AApp, catalogue, mount
     from .app.build import to_a2a
-    from .app.catalogue import catalogue
-    from .app.mount import mount
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
     from .auth.callers import AllOf, Authenticator, InvalidCredentials, RequestInfo
@@ -144,10 +142,8 @@ __all__ = (
 _NAMES = {
     '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
     '.agent.options': ('RunOptions',),
-    '.app.app': ('A2AApp',),
+    '.app.app': ('A2AApp', 'catalogue', 'mount'),
     '.app.build': ('to_a2a',),
-    '.app.catalogue': ('catalogue',),
-    '.app.mount': ('mount',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
     '.auth.callers': ('AllOf', 'Authenticator', 'InvalidCredentials', 'RequestInfo'),

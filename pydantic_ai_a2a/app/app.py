@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any, Self
 
 from fasta2a import FastA2A
@@ -13,22 +17,25 @@ from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..arguments import checked
 from ..audit import audit
-from ..card import CardTemplate
+from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.base import REQUEST
 from ..http.browser import AllowedHosts, misdirected
 from ..http.card import redact
 from ..http.exchange import Serving
+from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
+from ..http.playground.page import Playground
 from ..http.slow_clients import closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
+from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
-
-__all__ = ('A2AApp',)
 
 _INSTEAD = (
     'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all other'
@@ -286,3 +293,185 @@ class A2AApp(FastA2A):
 
     def _owner(self, caller: Caller) -> str:
         return self.guard.owning(caller).owner
+
+
+# --- an app in a larger app -------------------------------------------------------------------------------------------
+# Mounts an A2A app in a larger Starlette or FastAPI app.
+
+
+@checked
+def mount(parent: Starlette, path: str, app: Starlette) -> None:
+    """Mount an app under a path, run its lifespan with the parent's, and answer the path without its final slash too.
+
+    A plain `parent.mount(path, app)` works as well: the app then starts with its first request, and the parent answers
+    the bare path with a redirect, which not every client follows.
+
+    Args:
+        parent: A Starlette or FastAPI app that has not started yet.
+        path: Begins with a slash, such as `/agent`.
+        app: The app that `to_a2a` returned.
+
+    Raises:
+        TypeError: An argument has another type.
+        ValueError: The path does not begin with a slash.
+    """
+    if not path.startswith('/'):
+        raise ValueError(f'mount(): path takes a path that begins with a slash, such as /agent, not {path!r}.')
+    mounted = Mount(path, app)
+    parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
+    parent.router.routes.append(mounted)
+    before = parent.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(scope_app: Any) -> AsyncGenerator[Any]:
+        async with before(scope_app) as state, app.router.lifespan_context(app):
+            yield state
+
+    parent.router.lifespan_context = lifespan
+
+
+class _Bare:
+    """Answers a mount's path as if the final slash had been there."""
+
+    def __init__(self, mounted: Mount) -> None:
+        self._mounted = mounted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on to the mounted app."""
+        scope['path'] += '/'  # not in a copy: the server's access log reads the scope that the app redacts
+        _, child = self._mounted.matches(scope)
+        scope.update(child)
+        await self._mounted.handle(scope, receive, send)
+
+
+# --- several agents in one app ----------------------------------------------------------------------------------------
+# Each under a path of its own, with one list of all agents.
+
+_READ = ['GET', 'HEAD']
+
+
+@checked
+def catalogue(apps: Sequence[A2AApp] | Mapping[str, A2AApp], *, docs_url: str | None = '/docs') -> Starlette:
+    """Serve several agents in one app, with one list of all agents.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import catalogue, to_a2a
+
+    app = catalogue(
+        [
+            to_a2a(Agent('test', name='translator')),
+            to_a2a(Agent('test', name='summarizer')),
+        ]
+    )
+    ```
+
+    `/.well-known/api-catalog` lists the agents for clients (RFC 9727), and `/` and `docs_url` list the agents for
+    people. `/health/ready` is ready only if all agents are. Each agent authenticates its own callers.
+
+    Args:
+        apps: The apps of `to_a2a`. Each app is mounted at a path that is made of its agent's name, such as
+            `/translator`; or the apps by path.
+        docs_url: Path of the list for people, besides `/`. None: only `/`. Default `/docs`.
+
+    Returns:
+        A Starlette app for `run`, `serve` or uvicorn, or for `mount` in a larger app.
+
+    Raises:
+        ValueError: There is no app, or a path cannot be used, or two apps have the same path.
+    """
+    by_path = dict(apps) if isinstance(apps, Mapping) else _by_name(apps)
+    own = [path for path in (docs_url, CATALOGUE_PATH, LIVE_PATH, READY_PATH) if path is not None]
+    for path in by_path:
+        _check(path, own)
+    if docs_url is not None and not re.fullmatch('/.+', docs_url):
+        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
+    if not by_path:
+        raise ValueError('catalogue() needs at least one app.')
+    agents = Agents(by_path, {path: app.docs_url for path, app in by_path.items() if app.docs_url is not None})
+    page = AgentsPage(agents)
+    parent = Starlette(
+        routes=[
+            Route(CATALOGUE_PATH, Linkset(agents), methods=_READ),
+            Route(LIVE_PATH, Live(), methods=_READ),
+            Route(READY_PATH, ReadyTogether(agents), methods=_READ),
+            *(Route(path, page, methods=_READ) for path in ('/', docs_url) if path is not None),
+        ]
+    )
+    for path in sorted(by_path, key=len, reverse=True):  # the longest first: /team/joker is not below /team
+        mount(parent, path, by_path[path])
+    return parent
+
+
+def _by_name(apps: Sequence[A2AApp]) -> dict[str, A2AApp]:
+    by_path: dict[str, A2AApp] = {}
+    for app in apps:
+        slug = re.sub(r'[\W_]+', '-', (app.name or 'agent').lower()).strip('-') or 'agent'
+        if f'/{slug}' in by_path:
+            raise ValueError(
+                f'catalogue(): two agents have the path /{slug}. Give the agents different names, or pass the apps by '
+                'path.'
+            )
+        by_path[f'/{slug}'] = app
+    return by_path
+
+
+def _check(path: str, own: Sequence[str]) -> None:
+    if not re.fullmatch(r'(/[^/{}?#\s]+)+', path):
+        raise ValueError(f'catalogue() takes paths such as /translator, not {path!r}.')
+    if any(path == taken or taken.startswith(f'{path}/') for taken in own):
+        raise ValueError(f'catalogue(): the path {path} is used by the list or the health of all agents.')
+
+
+# --- the playground of an app -----------------------------------------------------------------------------------------
+# Whether the app has the page, and the addresses of the pages of a server.
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def check_docs_url(path: str | None) -> None:
+    """Refuse a path that no request can have.
+
+    Raises:
+        ValueError: The path does not begin with a slash.
+    """
+    if path is not None and not path.startswith('/'):
+        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {path!r}.')
+
+
+def playground(path: str | None, card: CardSettings, limits: Limits, *, anonymous: bool) -> Playground | None:
+    """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
+    if path is None:
+        return None
+    if '1.0' not in card.versions or not card.http_json:
+        logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
+        return None
+    return Playground(path, limits, anonymous=anonymous)
+
+
+def playground_paths(app: ASGIApp) -> Iterator[str]:
+    """Return the paths of the playgrounds of an app and of the mounted apps."""
+    return _paths(app, set())
+
+
+def _paths(app: object, seen: set[int]) -> Iterator[str]:
+    """Return the paths below an app, without the paths that a route of the app itself answers."""
+    if id(app) in seen:
+        return
+    seen.add(id(app))
+    inner = (getattr(app, 'app', None), *_routes(app))
+    below = chain.from_iterable(_paths(part, seen) for part in inner if part is not None)
+    own = [app.docs_url] if isinstance(app, A2AApp) and app.docs_url is not None else []
+    prefix = app.path if isinstance(app, Mount) else ''
+    yield from (prefix + path for path in chain(own, below) if not _taken(app, path))
+
+
+def _taken(app: object, path: str) -> bool:
+    """Return whether a route of the app itself answers at a path, such as FastAPI's own page."""
+    scope: Scope = {'type': 'http', 'method': 'GET', 'path': path, 'headers': ()}
+    return any(not isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in _routes(app))
+
+
+def _routes(app: object) -> Sequence[BaseRoute]:
+    return getattr(app, 'routes', None) or ()

@@ -8,8 +8,6 @@ from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
 
-__all__ = ('attach',)
-
 
 def attach() -> None:
     """Give `AbstractAgent` the method `to_a2a`, unless it has one already. A method of a subclass goes before."""

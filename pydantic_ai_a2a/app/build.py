@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from fasta2a.broker import Broker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
@@ -13,7 +13,7 @@ from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
-from starlette.types import ExceptionHandler, Lifespan
+from starlette.types import ASGIApp, ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
 from ..agent.dependencies import (
@@ -28,6 +28,7 @@ from ..agent.dependencies import (
 )
 from ..agent.options import RunOptions
 from ..arguments import checked
+from ..auth.callers import is_loopback
 from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
@@ -45,16 +46,10 @@ from ..service.dispatch import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
-from .app import A2AApp
+from .app import A2AApp, check_docs_url, playground
 from .combinations import check_auth, check_parts, check_run
-from .conversion import Conversion
-from .parts import Assembly
-from .playground import check_docs_url, playground
-from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
-from .signing import signatures
+from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
 from .stores import choose_backend
-
-__all__ = ('to_a2a',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -315,3 +310,75 @@ def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], 
             await hosting.stop()
 
     return lifespan
+
+
+# --- apps that a server is about to serve -----------------------------------------------------------------------------
+# Finds the apps of `to_a2a` that a server is about to serve, and checks who can call the apps.
+
+
+def app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
+    """Return the app of an agent; an app stays as it is."""
+    return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
+
+
+def served(app: ASGIApp) -> Iterator[A2AApp]:
+    """Return the apps of `to_a2a` in an app, which end their streams at a shutdown: uvicorn waits for the streams.
+
+    The apps are mounted or wrapped. Middleware and Starlette's routes keep the wrapped app as `app`.
+    """
+    return _served(app, set())
+
+
+def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
+    if id(app) in seen:
+        return
+    seen.add(id(app))
+    if isinstance(app, A2AApp):
+        yield app
+    for inner in (getattr(app, 'app', None), *(getattr(app, 'routes', None) or ())):
+        if inner is not None:
+            yield from _served(inner, seen)
+
+
+def check_callers(
+    app: ASGIApp,
+    host: str,
+    hosts: AllowedHosts | None,
+    anonymous: bool,
+    *,
+    name: str = 'The app',
+    say: str = 'anonymous=True',
+) -> None:
+    """Refuse to serve an app without authentication at a public address, unless the user asks for anonymous callers.
+
+    Args:
+        app: The app.
+        host: The host to listen on.
+        hosts: More names that the app answers for, such as the names of a proxy on this machine.
+        anonymous: True if the user asks for anonymous callers.
+        name: The name of the app in an error.
+        say: The option for anonymous callers, in an error.
+
+    Raises:
+        ValueError: Everybody could call the app, and the user has not asked for anonymous callers.
+    """
+    apps = list(served(app))
+    for agent in apps:
+        agent.guard.expected |= anonymous
+    open_to_all = [agent for agent in apps if agent.guard.anonymous]
+    allowed = (hosts, *(agent.allowed_hosts for agent in open_to_all))
+    names = [host, *(hostname for group in allowed if group is not None for hostname in group.names)]
+    public = next((hostname for hostname in names if not is_loopback(hostname)), None)
+    if anonymous or public is None:
+        return
+    if open_to_all:
+        raise ValueError(
+            f'{name} does not authenticate callers, and other machines can reach {public}: give to_a2a() an auth=,'
+            f' or say {say}.'
+        )
+    if not apps:
+        raise ValueError(
+            f'{name} has no app of to_a2a() that can be found, so nothing shows whether {public} authenticates callers:'
+            f' set the attribute app of each middleware to the app that the middleware wraps. To let everybody call,'
+            f' say {say}.'
+        )

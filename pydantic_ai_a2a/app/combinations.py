@@ -17,8 +17,6 @@ from ..fasta2a.parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Settings
 from ..store.ports import Backend
 
-__all__ = ('check_auth', 'check_parts', 'check_run', 'check_signing')
-
 
 def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_security: bool) -> None:
     """Check `auth` and what needs it.

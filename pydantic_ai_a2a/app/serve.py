@@ -24,15 +24,13 @@ from ..http.browser import AllowedHosts, HostCheck
 from ..http.card import redact as redact_query
 from ..notebooks import server_html
 from ..settings import TLS
-from .listening import listen, url_of
-from .playground import playground_paths
-from .serve_grpc import GrpcState, serve_grpc
-from .served import app_of, check_callers, served
+from .app import playground_paths
+from .build import app_of, check_callers, served
+from .serve_grpc import GrpcState, listen, serve_grpc, url_of
 
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('Server', 'answering', 'frozen', 'run', 'serve')
 
 logger = logging.getLogger('uvicorn.error')
 

@@ -18,13 +18,11 @@ from ..protocol import fields
 from ..runs.hosting import server_processes
 from ..settings import TLS
 from .app import A2AApp
-from .listening import CannotListen
-from .served import app_of, check_callers, served
+from .build import app_of, check_callers, served
 
 if TYPE_CHECKING:
     from ..grpc.call import GrpcServer
 
-__all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
 
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
@@ -158,10 +156,7 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
 
 
 def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
-    from ..grpc.call import (
-        GrpcServer,  # noqa: PLC0415 - likewise
-        Serving,  # noqa: PLC0415 - its packages are of an extra
-    )
+    from ..grpc.call import GrpcServer, Serving
 
     parts = agent.serving
     serving = Serving(
@@ -180,3 +175,35 @@ def _host(base: str) -> str | None:
     """Return the host of a URL, as a URL has it."""
     name = urlsplit(base).hostname
     return f'[{name}]' if name is not None and ':' in name else name
+
+
+# --- listening sockets of HTTP servers, and their URLs ----------------------------------------------------------------
+
+
+class CannotListen(OSError):
+    """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Its protocol is named, because asyncio sets TCP_NODELAY only then.
+
+    Raises:
+        CannotListen: The address cannot be used.
+    """
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise CannotListen(
+            f'Cannot listen on {host} port {port}: {error.strerror}. Choose another port or host.'
+        ) from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the URL of a listening socket, with a final slash."""
+    host, port = listener.getsockname()[:2]
+    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'

@@ -9,8 +9,6 @@ from ..store.memory.backend import MemoryBackend
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 
-__all__ = ('choose_backend', 'open_store')
-
 
 def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:
     """Return the backend over a store that outlives the process.

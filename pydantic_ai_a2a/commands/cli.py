@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from click import ClickException, Context, Group
 
-from ..app.listening import CannotListen
+from ..app.serve_grpc import CannotListen
 from ..errors import A2AError, BackendUnusable, StoreUnavailable
 from .card import card
 from .chat import chat

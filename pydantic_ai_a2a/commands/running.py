@@ -16,10 +16,9 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app.app import A2AApp
-from ..app.listening import listen, url_of
+from ..app.build import check_callers
 from ..app.serve import answering, frozen, run
-from ..app.serve_grpc import grpc_agent_of
-from ..app.served import check_callers
+from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.browser import AllowedHosts
 from ..http.index import Live, Ready
 from .target import apart, find, place_options, say

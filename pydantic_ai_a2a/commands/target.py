@@ -13,8 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..app.app import A2AApp
-from ..app.build import to_a2a
-from ..app.served import served
+from ..app.build import served, to_a2a
 from ..auth.callers import Authenticator
 
 __all__ = ('Command', 'apart', 'find', 'place_options', 'say')

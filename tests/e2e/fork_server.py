@@ -25,7 +25,7 @@ _PACKAGES = (
     'genai_prices.data',
     'pydantic_ai.models.function',
     'pydantic_ai.models.test',
-    'pydantic_ai_a2a.app.mount',
+    'pydantic_ai_a2a.app.app',
     'pydantic_ai_a2a.auth.keys',
     'pydantic_ai_a2a.auth.starlette',
     'pydantic_ai_a2a.store.postgres.backend',

@@ -23,9 +23,8 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
-from pydantic_ai_a2a.app.listening import listen
 from pydantic_ai_a2a.app.serve import _uvicorn  # pyright: ignore[reportPrivateUsage]
-from pydantic_ai_a2a.app.serve_grpc import GrpcState
+from pydantic_ai_a2a.app.serve_grpc import GrpcState, listen
 from pydantic_ai_a2a.client.card_signatures import CardVerifier
 
 from ..bounds import LIMIT
