@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .auth.jwt import JWTAuth
     from .auth.keys import APIKeyAuth, BearerAuth, hash_key
     from .auth.starlette import StarletteAuth
-    from .client.assembly import Update
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
+    from .client.following import Update
     from .client.notifications import Notification, NotificationVerifier
     from .client.trust import TrustedKeys
     from .conversion.outbound import Artifacts
@@ -150,9 +150,9 @@ _NAMES = {
     '.auth.jwt': ('JWTAuth',),
     '.auth.keys': ('APIKeyAuth', 'BearerAuth', 'hash_key'),
     '.auth.starlette': ('StarletteAuth',),
-    '.client.assembly': ('Update',),
     '.client.client': ('A2AClient',),
     '.client.client_credentials': ('ClientCredentials',),
+    '.client.following': ('Update',),
     '.client.notifications': ('Notification', 'NotificationVerifier'),
     '.client.trust': ('TrustedKeys',),
     '.conversion.outbound': ('Artifacts',),

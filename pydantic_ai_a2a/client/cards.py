@@ -20,9 +20,8 @@ from .connections import Connections
 from .urls import origin, shown
 
 if TYPE_CHECKING:
-    from .card_signatures import CardVerifier
+    from .signatures import CardVerifier
 
-__all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose', 'extensions_of')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import httpx2
-from fasta2a.schema import AgentCard, Message, Task, TaskPushNotificationConfig, TaskState
+from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
+from pydantic_ai.tools import ToolDefinition
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
-from typing_extensions import Unpack
+from typing_extensions import TypedDict, Unpack
 
 from ..app.app import A2AApp
 from ..arguments import seconds
+from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
+from ..conversion.schemas import metadata_of
+from ..errors import UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..types import (
@@ -31,20 +36,16 @@ from ..types import (
     ListParams,
     ListPushParams,
     PushParams,
+    PushTarget,
     SendParams,
 )
-from . import schemas
-from .agent_finder import AgentFinder, Target, app_of
-from .asgi import Lifespan, StreamingTransport
-from .assembly import Update
+from . import agent_finder
+from .agent_finder import AgentFinder, Lifespan, OutputSchema, StreamingTransport, Target, app_of, wanting
 from .cards import extensions_of
 from .connections import Auth, Connections
-from .following import Follower, last_outcome
-from .message import Content, SendOptions, message_of, push_target, send_params
+from .following import Follower, Update, last_outcome
 from .transport import Transport
 from .trust import TrustedKeys
-
-__all__ = ('A2AClient',)
 
 
 class _Exchange(NamedTuple):
@@ -196,7 +197,7 @@ class A2AClient:
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return schemas.input_schema(card, skill_id)
+        return agent_finder.input_schema(card, skill_id)
 
     async def output_schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the `result` of an answer, as the card declares it; None without a declaration.
@@ -205,7 +206,7 @@ class A2AClient:
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return schemas.output_schema(card)
+        return agent_finder.output_schema(card)
 
     async def output_type(self) -> type[dict[str, Any]]:
         """Return Pydantic AI's `StructuredDict` of the declared output, such as for `RemoteAgent`.
@@ -214,7 +215,7 @@ class A2AClient:
             CardRefused: The card declares no output, or output that `StructuredDict` does not support.
         """
         card, _ = await self._finder.card()
-        return schemas.output_type(card)
+        return agent_finder.output_type(card)
 
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""
@@ -397,3 +398,85 @@ class A2AClient:
     async def _transport(self) -> Transport:
         _, transport = await self._finder.interface()
         return transport
+
+
+# --- a message to a remote agent, and the options of the message ------------------------------------------------------
+
+Content: TypeAlias = str | Sequence[Part] | Message
+"""A message to an agent: text, parts, or a whole message."""
+
+
+class SendOptions(TypedDict, total=False):
+    """Options of a message."""
+
+    context_id: str
+    """Conversation of the message. Default: a new conversation."""
+    task_id: str
+    """Task that the message continues or answers. Default: a new task."""
+    metadata: dict[str, Any]
+    """Metadata of the request. Default: none."""
+    accepted_output_modes: Sequence[str]
+    """Media types that the caller can read. Default: all."""
+    extensions: Sequence[str]
+    """URIs of protocol extensions to activate (§4.6). Default: none."""
+    tools: Sequence[ToolDefinition]
+    """Tools that the agent may call in the task of the message, instead of the tools of earlier messages. The caller
+    answers the calls. Default: the tools of earlier messages."""
+    push: TaskPushNotificationConfig
+    """A webhook for the events of the task (§4.3.1). Default: none."""
+    output_schema: OutputSchema
+    """The form of the answer: a Pydantic model or another type, or a JSON Schema of an object. The answer is then data.
+    For agents that declare the extension `client-schema-v1`. Default: as the agent answers."""
+    resend: bool
+    """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
+    repeated message without this option; other agents may start a second task. Default False."""
+
+
+def message_of(content: Content) -> Message:
+    """Return the user's message, with an id."""
+    if isinstance(content, Mapping):
+        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **content})
+    parts = [Part(text=content)] if isinstance(content, str) else [*content]
+    return Message(role='user', parts=parts, message_id=uuid4().hex)
+
+
+def send_params(message: Message, options: SendOptions, card: AgentCard, tenant: str) -> SendParams:
+    """Return the params that send a message with its options.
+
+    Raises:
+        UnsupportedOperationError: The agent takes no tools, or no JSON Schemas of clients.
+    """
+    if (output := options.get('output_schema')) is not None:
+        message = wanting(card, message, output)
+    for name in ('context_id', 'task_id'):
+        if value := options.get(name):
+            message[name] = value
+    extensions = tuple(options.get('extensions', ()))
+    if (tools := options.get('tools')) is not None:
+        if CLIENT_TOOLS not in extensions_of(card):
+            raise UnsupportedOperationError(
+                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
+            )
+        message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
+        extensions += (CLIENT_TOOLS,)
+    push = options.get('push')
+    return SendParams(
+        message=message,
+        accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
+        push_config=None if push is None else push_target(push),
+        metadata=options.get('metadata'),
+        extensions=extensions,
+        tenant=tenant,
+    )
+
+
+def push_target(config: TaskPushNotificationConfig) -> PushTarget:
+    """Return a webhook as the protocol sends the webhook."""
+    authentication = config.get('authentication')
+    return PushTarget(
+        id=config.get('id', ''),
+        url=config['url'],
+        token=config.get('token'),
+        scheme=None if authentication is None else authentication['scheme'],
+        credentials=None if authentication is None else authentication.get('credentials'),
+    )

@@ -21,8 +21,6 @@ from ..auth.issuers import checked_url, connected, fetch, fetch_json, metadata_u
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from .urls import origin, shown
 
-__all__ = ('ClientCredentials',)
-
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""
 _CODE = re.compile(r'[a-z_]{1,40}')

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -13,18 +14,15 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from .. import telemetry
-from ..errors import RemoteProtocolError, RemoteUnavailable
+from ..errors import A2AError, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
 from .client_credentials import ClientCredentials
 from .urls import shown
-
-__all__ = ('MAX_ANSWER', 'Auth', 'Connections', 'NotConnected', 'Silent')
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
-
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
@@ -200,3 +198,50 @@ def _reason(error: Exception) -> str:
             return 'its TLS certificate or protocol is not accepted'
         cause = cause.__cause__ or cause.__context__
     return 'no connection could be opened'
+
+
+# --- repetitions of requests while an agent does not answer -----------------------------------------------------------
+# With pauses that grow, and an end.
+
+_FIRST = 0.05
+_LONGEST = 1.0
+"""The first and the longest pause, in seconds."""
+
+
+class Patience:
+    """Pauses between attempts. An answer of the agent begins the time anew.
+
+    Args:
+        limit: Seconds without an answer after which no attempt follows.
+        chance: Returns a random number from 0 to 1.
+    """
+
+    def __init__(self, limit: float, *, chance: Callable[[], float] = random.random) -> None:
+        self._limit = limit
+        self._chance = chance
+        self._clock = asyncio.get_running_loop().time
+        self._pause = _FIRST
+        self.answered()
+
+    def answered(self, *, news: bool = True) -> None:
+        """Begin the time anew: the agent has answered. Without news, the pauses go on growing."""
+        if news:
+            self._pause = _FIRST
+        self._end = self._clock() + self._limit
+
+    async def wait(self, error: RemoteUnavailable | A2AError) -> None:
+        """Pause before the next attempt, for a random time, or as long as the agent asks for.
+
+        Raises:
+            RemoteUnavailable: The time is over; the error of the last attempt.
+            A2AError: Likewise, or the agent has refused the request for good.
+        """
+        pause = self._pause * (1 + self._chance()) / 2
+        if isinstance(error, A2AError):
+            if not isinstance(error, (OverloadedError, QuotaExceededError)):
+                raise error
+            pause = error.retry_after or pause
+        if self._clock() + pause > self._end:
+            raise error
+        self._pause = min(self._pause * 2, _LONGEST)
+        await asyncio.sleep(pause)

@@ -1,6 +1,6 @@
 """The check of signed push notifications, for the receiver of a webhook."""
 
-# No `from __future__ import annotations`: FastAPI reads the annotations of `NotificationVerifier.__call__`.
+from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,8 +21,6 @@ from ..signing.algorithms import EXTRA
 from ..signing.notifications import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
 from .trust import TrustedKeys
 from .urls import origin
-
-__all__ = ('Notification', 'NotificationVerifier')
 
 FirstTime: TypeAlias = Callable[[str, float], bool | Awaitable[bool]]
 """A function that remembers the id of a signature for some seconds, and returns False if the id was remembered."""
@@ -81,7 +79,7 @@ class NotificationVerifier:
         first_time: FirstTime | None = None,
     ) -> None:
         try:
-            from .signed_tokens import TokenVerifier  # noqa: PLC0415 - of an extra
+            from .signatures import TokenVerifier  # noqa: PLC0415 - of an extra
         except ImportError as error:
             raise ImportError(f'NotificationVerifier needs more packages: {EXTRA}') from error
         self._tokens = TokenVerifier(trusted)

@@ -9,8 +9,6 @@ from typing import Any
 from ..arguments import checked
 from ..signing.algorithms import ALGORITHMS, Key
 
-__all__ = ('TrustedKeys',)
-
 
 @checked
 @dataclass(frozen=True, kw_only=True)

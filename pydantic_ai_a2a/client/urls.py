@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import httpx2
 
-__all__ = ('origin', 'shown')
-
 _PORTS = {'http': 80, 'https': 443}
 
 

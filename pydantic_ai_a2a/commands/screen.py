@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias
 import click
 from fasta2a.schema import Message, Part, Task
 
-from ..client.assembly import Update
-from ..client.following import WAITING
+from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
 from ..remote.content import content_of, text_of
 from .target import say

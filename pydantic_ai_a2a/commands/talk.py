@@ -17,9 +17,8 @@ import click
 from anyio.from_thread import start_blocking_portal
 from fasta2a.schema import Message, Part, Task
 
-from ..client.assembly import Update
-from ..client.following import STOPPED, WAITING
-from ..client.message import SendOptions
+from ..client.client import SendOptions
+from ..client.following import STOPPED, WAITING, Update
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.tasks import RemoteTasks
 from ..remote.waiting import waiting_task

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from fasta2a.schema import AgentCard, Message, Part, StreamResponse, Task
 
-from ..client.assembly import START
+from ..client.following import START
 from ..errors import MethodNotFoundError, TaskNotFoundError
 from ..protocol.answers import AnswerUnreadable, read_event
 from ..types import CancelParams, GetParams, SendParams

@@ -23,11 +23,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
-from ..client.assembly import Update
+from ..client.agent_finder import takes_schemas
 from ..client.cards import extensions_of
-from ..client.client import A2AClient
-from ..client.message import SendOptions
-from ..client.schemas import takes_schemas
+from ..client.client import A2AClient, SendOptions
+from ..client.following import Update
 from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS

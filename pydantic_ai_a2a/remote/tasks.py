@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from ..client.assembly import Update
 from ..client.client import A2AClient
-from ..client.following import STOPPED
+from ..client.following import STOPPED, Update
 from ..errors import A2AError, RemoteError
 
 __all__ = ('RemoteTasks',)

@@ -15,7 +15,7 @@ from fasta2a.schema import AgentCard, Part, Skill
 from pydantic_ai.tools import ToolDefinition
 
 from ..card import CardSchemas
-from ..client.schemas import input_schema, output_schema, warn
+from ..client.agent_finder import input_schema, output_schema, warn
 from ..errors import CardRefused
 
 __all__ = ('RemoteTool', 'bare', 'remote_tools')

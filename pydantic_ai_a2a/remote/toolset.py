@@ -20,11 +20,10 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
 from ..client.agent_finder import Target
-from ..client.assembly import Update
 from ..client.cards import extensions_of
-from ..client.client import A2AClient
+from ..client.client import A2AClient, SendOptions
 from ..client.connections import Auth
-from ..client.message import SendOptions
+from ..client.following import Update
 from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError

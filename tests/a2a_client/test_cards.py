@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
-from pydantic_ai_a2a.client.asgi import StreamingTransport
+from pydantic_ai_a2a.client.agent_finder import StreamingTransport
 from pydantic_ai_a2a.client.connections import NotConnected
 from pydantic_ai_a2a.protocol.answers import read_card
 

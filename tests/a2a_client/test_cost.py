@@ -11,7 +11,7 @@ import httpx2
 from fasta2a.schema import AgentCard
 
 from pydantic_ai_a2a import A2AClient
-from pydantic_ai_a2a.client.assembly import START
+from pydantic_ai_a2a.client.following import START
 
 from .canned import TASK, WORKING
 

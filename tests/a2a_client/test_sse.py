@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydantic_ai_a2a.client.sse import EventReader, EventTooLong
+from pydantic_ai_a2a.client.transport import EventReader, EventTooLong
 
 STREAM = (
     ': comment\n\nid: 1\ndata: {"a":\ndata:1}\n\nretry: 5\n\ndata: two\nevent: x\n\n'

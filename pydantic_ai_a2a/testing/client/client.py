@@ -15,9 +15,8 @@ from starlette.types import ASGIApp
 from typing_extensions import Unpack
 
 from ...arguments import seconds
-from ...client.client import A2AClient
+from ...client.client import A2AClient, Content, SendOptions
 from ...client.following import STOPPED, Update
-from ...client.message import Content, SendOptions
 from .answers import Answers, Script, status_of
 from .recording import Recorder
 

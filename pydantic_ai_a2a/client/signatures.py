@@ -1,22 +1,84 @@
-"""Verifies signatures with trusted keys: configured keys, and key sets of configured origins."""
+"""The check of the signatures of agent cards (§8.4.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from jwt import PyJWK
+from pydantic_core import from_json
 
 from ..auth.callers import InvalidCredentials
 from ..auth.issuers import checked_url
 from ..auth.verifier import Jwks
-from ..errors import OverloadedError, RemoteUnavailable
+from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, verify
+from ..signing.cards import NotSignable, canonical, signed_content
+from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
 from .trust import TrustedKeys
 from .urls import origin, shown
 
-__all__ = ('KeyFinder',)
+_MOST_SIGNATURES = 20
+
+
+class CardVerifier:
+    """Verifies cards.
+
+    Args:
+        trusted: Keys of which one must have signed a card.
+
+    Raises:
+        ValueError: A key or an origin cannot be used.
+    """
+
+    def __init__(self, trusted: TrustedKeys) -> None:
+        self._keys = KeyFinder(trusted)
+
+    async def content(self, wire: object, place: str) -> dict[str, Any]:
+        """Return the content of a card that a trusted key has signed, without everything else in the card.
+
+        Args:
+            wire: The JSON of the card.
+            place: URL of the card, for errors.
+
+        Raises:
+            CardUnverified: No signature is of a trusted key.
+            RemoteUnavailable: A key set cannot be fetched now, and no other signature is of a trusted key.
+        """
+        card = cast('dict[str, Any]', wire) if isinstance(wire, dict) else {}
+        signatures: Any = card.get('signatures')
+        if not isinstance(signatures, list) or not signatures:
+            raise CardUnverified(
+                f'{place} has a card without signatures, and a signature of a trusted key is required.'
+            )
+        try:
+            content = signed_content(card)
+            payload = canonical(content)
+        except NotSignable as error:
+            raise CardUnverified(f'{place} has a card that cannot be verified: {error}.') from None
+        await self._verify(payload, cast('list[object]', signatures)[:_MOST_SIGNATURES], place)
+        return content
+
+    async def _verify(self, payload: bytes, signatures: Sequence[object], place: str) -> None:
+        reason, unavailable = '', None
+        for entry in signatures:
+            signature = cast('dict[str, Any]', entry) if isinstance(entry, dict) else {}
+            protected = str(signature.get('protected'))
+            try:
+                await self._keys.verify(protected, payload, signature.get('signature'))
+            except Unverified as error:
+                reason = str(error)
+            except RemoteUnavailable as error:
+                unavailable = error
+            else:
+                return
+        if unavailable is not None:
+            raise unavailable
+        raise CardUnverified(f'{place} has a card without a signature of a trusted key: the last signature {reason}.')
+
+
+# --- verification with trusted keys -----------------------------------------------------------------------------------
+# Configured keys, and key sets of configured origins.
 
 _TIMES = (600.0, 0.0, 30.0)
 """Seconds until a key set is fetched again; seconds more if the fetch fails; seconds between attempts."""
@@ -121,3 +183,38 @@ def _members(entry: Key | Mapping[str, Any]) -> Sequence[Key]:
 def _bare_origin(url: str) -> str:
     scheme, _, rest = url.partition('://')
     return f'{scheme}://{rest.partition("/")[0]}'
+
+
+# --- the check of the signatures of push notifications ----------------------------------------------------------------
+
+
+class TokenVerifier:
+    """Verifies JSON Web Tokens with trusted keys.
+
+    Args:
+        trusted: The trusted keys.
+
+    Raises:
+        ValueError: A key or an origin cannot be used.
+    """
+
+    def __init__(self, trusted: TrustedKeys) -> None:
+        self._keys = KeyFinder(trusted)
+
+    async def claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token. The meaning of the claims is not checked.
+
+        Raises:
+            NotificationRefused: No trusted key has made the signature.
+            RemoteUnavailable: The key set cannot be fetched now.
+        """
+        try:
+            protected, payload, signature = split_token(token)
+            await self._keys.verify(protected, payload, signature)
+        except Unverified as error:
+            raise NotificationRefused(f'The signature of the notification {error}.') from None
+        try:
+            claims: object = from_json(payload)
+        except ValueError:
+            claims = None
+        return cast('dict[str, Any]', claims) if isinstance(claims, dict) else {}
