@@ -39,12 +39,9 @@ if TYPE_CHECKING:
         TokenRefused,
     )
     from .fasta2a.worker import AgentWorker
-    from .remote.agent import RemoteAgent
-    from .remote.capability import A2A
-    from .remote.events import A2ATaskEvent, RemoteTaskEvent
-    from .remote.model import A2AModel
-    from .remote.results import remote_results
-    from .remote.toolset import A2AToolset
+    from .remote.model import A2AModel, A2ATaskEvent, RemoteAgent, RemoteTaskEvent
+    from .remote.toolset import A2A, A2AToolset
+    from .remote.waiting import remote_results
     from .settings import (
         TLS,
         Access,
@@ -170,12 +167,9 @@ _NAMES = {
         'TokenRefused',
     ),
     '.fasta2a.worker': ('AgentWorker',),
-    '.remote.agent': ('RemoteAgent',),
-    '.remote.capability': ('A2A',),
-    '.remote.events': ('A2ATaskEvent', 'RemoteTaskEvent'),
-    '.remote.model': ('A2AModel',),
-    '.remote.results': ('remote_results',),
-    '.remote.toolset': ('A2AToolset',),
+    '.remote.model': ('A2AModel', 'A2ATaskEvent', 'RemoteAgent', 'RemoteTaskEvent'),
+    '.remote.toolset': ('A2A', 'A2AToolset'),
+    '.remote.waiting': ('remote_results',),
     '.settings': (
         'Access',
         'Approvals',

@@ -13,7 +13,7 @@ from fasta2a.schema import Message, Part, Task
 
 from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
-from ..remote.content import content_of, text_of
+from ..remote.waiting import content_of, text_of
 from .target import say
 
 __all__ = ('Form', 'Screen', 'artifact_text', 'as_json', 'safe', 'screen_for')

@@ -20,7 +20,7 @@ from fasta2a.schema import Message, Part, Task
 from ..client.client import SendOptions
 from ..client.following import STOPPED, WAITING, Update
 from ..errors import A2AError, InvalidParamsError, RemoteError
-from ..remote.tasks import RemoteTasks
+from ..remote.model import RemoteTasks
 from ..remote.waiting import waiting_task
 from .calling import INTERRUPTED, WAITS, Remote
 from .deciding import decide

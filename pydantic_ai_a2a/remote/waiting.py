@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Literal, NotRequired, cast
+from urllib.parse import urlsplit
 
-from fasta2a.schema import Part, Task
+from fasta2a.schema import Message, Part, Task
 from pydantic_ai.exceptions import ModelRetry, UserError
-from pydantic_ai.tools import ToolApproved, ToolDenied
+from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
+from pydantic_ai.usage import RequestUsage, RunUsage
+from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ..conversion.asking import MEDIA_TYPE
-from ..conversion.remote_calls import CONTINUE, open_calls
-from .content import text_of
-
-__all__ = ('PendingRemoteCall', 'RemoteAnswer', 'WaitingTask', 'answer_to', 'approval_of', 'waiting_task')
+from ..conversion.inbound import url_kind
+from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_calls, sign_in
+from ..conversion.schemas import problem
+from ..errors import RemoteProtocolError
+from ..protocol.fields import RUN_METADATA_URI
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -185,3 +195,256 @@ def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
         f'The remote call {call_id!r} waits for an approval. Answer with True, False, ToolApproved or ToolDenied, not '
         f'{answer!r}.'
     )
+
+
+# --- parts of a remote agent's answer as content of Pydantic AI -------------------------------------------------------
+
+_UNKNOWN = 'application/octet-stream'
+_TEXT = 'text/plain'
+
+
+def content_of(answer: Task | Message) -> Any:
+    """Return the content of an answer: the one item, or a list of several items.
+
+    Text becomes `str`, data becomes JSON values, and files become `BinaryContent` or a URL of the media type's kind.
+    A task without artifacts is answered by its status message.
+
+    Raises:
+        RemoteProtocolError: A file is not base64.
+    """
+    if 'parts' in answer:
+        items = _items(answer['parts'])
+    else:
+        artifacts = answer.get('artifacts', ())
+        items = [item for artifact in artifacts for item in _items(artifact['parts'])]
+        if not artifacts and (message := answer['status'].get('message')) is not None:
+            items = _items(message['parts'])
+    return items[0] if len(items) == 1 else items or ''
+
+
+def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> str | None:
+    """Return the fault of the data in an answer by the JSON Schema on the card; None if the data is valid."""
+    if schema is None:
+        return None
+    if 'parts' in answer:
+        parts = answer['parts']
+    else:
+        results = (artifact for artifact in answer.get('artifacts', ()) if artifact.get('name') == 'result')
+        parts = [part for artifact in results for part in artifact['parts']]
+    for part in parts:
+        if 'json_schema' in part.get('metadata', {}) and 'data' in part:
+            fault = problem(_result(part), schema, 'result')
+            if fault is not None:
+                return ' '.join(fault)
+    return None
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """Return the text of parts, without data and files."""
+    return ''.join(part['text'] for part in parts if 'text' in part)
+
+
+def digest_id(*values: Any) -> str:
+    """Return an id for a message, made from JSON values: equal values make equal ids."""
+    return sha256(to_json(values)).hexdigest()[:32]
+
+
+def _items(parts: Sequence[Part]) -> list[Any]:
+    """Return the items of parts, with neighbouring texts joined."""
+    items: list[Any] = []
+    for part in parts:
+        item = _item(part)
+        if isinstance(item, str) and items and isinstance(items[-1], str) and 'text' in part:
+            items[-1] += item
+        else:
+            items.append(item)
+    return items
+
+
+def _item(part: Part) -> Any:
+    if 'text' in part:
+        return part['text']
+    if 'data' in part:
+        return _result(part)
+    name = part.get('filename')
+    if 'raw' in part:
+        file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
+        return BinaryContent.narrow_type(file)
+    url = part.get('url', '')
+    if not _is_http(url):
+        return {'url': url}  # a file that only the remote agent can read
+    media_type = part.get('media_type', _TEXT)
+    return url_kind(media_type)(url=url, media_type=media_type, identifier=name)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ('http', 'https')
+    except ValueError:
+        return False
+
+
+def _bytes(raw: str) -> bytes:
+    try:
+        return b64decode(raw)
+    except ValueError:
+        raise RemoteProtocolError('A file of the answer is not base64.') from None
+
+
+def _result(part: Part) -> Any:
+    """Return data without the object in which FastA2A and this package wrap a typed result."""
+    data: Any = part.get('data')
+    if isinstance(data, dict) and 'json_schema' in part.get('metadata', {}):
+        fields = cast('dict[str, Any]', data)
+        return fields['result'] if fields.keys() == {'result'} else fields
+    return cast('Any', data)
+
+
+# --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
+
+APPROVAL = 'remote_approval'
+"""Name of the tool whose calls are the remote calls that wait for an approval."""
+QUESTION = 'remote_question'
+"""Name of the tool whose calls are the remote questions, and the remote calls that wait for a result."""
+
+_WAITING = ('input-required', 'auth-required')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """A remote agent, as its responses name it."""
+
+    name: str
+    url: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """The last response of a remote agent in a history, and the messages after it."""
+
+    new: Sequence[ModelMessage]
+    """The messages that the agent has not seen."""
+    response: ModelResponse | None = None
+    """The agent's last response; None for a new conversation."""
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def context_id(self) -> str | None:
+        """The conversation; None for a new conversation."""
+        return self.details.get('contextId')
+
+    @property
+    def waiting_task(self) -> str | None:
+        """The task that waits for its client; None for no task."""
+        return self.details.get('taskId') if self.details.get('state') in _WAITING else None
+
+
+def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> Turn:
+    """Return the agent's last response in a history, and the messages after it."""
+    for n, message in reversed([*enumerate(messages)]):
+        if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
+            known = message.provider_details or {}
+            if known.get('agent') == agent.name and message.provider_url == agent.url:
+                return Turn(new=messages[n + 1 :], response=message, details=known)
+    return Turn(new=messages)
+
+
+def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
+    """Return the provider details of a response."""
+    found: dict[str, Any] = {'agent': agent.name}
+    if context_id := answer.get('context_id'):
+        found['contextId'] = context_id
+    if 'status' in answer:
+        found |= {'taskId': answer['id'], 'state': answer['status']['state']}
+        if counts := totals(answer):
+            found['usage'] = counts
+        if found['state'] in _WAITING:
+            waiting = waiting_task(agent.name, answer)
+            values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
+            found |= {name: value for name, value in values.items() if value}
+    return found
+
+
+def used(turn: Turn, answer: Task | Message) -> RequestUsage:
+    """Return the usage of a response: the remote task's totals, without those of the task's earlier response."""
+    if 'status' not in answer:
+        return RequestUsage()
+    before: Mapping[str, int] = turn.details.get('usage', {}) if turn.details.get('taskId') == answer['id'] else {}
+    usage = difference(totals(answer), before)
+    return RequestUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+
+
+def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]:
+    """Return the tools of the local agent, by name, without the tools for pending calls."""
+    return {tool.name: tool for tool in parameters.function_tools if tool.name not in (APPROVAL, QUESTION)}
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: text as it is, other values as JSON."""
+    return value if isinstance(value, str) else to_json(value).decode()
+
+
+# --- answers to remote tasks that wait, as results of deferred tool calls ---------------------------------------------
+
+
+def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -> DeferredToolResults:
+    """Return the results with which a run continues whose remote tasks wait.
+
+    ```python
+    from pydantic_ai import Agent, DeferredToolRequests
+
+    from pydantic_ai_a2a import remote_results
+
+
+    async def answer_all(agent: Agent, requests: DeferredToolRequests, history: list) -> None:
+        results = remote_results(requests, {call.tool_call_id: True for call in requests.approvals})
+        await agent.run(message_history=history, deferred_tool_results=results)
+    ```
+
+    Args:
+        requests: The pending calls of the run.
+        answers: The answer to each remote task, by the id of the local call. `requests.metadata[id]['a2a_waiting']` has
+            the remote calls that wait. An approval is answered by True, False, `ToolApproved` (with other arguments) or
+            `ToolDenied` (with a reason for the remote model). A question is answered by text or data. Several remote
+            calls are answered by a mapping of answers by the ids of the remote calls.
+
+    Raises:
+        UserError: A call is unknown or waits for no remote task, or an answer does not suit the pending calls.
+    """
+    results, waiting_calls = DeferredToolResults(), requests.metadata
+    for call_id, answer in answers.items():
+        metadata = waiting_calls.get(call_id, {})
+        if WAITING not in metadata:
+            raise UserError(
+                f'The tool call {call_id!r} waits for no remote task. Answer calls with the metadata "a2a_waiting".'
+            )
+        # Pydantic AI executes approved calls only. The tool tells a denial to the remote agent.
+        results.approvals[call_id] = ToolApproved()
+        results.metadata[call_id] = {**metadata, ANSWER: answer_to(metadata[WAITING], answer)}
+    return results
+
+
+# --- usage of remote tasks, from the run metadata extension -----------------------------------------------------------
+
+
+def totals(task: Task) -> dict[str, int]:
+    """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
+    data = task.get('metadata', {}).get(RUN_METADATA_URI)
+    usage = cast('dict[str, Any]', data).get('usage') if isinstance(data, dict) else None
+    counts = cast('dict[str, Any]', usage) if isinstance(usage, dict) else {}
+    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+
+
+def difference(used: Mapping[str, int], before: Mapping[str, int]) -> RunUsage:
+    """Return the usage since an earlier state of the same task."""
+    usage = RunUsage()
+    for name, count in used.items():
+        field = re.sub('[A-Z]', lambda letter: f'_{letter[0].lower()}', name)
+        if isinstance(getattr(usage, field, None), int):
+            setattr(usage, field, max(0, count - before.get(name, 0)))
+    return usage

@@ -20,7 +20,7 @@ from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
 from pydantic_ai_a2a.commands import talk
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.remote import tasks
+from pydantic_ai_a2a.remote import model as tasks
 
 from ..a2a_client.canned import CARD, Canned, refusal, result, stream
 from ..bounds import LIMIT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydantic_ai_a2a.remote import tasks
+from pydantic_ai_a2a.remote import model
 
 from ..bounds import LIMIT
 
@@ -12,4 +12,4 @@ from ..bounds import LIMIT
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ('_FIRST_LIMIT', '_CANCEL_LIMIT'):
-        monkeypatch.setattr(tasks, name, LIMIT)
+        monkeypatch.setattr(model, name, LIMIT)

@@ -20,8 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, BearerAuth, InputRequired, RemoteAgent, serve, to_a2a
-from pydantic_ai_a2a.remote.content import content_of
-from pydantic_ai_a2a.remote.waiting import waiting_task
+from pydantic_ai_a2a.remote.waiting import content_of, waiting_task
 
 from ..bounds import LIMIT
 from .agents import Stuck, caller, echo, prompt_of, returned_to

@@ -34,9 +34,8 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_task
-from pydantic_ai_a2a.remote import tasks
-from pydantic_ai_a2a.remote.content import content_of
-from pydantic_ai_a2a.remote.usage import difference
+from pydantic_ai_a2a.remote import model as tasks
+from pydantic_ai_a2a.remote.waiting import content_of, difference
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
 from ..bounds import LIMIT

@@ -9,8 +9,7 @@ from fasta2a.schema import Message, Part, Task
 
 from ...client.following import STOPPED, WAITING
 from ...conversion.remote_calls import open_calls
-from ...remote.content import text_of
-from ...remote.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
+from ...remote.waiting import PendingRemoteCall, WaitingTask, answer_to, text_of, waiting_task
 
 __all__ = ('Answers', 'Script', 'status_of')
 
