@@ -10,7 +10,7 @@ from textwrap import fill
 import click
 
 from ..doctor.examination import examine
-from ..doctor.finding import Finding
+from ..doctor.probe import Finding
 from .calling import Remote, agent_options
 from .screen import as_json, safe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import httpx2
 from pydantic_core import from_json, to_json
@@ -16,8 +16,6 @@ from ..client.urls import shown
 from ..errors import A2AError, RemoteError
 from ..protocol.operations import OPERATIONS, Params
 from ..protocol.versions import codec_of
-
-__all__ = ('Answer', 'Probe', 'StreamEvent')
 
 _LONGEST = 10_000_000
 """Longest accepted answer, in bytes."""
@@ -148,3 +146,27 @@ def _code(body: bytes) -> int | None:
     except (KeyError, TypeError):
         return None
     return code if isinstance(code, int) else None
+
+
+# --- the result of a step of an examination ---------------------------------------------------------------------------
+
+Level: TypeAlias = Literal['ok', 'hint', 'warning', 'fault', 'not checked']
+"""`ok`; `hint`, allowed but worth to know; `warning`, some clients will fail; `fault`, against the specification."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The result of a step."""
+
+    step: str
+    level: Level
+    text: str
+    """The result in words."""
+    section: str = ''
+    """Section of the A2A specification."""
+    sent: str = ''
+    """The request."""
+    came: str = ''
+    """The answer."""
+    advice: str = ''
+    """The necessary change; empty for a good result."""

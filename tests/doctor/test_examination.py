@@ -25,9 +25,8 @@ from pydantic_ai_a2a import BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.doctor import probe
-from pydantic_ai_a2a.doctor.card import interfaces
-from pydantic_ai_a2a.doctor.examination import examine
-from pydantic_ai_a2a.doctor.finding import Finding
+from pydantic_ai_a2a.doctor.examination import examine, interfaces
+from pydantic_ai_a2a.doctor.probe import Finding
 from pydantic_ai_a2a.protocol.answers import read_card
 from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 
