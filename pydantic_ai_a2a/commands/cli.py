@@ -6,27 +6,20 @@ server ends by the signal, as under uvicorn.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from secrets import token_urlsafe
 from typing import NoReturn
 
+import click
 from click import ClickException, Context, Group
 
 from ..app.serve_grpc import CannotListen
+from ..auth import keys
 from ..errors import A2AError, BackendUnusable, StoreUnavailable
-from .card import card
-from .chat import chat
-from .dead_deliveries import dead_deliveries
-from .dead_letters import dead_letters
-from .doctor import doctor
-from .erase import erase
-from .export import export
-from .hash_key import hash_key
-from .migrate import migrate
+from .client import cancel, card, chat, doctor, send, tasks, watch
 from .running import serve, worker
-from .send import send
-from .tasks import cancel, tasks, watch
-
-__all__ = ('main',)
+from .stores import dead_deliveries, dead_letters, erase, export, migrate
 
 
 class _CommandLine(Group):
@@ -55,3 +48,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         commands=[*serving, *calling],
         context_settings=names,
     ).main(arguments, prog_name='pydantic-ai-a2a')
+
+
+# --- the command `hash-key` -------------------------------------------------------------------------------------------
+# Makes a key for a caller, and the key's hash for the configuration of the server.
+
+_BYTES = 32
+
+
+@click.command('hash-key')
+@click.option('--stdin', is_flag=True, help='Hash the key from standard input instead of making a key.')
+def hash_key(stdin: bool) -> int:
+    """Make a key or token for a caller, and its hash.
+
+    BearerAuth and APIKeyAuth take the hash in the place of the key.
+    """
+    if stdin:
+        click.echo(_hashed(sys.stdin.readline().strip()))
+    else:
+        key = token_urlsafe(_BYTES)
+        click.echo(f'key:  {key}\nhash: {_hashed(key)}')
+    return 0
+
+
+def _hashed(key: str) -> str:
+    try:
+        return keys.hash_key(key)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.text import Text
 
-from .screen import Screen, safe
+from .terminal import Screen, safe
 
 __all__ = ('RichScreen',)
 

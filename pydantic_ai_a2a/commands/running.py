@@ -21,9 +21,7 @@ from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.browser import AllowedHosts
 from ..http.index import Live, Ready
-from .target import apart, find, place_options, say
-
-__all__ = ('HealthOnly', 'serve', 'worker')
+from .terminal import apart, find, place_options, say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)
 

@@ -18,7 +18,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
-from pydantic_ai_a2a.commands import talk
+from pydantic_ai_a2a.commands import calling
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.remote import model as tasks
 
@@ -42,7 +42,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look often for a Ctrl-C that came just before they began to wait."""
-    monkeypatch.setattr(talk, '_WAKE', 0.001)
+    monkeypatch.setattr(calling, '_WAKE', 0.001)
 
 
 def plain(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.commands.erase import erase_all
+from pydantic_ai_a2a.commands.stores import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.store.ports import Backend, Erased
 from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
@@ -77,7 +77,7 @@ def test_who_has_erased_what_is_in_the_audit_log(
     monkeypatch.setenv('LOGNAME', 'operator')
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann').code == 1
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--context', 'c', '--yes').code == 0
-    monkeypatch.setattr('pydantic_ai_a2a.commands.erase.getuser', nobody)
+    monkeypatch.setattr('pydantic_ai_a2a.commands.stores.getuser', nobody)
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 0
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 1
     counts = {'tasks': '1', 'items': '2', 'events': '2', 'conversations': '1', 'entries': '2'}
