@@ -14,7 +14,7 @@ APPROVAL = """
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.testing.client import Answers
+from pydantic_ai_a2a.testing import Answers
 
 agent = Agent('openai:gpt-5.2', defer_model_check=True)
 

@@ -1,1 +1,0 @@
-"""The kit for testing an agent: see `pydantic_ai_a2a.testing.client`."""
