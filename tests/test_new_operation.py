@@ -21,9 +21,9 @@ Addition = tuple[str, str]
 ADDITIONS: dict[str, list[Addition]] = {
     'types.py': [
         (
-            '@value\nclass GetParams:',
+            '@frozen\nclass GetParams:',
             """
-@value
+@frozen
 class CountParams:
     context_id: str
     tenant: str = ''

@@ -156,7 +156,7 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
 
 
 def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
-    from ..grpc.call import GrpcServer, Serving
+    from ..grpc.call import GrpcServer, Serving  # noqa: PLC0415 - its packages are of an extra
 
     parts = agent.serving
     serving = Serving(

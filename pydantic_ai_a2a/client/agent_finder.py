@@ -199,7 +199,8 @@ def wanting(card: AgentCard, message: Message, output: OutputSchema) -> Message:
     """
     if not takes_schemas(card):
         raise UnsupportedOperationError(
-            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare {CLIENT_SCHEMA_URI}.'
+            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare'
+            f' {CLIENT_SCHEMA_URI}.'
         )
     schema = output if isinstance(output, Mapping) else TypeAdapter[Any](output).json_schema()
     return with_client_schema(message, schema)

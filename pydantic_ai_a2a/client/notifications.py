@@ -1,7 +1,6 @@
 """The check of signed push notifications, for the receiver of a webhook."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: FastAPI reads the annotations of `NotificationVerifier.__call__`.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

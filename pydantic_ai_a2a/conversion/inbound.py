@@ -315,6 +315,7 @@ def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
 
 
 def url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:
+    """Return the class of Pydantic AI for the URL of a file."""
     if is_text(media_type):
         return DocumentUrl
     kinds = {'image': ImageUrl, 'audio': AudioUrl, 'video': VideoUrl}

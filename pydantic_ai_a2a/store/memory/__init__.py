@@ -1,3 +1,1 @@
 """The backend in memory: plain data structures and bytes of one process."""
-
-from __future__ import annotations

@@ -2,5 +2,3 @@
 
 Transactions of `backends.sql` come in. Results go out after the commit.
 """
-
-from __future__ import annotations

@@ -2,5 +2,3 @@
 
 Values of the ports come in. Statements go to the driver one by one; rows come back, and the result goes out.
 """
-
-from __future__ import annotations
