@@ -34,7 +34,6 @@ __all__ = ('CheckpointSuite',)
 
 
 LATER = AT + 1000
-
 """Time (ms) at which the next holder takes the task."""
 
 USAGE = RunUsage(requests=2, tool_calls=1, input_tokens=10, details={'cached': 3})

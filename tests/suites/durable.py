@@ -19,6 +19,7 @@ from pydantic_ai_a2a.types import TaskQuery
 
 from .base import OpenBackend, PortSuite
 from .owners import lived
+from .push import with_config
 from .values import (
     AT,
     LEASE,
@@ -130,6 +131,17 @@ class DurableSuite(PortSuite):
         assert await other.events.has('t', 0)
         await other.queue.cancel('t', OWNER, at=AT)
         assert (await one.reader.list(TaskQuery(owner=None))).total == 0
+
+    async def test_the_process_that_claims_a_task_hears_of_its_deliveries(self, opened: Opened) -> None:
+        first, second = opened(), opened()
+        if second.outbox is None:
+            pytest.skip('The backend has no push notifications.')
+        heard: list[str] = []
+        stop = second.outbox.listen(lambda: heard.append('due'))
+        await submit(first, with_config(message(new='t'), 'a'))
+        await claim_one(second, 't')
+        assert heard == ['due']
+        stop()
 
     async def test_an_owner_sees_the_same_beside_its_namesake_of_another_agent(self, opened: Opened) -> None:
         alone = [seen async for [seen] in lived((opened('alone'), OWNER))]

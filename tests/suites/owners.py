@@ -9,12 +9,14 @@ from typing import Any, get_args
 
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelRequest
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Claim, Erased, ExportedTask, Slot
+from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Claim, Erased, ExportedTask, Slot, Submission
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
+from .credentials import with_sealed
 from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, text_of, turn
 
 __all__ = ('OwnerSuite', 'lived')
@@ -50,9 +52,18 @@ class _Life:
         # Only the second owner still has a task in `d` when the first one's conversation there is due.
         if self._owner == OWNERS[0]:
             await self._run('ends', 'completed', at=AT + 5, context='d')
-        await self._submit('waits for its turn', context='w' if self._owner == OWNERS[0] else 'd', at=AT + 5)
+        waiting = self._message('waits for its turn', context='w' if self._owner == OWNERS[0] else 'd', at=AT + 5)
+        await self._store_message(with_sealed(replace(waiting, task_limit=1), until=AT + 10 * SECOND))
         yield 0
         running = await self._begin('runs', context='e', at=AT + 6)
+        if self._backend.durable:
+            await self._backend.queue.emit(
+                running, [], checkpoint=Checkpoint(run='r', messages=turn('runs', '1'), usage=RunUsage(), first=0)
+            )
+            await self._backend.queue.release(running)
+            running = await claim_one(self._backend, self.task('runs'), at=AT + 7)
+            assert running.checkpoint is not None
+            assert said(running.checkpoint.messages) == ['runs', '1']
         yield 0
         async for at in self._branches():
             yield at
@@ -74,17 +85,19 @@ class _Life:
         self._erased.append(await erase(self._backend, self._owner, at=AT + 240 * SECOND))
         yield 0
 
-    async def _submit(self, name: str, *, context: str, at: int, slot: Slot | None = None) -> Claim | None:
-        submission = message(name, new=self.task(name), context=context, owner=self._owner, at=at, message_id=name)
+    def _message(self, name: str, *, context: str, at: int) -> Submission:
+        return message(name, new=self.task(name), context=context, owner=self._owner, at=at, message_id=name)
+
+    async def _store_message(self, submission: Submission, slot: Slot | None = None) -> Claim | None:
         accepted = await submit(self._backend, submission, slot=slot)
-        assert (accepted.header.id, accepted.replayed) == (self.task(name), False)
+        assert (accepted.header.id, accepted.replayed) == (submission.task_id, False)
         again = await submit(self._backend, submission)
-        assert (again.header.id, again.replayed) == (self.task(name), True)
+        assert (again.header.id, again.replayed) == (submission.task_id, True)
         return accepted.claim
 
     async def _begin(self, name: str, *, context: str, at: int) -> Claim:
         """Run a task at once, if no other one is queued."""
-        claimed = await self._submit(name, context=context, at=at, slot=SLOT)
+        claimed = await self._store_message(self._message(name, context=context, at=at), SLOT)
         return claimed or await claim_one(self._backend, self.task(name), at=at)
 
     async def _run(self, name: str, state: Any, *, at: int, context: str = 'c') -> None:
@@ -166,6 +179,8 @@ class _Life:
             seen[f'entry {entry}'] = said([one.message]), said([each.message for each in history])
         seen['conversations'] = sorted(record.conversation_id for record in await self._store.list_conversations())
         seen['export'] = [_exported(item) async for item in self._backend.housekeeping.export(self._owner)]
+        if self._backend.credentials is not None:
+            seen['credential'] = await self._backend.credentials.load(self.task('waits for its turn'), 'c') is None
         seen['letters'] = [letter.task_id for letter in await self._backend.housekeeping.dead_letters(self._owner)]
         return seen
 
@@ -190,10 +205,12 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
             assert seen == before, 'a step of one owner changes what another one sees'
         if at is None:
             return
-        for backend, _ in places:
-            while at and await backend.housekeeping.sweep(KEEP, at=at):
+        for swept in {backend for backend, _ in places} if at else ():
+            while await swept.housekeeping.sweep(KEEP, at=at):
                 pass
-        seen = [await life.sees() for life in lives]
+            before, seen = seen, [await life.sees() for life in lives]
+            for n, (backend, _) in enumerate(places):
+                assert backend is swept or seen[n] == before[n], 'a sweep changes what another agent sees'
         yield seen
 
 
