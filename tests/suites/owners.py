@@ -60,6 +60,7 @@ class _Life:
             await self._backend.queue.emit(
                 running, [], checkpoint=Checkpoint(run='r', messages=turn('runs', '1'), usage=RunUsage(), first=0)
             )
+            yield 0
             await self._backend.queue.release(running)
             running = await claim_one(self._backend, self.task('runs'), at=AT + 7)
             assert running.checkpoint is not None
