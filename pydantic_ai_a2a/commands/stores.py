@@ -27,8 +27,8 @@ from ..protocol import stored
 from ..protocol.v1_0 import V1_0
 from ..settings import Limits
 from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedConversation, ExportedTask, Outbox
-from ..store.postgres.connect import script_of
 from ..store.postgres.settings import Postgres
+from ..store.postgres.statements import script_of
 from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, script
 from ..store.sqlite.connect import SqliteFile, connect, stored_version

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from pydantic_ai_a2a.store.postgres.connect import lock
+from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ..suites.values import LIMIT

@@ -14,8 +14,8 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store import postgres as postgres_room
-from pydantic_ai_a2a.store.postgres.connect import script_of
 from pydantic_ai_a2a.store.postgres.settings import Postgres
+from pydantic_ai_a2a.store.postgres.statements import script_of
 from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
 
 from ..client import message

@@ -29,23 +29,20 @@ from ..sql.transaction import Transaction
 from .calls import Call, call_of
 from .connect import (
     CONFLICTS,
-    READ,
     Connection,
     DatabaseClock,
     Pool,
-    begin,
-    channel,
     connection_error,
     give_up,
     is_away,
     migrate,
-    notify,
     open_connection,
     open_pool,
     perform,
     roll_back,
 )
 from .settings import Postgres
+from .statements import READ, begin, channel, notify
 
 
 class PostgresProcess:

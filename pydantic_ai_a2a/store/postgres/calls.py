@@ -15,8 +15,8 @@ from ..sql import conversations, reads, runs, submit
 from ..sql.contexts import place_in_line
 from ..sql.database import BoundWrite
 from ..sql.transaction import LockName
-from .connect import key_of
 from .settings import Postgres
+from .statements import key_of
 
 _RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND owner = $2 AND id = $3'
 

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.ports import Claim
 from pydantic_ai_a2a.store.postgres import backend as thread
 from pydantic_ai_a2a.store.postgres import connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import lock, notify
+from pydantic_ai_a2a.store.postgres.statements import lock, notify
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
 

@@ -33,7 +33,8 @@ from pydantic_ai_a2a.store.ports import (
     Submission,
 )
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import begin, lock, perform
+from pydantic_ai_a2a.store.postgres.connect import perform
+from pydantic_ai_a2a.store.postgres.statements import begin, lock
 from pydantic_ai_a2a.store.sql import runs
 from pydantic_ai_a2a.store.sql import submit as accept
 from pydantic_ai_a2a.store.sql.database import WriteKind

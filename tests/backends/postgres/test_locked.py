@@ -13,7 +13,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Retention, Workers
 from pydantic_ai_a2a.store import shared
 from pydantic_ai_a2a.store.ports import Marks
-from pydantic_ai_a2a.store.postgres.connect import channel, lock
+from pydantic_ai_a2a.store.postgres.statements import channel, lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
 

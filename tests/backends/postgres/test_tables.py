@@ -9,7 +9,7 @@ import pytest
 
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.postgres import connect
-from pydantic_ai_a2a.store.postgres.connect import lock
+from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ...postgres import Postgres as Server

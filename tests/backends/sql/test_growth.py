@@ -18,7 +18,7 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import translated
+from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.schema import MIGRATIONS

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.postgres import connect as postgres_connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import migrations_of, script_of
+from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
 from pydantic_ai_a2a.store.sql import reads
 from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, script
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend

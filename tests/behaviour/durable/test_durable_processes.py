@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.store.postgres.connect import CLOCK
+from pydantic_ai_a2a.store.postgres.statements import CLOCK
 
 from ...client import message, state_of, texts
 from ...dialects import unversioned
