@@ -16,7 +16,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from pydantic_ai_a2a import A2AApp, serve_grpc
 from pydantic_ai_a2a.grpc.messages import SERVICE, methods
-from pydantic_ai_a2a.protocol.fields import EVENT_ID, EVENT_IDS_URI
+from pydantic_ai_a2a.protocol.fields import EVENT_IDS_URI
 
 from ..bounds import LIMIT
 from ..client import lifespan
@@ -149,7 +149,7 @@ def event_id(event: StreamResponse) -> int:
     """The id in the metadata of an event."""
     kind = event.WhichOneof('payload')
     assert kind is not None
-    return int(MessageToDict(getattr(event, kind).metadata)[EVENT_IDS_URI][EVENT_ID])
+    return int(MessageToDict(getattr(event, kind).metadata)[EVENT_IDS_URI]['eventId'])
 
 
 def text_of(task: Task) -> str:

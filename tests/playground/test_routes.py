@@ -62,6 +62,13 @@ def test_the_page_and_its_files_are_served_with_headers_that_keep_scripts_out() 
             assert (again.status_code, again.content) == (304, b'')
 
 
+def test_the_page_and_its_files_are_only_read() -> None:
+    with TestClient(to_a2a(Agent('test'))) as client:
+        for path in ('/docs', '/docs/chat.js'):
+            assert client.head(path).status_code == 200
+            assert client.post(path).status_code == 404
+
+
 @pytest.mark.parametrize(
     ('path', 'root'),
     [('/docs', './'), ('/', './'), ('/docs/', '../'), ('/try/it', '../'), ('/try/the/page', '../../')],

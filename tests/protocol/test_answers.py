@@ -406,11 +406,13 @@ def test_absent_fields_are_empty() -> None:
     assert read_list({}) == {'tasks': []}
     wrapped = {'kind': 'data', 'data': {'value': 3}, 'metadata': {'data_part_compat': True, 'a': 1}}
     bare = {'kind': 'data', 'data': {'other': 3}, 'metadata': {'data_part_compat': True}}
+    own = {'kind': 'data', 'data': {'value': 3}, 'metadata': {'a': 1}}
     file = {'kind': 'file', 'file': {'bytes': 'AA==', 'name': 'a', 'mimeType': 'text/plain'}}
-    parts = event_of({'kind': 'message', 'messageId': 'm', 'role': 'agent', 'parts': [wrapped, bare, file]})
+    parts = event_of({'kind': 'message', 'messageId': 'm', 'role': 'agent', 'parts': [wrapped, bare, own, file]})
     assert parts['message']['parts'] == [
         {'data': 3, 'metadata': {'a': 1}},
         {'data': {'other': 3}, 'metadata': {'data_part_compat': True}},
+        {'data': {'value': 3}, 'metadata': {'a': 1}},
         {'raw': 'AA==', 'filename': 'a', 'media_type': 'text/plain'},
     ]
 

@@ -9,7 +9,15 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Artifact, Message, Part, TaskIdParams, TaskSendParams
 from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelRequest, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import TextOutput
@@ -56,6 +64,22 @@ async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
     assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     assert worker.ran[:2] == [first['id'], second['id']]
     assert len(worker.ran) == 3
+
+
+async def test_a_run_task_of_a_subclass_gives_the_files_of_the_model() -> None:
+    def painting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(
+            parts=[FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')]
+        )
+
+    painter = Agent(FunctionModel(painting))
+    async with serving(painter, workers=Workers(worker=Counting(agent=painter, **parts()))) as client:
+        task = await client.send('paint')
+    found = [part for artifact in task['artifacts'] for part in artifact['parts']]
+    assert [part.get('text') or (part['mediaType'], part['raw']) for part in found] == [
+        'Here it is.',
+        ('image/gif', 'R0lGODlh'),
+    ]
 
 
 async def test_a_run_task_may_do_something_else() -> None:
