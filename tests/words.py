@@ -6,9 +6,9 @@
 
 The same figures of packages whose words read well, from their wheels:
 
-    pydantic-ai-slim 2.68   11 % of docstrings begin with a question word,  5.2 pronouns in 100 words
-    a2a-sdk 1.3              1 %                                            1.8
-    starlette 1.10           0 %                                            2.4
+    pydantic-ai-slim 2.68   11 % of docstrings begin with a question word
+    a2a-sdk 1.3              1 %
+    starlette 1.10           0 %
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import ast
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,41 +25,6 @@ PACKAGE = Path(__file__).parent.parent / 'pydantic_ai_a2a'
 QUESTION_WORDS = frozenset(
     ['how', 'what', 'whatever', 'when', 'where', 'whether', 'which', 'who', 'whoever', 'whom', 'whose', 'why']
 )
-PRONOUNS = frozenset(
-    [
-        'another',
-        'anybody',
-        'anything',
-        'everybody',
-        'everything',
-        'it',
-        'its',
-        'itself',
-        'nobody',
-        'nothing',
-        'one',
-        'ones',
-        'other',
-        'others',
-        'somebody',
-        'something',
-        'that',
-        'their',
-        'theirs',
-        'them',
-        'themselves',
-        'these',
-        'they',
-        'those',
-        'what',
-        'whatever',
-        'which',
-        'who',
-        'whoever',
-        'whom',
-        'whose',
-    ]
-)
 PARTICIPLES = frozenset(['each', 'found', 'given', 'kept', 'known', 'left', 'said', 'told'])
 """Names of variables that are no nouns."""
 LONG = 35
@@ -68,8 +32,6 @@ LONG = 35
 
 MOST_QUESTIONS = 0.04
 """The share of docstrings that may begin with a question word."""
-MOST_PRONOUNS = 0.045
-"""The share of words that may be pronouns."""
 MOST_PARTICIPLES = 0.005
 """The share of bound names that may be participles or pronouns."""
 
@@ -82,7 +44,6 @@ class Measure:
     questions: list[str] = field(default_factory=list[str])
     """The docstrings that begin with a question word: the place and the first line of each."""
     words: int = 0
-    pronouns: Counter[str] = field(default_factory=Counter[str])
     knows_no: list[str] = field(default_factory=list[str])
     """The docstrings that say what a module does not know."""
     long_sentences: list[str] = field(default_factory=list[str])
@@ -125,14 +86,13 @@ class Measure:
     def _read_words(self, text: str) -> list[str]:
         words = re.findall(r"[a-z][a-z'-]*", text.lower())
         self.words += len(words)
-        self.pronouns.update(word for word in words if word in PRONOUNS)
         return words
 
     def figures(self) -> str:
         """Return the shares as text."""
         return (
             f'{self.question_share():.1%} of {self.docstrings} docstrings begin with a question word; '
-            f'{100 * self.pronoun_share():.1f} pronouns in 100 of {self.words} words; '
+            f'{self.words} words; '
             f'{1000 * self.participle_share():.1f} of 1,000 names are no nouns; '
             f'{len(self.knows_no)} "knows no"; {len(self.long_sentences)} sentences over {LONG} words'
         )
@@ -141,24 +101,18 @@ class Measure:
         """Return the share of docstrings that begin with a question word."""
         return len(self.questions) / max(self.docstrings, 1)
 
-    def pronoun_share(self) -> float:
-        """Return the share of pronouns in the words of docstrings."""
-        return self.pronouns.total() / max(self.words, 1)
-
     def participle_share(self) -> float:
         """Return the share of bound names that are participles or pronouns."""
         return len(self.participles) / max(self.names, 1)
 
     def details(self) -> list[str]:
         """Return every docstring and name that counts against a bound."""
-        counts = ', '.join(f'{word} {count}' for word, count in self.pronouns.most_common(12))
-        return [f'Pronouns: {counts}', *self.questions, *self.knows_no, *self.long_sentences, *self.participles]
+        return [*self.questions, *self.knows_no, *self.long_sentences, *self.participles]
 
     def over(self) -> bool:
         """Return True if a share is over the package's bound."""
         return (
             self.question_share() > MOST_QUESTIONS
-            or self.pronoun_share() > MOST_PRONOUNS
             or self.participle_share() > MOST_PARTICIPLES
             or bool(self.knows_no)
             or bool(self.long_sentences)
