@@ -16,7 +16,9 @@ from itertools import chain
 from typing import Any, cast
 from urllib.parse import quote
 
-from fasta2a.schema import (
+from pydantic_core import to_json
+
+from .types import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,
@@ -26,10 +28,8 @@ from fasta2a.schema import (
     SecurityScheme,
     Skill,
     agent_card_ta,
+    frozen,
 )
-from pydantic_core import to_json
-
-from .types import frozen
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'

@@ -12,13 +12,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from fasta2a.schema import AgentCard
-from fasta2a.worker import Worker
 from starlette.requests import Request
 
 from .arguments import Span, checked
 from .signing.algorithms import Key
-from .types import Caller, Message, WaitingTask, frozen
+from .types import AgentCard, Caller, Message, WaitingTask, Worker, frozen
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

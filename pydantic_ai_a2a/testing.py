@@ -14,7 +14,6 @@ from inspect import iscoroutinefunction
 from typing import Any, cast
 
 import httpx2
-from fasta2a.schema import Message, Part, StreamResponse, Task, TaskState
 from pydantic_ai.agent import AbstractAgent
 from pydantic_core import from_json
 from starlette.types import ASGIApp
@@ -28,6 +27,7 @@ from .client.following import STOPPED, WAITING, Update
 from .conversion.remote_calls import open_calls
 from .protocol.stored import event_json, task_json
 from .remote.waiting import PendingRemoteCall, WaitingTask, answer_to, text_of, waiting_task
+from .types import Message, Part, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------
 

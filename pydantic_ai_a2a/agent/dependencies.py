@@ -15,7 +15,6 @@ from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction, isgene
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 from anyio import to_thread
-from fasta2a.schema import SecurityScheme
 from pydantic_ai import CancellationToken, RunContext
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_ai.run import AgentRun, AgentRunResult
@@ -28,7 +27,18 @@ from ..conversion.pending import NoCredential
 from ..conversion.schemas import ValidatedInput, input_of
 from ..protocol import stored
 from ..store.ports import Claim
-from ..types import ANONYMOUS, Caller, Message, Note, ToolArtifact, dump_caller, frozen, load_caller, sender_of
+from ..types import (
+    ANONYMOUS,
+    Caller,
+    Message,
+    Note,
+    SecurityScheme,
+    ToolArtifact,
+    dump_caller,
+    frozen,
+    load_caller,
+    sender_of,
+)
 from .exits import contained, is_cancelled
 from .internals import wrap_toolset
 from .options import RunInfo, RunOptions

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote_plus
 
-from fasta2a.schema import SecurityScheme
 from pydantic_core import from_json, to_json
 from starlette.requests import Request, cookie_parser
 
@@ -21,7 +20,7 @@ from ..arguments import checked
 from ..protocol.fields import MAX_ID
 from ..protocol.operations import OPERATIONS
 from ..settings import TenantRule
-from ..types import Caller
+from ..types import Caller, SecurityScheme
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

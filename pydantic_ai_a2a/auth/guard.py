@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeAlias, cast
 
-from fasta2a.schema import SecurityRequirement, SecurityScheme
-
 from ..audit import Event, Fact, audit
 from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
 from ..protocol.fields import MAX_ID
 from ..settings import Access
-from ..types import ANONYMOUS, Caller
+from ..types import ANONYMOUS, Caller, SecurityRequirement, SecurityScheme
 from .callers import (
     MAX_CLAIMS,
     OF_PROXIES,

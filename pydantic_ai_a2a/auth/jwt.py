@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from fasta2a.schema import (
+from ..arguments import checked, seconds
+from ..types import (
+    Caller,
     HttpSecurityScheme,
     OAuth2SecurityScheme,
     OAuthFlows,
     OpenIdConnectSecurityScheme,
     SecurityScheme,
 )
-
-from ..arguments import checked, seconds
-from ..types import Caller
 from .callers import Authenticator, InvalidCredentials, RequestInfo, are_claims
 from .issuers import openid_url
 from .keys import bearer_token

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from hashlib import blake2b, sha256
 from os import urandom
 
-from fasta2a.schema import ApiKeySecurityScheme, HttpSecurityScheme, SecurityScheme
-
 from ..arguments import checked
-from ..types import Caller
+from ..types import ApiKeySecurityScheme, Caller, HttpSecurityScheme, SecurityScheme
 from .callers import Authenticator, InvalidCredentials, RequestInfo, redacted
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fasta2a.schema import SecurityScheme
-
 from ..arguments import checked
-from ..types import Caller
+from ..types import Caller, SecurityScheme
 from .callers import Authenticator, RequestInfo
 
 

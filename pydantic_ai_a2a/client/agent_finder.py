@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import httpx2
-from fasta2a.schema import AgentCard, Message
 from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 from pydantic_ai.agent import AbstractAgent
@@ -25,6 +24,7 @@ from ..card import CardSchemas
 from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
 from ..errors import CardRefused, UnsupportedOperationError
 from ..signing.algorithms import EXTRA
+from ..types import AgentCard, Message
 from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx2
-from fasta2a.schema import AgentCard, AgentInterface
 from pydantic_core import from_json
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable, read_card
+from ..types import AgentCard, AgentInterface
 from .connections import Connections
 from .urls import origin, shown
 

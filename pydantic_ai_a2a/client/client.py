@@ -15,7 +15,6 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import httpx2
-from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
 from pydantic_ai.tools import ToolDefinition
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -29,15 +28,21 @@ from ..errors import UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..types import (
+    AgentCard,
     CancelParams,
     CardParams,
     CreatePushParams,
     GetParams,
     ListParams,
     ListPushParams,
+    Message,
+    Part,
     PushParams,
     PushTarget,
     SendParams,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
 )
 from . import agent_finder
 from .agent_finder import AgentFinder, Lifespan, OutputSchema, StreamingTransport, Target, app_of, wanting

@@ -14,11 +14,11 @@ from typing import Any, cast
 from urllib.parse import quote_plus, urlsplit
 
 import httpx2
-from fasta2a.schema import AgentCard
 
 from ..arguments import checked
 from ..auth.issuers import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
+from ..types import AgentCard
 from .urls import origin, shown
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')

@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
-from fasta2a.schema import Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-
 from ..arguments import seconds
 from ..errors import (
     A2AError,
@@ -21,7 +19,19 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..notebooks import HtmlTask
-from ..types import GetParams, SendParams, SubscribeParams, TaskState
+from ..types import (
+    Artifact,
+    GetParams,
+    Message,
+    Part,
+    SendParams,
+    StreamResponse,
+    SubscribeParams,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
 from .connections import MAX_ANSWER, NotConnected, Patience, Silent
 from .transport import Transport
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import httpx2
-from fasta2a.schema import ListTasksResult, StreamResponse, Task
 from pydantic_core import from_json
 
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
@@ -27,7 +26,7 @@ from ..protocol.answers import (
 )
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
-from ..types import ListParams, ListPushParams, SendParams
+from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task
 from .cards import Interface
 from .connections import MAX_ANSWER, Connections
 from .urls import shown

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 import click
 from anyio.from_thread import start_blocking_portal
 from click import ClickException, UsageError, argument, option
-from fasta2a.schema import Message, Part, Task
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient, SendOptions
@@ -26,6 +25,7 @@ from ..conversion.remote_calls import open_calls
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
 from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to, waiting_task
+from ..types import Message, Part, Task
 from .terminal import Command, Form, artifact_text, safe, say, screen_for
 
 WAITS = 3

@@ -15,11 +15,11 @@ from textwrap import fill
 from typing import Any, get_args
 
 import click
-from fasta2a.schema import AgentCard, Part, Task, TaskState, agent_card_ta
 
 from ..doctor.examination import examine
 from ..doctor.probe import Finding
 from ..protocol.stored import task_json
+from ..types import AgentCard, Part, Task, TaskState, agent_card_ta
 from .calling import INTERRUPTED, WAITS, Remote, Talk, agent_options, json_options
 from .terminal import Form, as_json, safe, say, write_table
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fasta2a.schema import Message, Task
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
 from rich.text import Text
 
+from ..types import Message, Task
 from .terminal import Screen, safe
 
 __all__ = ('RichScreen',)

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias, cast
 
 import click
 from click import UsageError, echo, option
-from fasta2a.schema import Message, Part, Task
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
@@ -22,6 +21,7 @@ from ..auth.callers import Authenticator
 from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
 from ..remote.waiting import content_of, text_of
+from ..types import Message, Part, Task
 
 Command: TypeAlias = Callable[..., int]
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, Literal, cast
 
-from fasta2a.schema import AgentExtension
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import from_json
 
 from ..errors import InvalidParamsError
 from ..settings import Approvals
-from ..types import Message, Part, TaskState, dump_json, frozen
+from ..types import AgentExtension, Message, Part, TaskState, dump_json, frozen
 from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
 from .schemas import problem

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from fasta2a.schema import AgentExtension
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_ai.output import NativeOutput, PromptedOutput, StructuredDict, ToolOutput
 from pydantic_ai.tools import ToolDefinition
@@ -20,7 +19,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import FieldViolation, InvalidParamsError
-from ..types import Message, Part
+from ..types import AgentExtension, Message, Part
 from .outbound import NO_ANSWERS, OutputMapper, declared_types, type_name
 
 Schema: TypeAlias = Mapping[str, Any]

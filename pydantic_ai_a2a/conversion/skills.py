@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from fasta2a.schema import Skill
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from ..types import Skill
 from .schemas import is_small
 
 

@@ -9,15 +9,13 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import uuid4
 
-from fasta2a.schema import AgentCard, AgentInterface, Message, Part, StreamResponse, Task
-
 from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose
 from ..client.connections import Connections
 from ..client.following import START
 from ..client.urls import shown
 from ..errors import A2AError, CardRefused, MethodNotFoundError, RemoteError, TaskNotFoundError
 from ..protocol.answers import AnswerUnreadable, read_event
-from ..types import CancelParams, GetParams, SendParams
+from ..types import AgentCard, AgentInterface, CancelParams, GetParams, Message, Part, SendParams, StreamResponse, Task
 from .probe import Answer, Finding, Level, Probe, StreamEvent
 
 

@@ -12,15 +12,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NotRequired, cast
 
-from fasta2a.schema import (
-    AgentCard,
-    AgentInterface,
-    ListTasksResult,
-    StreamResponse,
-    Task,
-    TaskPushNotificationConfig,
-    agent_card_ta,
-)
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -38,7 +29,17 @@ from .. import errors
 from ..card import load_requirements, load_scheme
 from ..errors import A2AError, FieldViolation
 from ..notebooks import HtmlCard, HtmlTask
-from ..types import Part, TaskState
+from ..types import (
+    AgentCard,
+    AgentInterface,
+    ListTasksResult,
+    Part,
+    StreamResponse,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    agent_card_ta,
+)
 from . import stored
 from .fields import PROTO_JSON, WRAPPED
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, NotRequired, TypeVar, cast
 
-from fasta2a.schema import AgentExtension
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -28,7 +27,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import InvalidParamsError
-from ..types import ListParams, Message, Part, TaskQuery
+from ..types import AgentExtension, ListParams, Message, Part, TaskQuery
 
 MAX_ID = 256
 """Longest accepted id, in characters."""

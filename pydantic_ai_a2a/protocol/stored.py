@@ -17,11 +17,22 @@ from os import urandom
 from time import time_ns
 from typing import Any, cast
 
-from fasta2a.schema import StreamResponse, Task, TaskStatus
 from pydantic_core import from_json
 
 from ..notebooks import HtmlTask
-from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState, dump_json
+from ..types import (
+    PARTIAL,
+    Artifact,
+    Message,
+    Part,
+    StoredTask,
+    StreamResponse,
+    Task,
+    TaskHeader,
+    TaskState,
+    TaskStatus,
+    dump_json,
+)
 
 STATE_NAMES: dict[TaskState, bytes] = {
     'submitted': b'"TASK_STATE_SUBMITTED"',

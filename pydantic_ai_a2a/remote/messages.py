@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
-from fasta2a.schema import Message, Part, Task
 from pydantic_ai import ModelRetry
 from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.messages import (
@@ -35,6 +34,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from ..conversion.outbound import file_part
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..conversion.schemas import UnusableSchema, checked, problem
+from ..types import Message, Part, Task
 from .waiting import (
     APPROVAL,
     QUESTION,

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 import anyio
-from fasta2a.schema import AgentCard, Message, Task
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.exceptions import ModelAPIError, UserError
@@ -45,6 +44,7 @@ from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import with_client_schema
 from ..errors import A2AError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
+from ..types import AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, partial_text, response_parts
 from .waiting import APPROVAL, QUESTION, Remote, Turn, details, last_turn, local_tools, used
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, cast
 
 import httpx2
-from fasta2a.schema import AgentCard, Message, Part, Skill, Task
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, UserError
 from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
@@ -34,6 +33,7 @@ from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
+from ..types import AgentCard, Message, Part, Skill, Task
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import (
     RemoteAnswer,

@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any, Literal, NotRequired, cast
 from urllib.parse import urlsplit
 
-from fasta2a.schema import Message, Part, Task
 from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
@@ -25,6 +24,7 @@ from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_ca
 from ..conversion.schemas import problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
+from ..types import Message, Part, Task
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 

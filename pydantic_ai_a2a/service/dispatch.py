@@ -16,7 +16,6 @@ from fasta2a.extensions import (
     parse_extensions_header,
     select_activated_extensions,
 )
-from fasta2a.schema import AgentCard, AgentExtension
 from opentelemetry.trace import Span
 
 from .. import telemetry
@@ -37,7 +36,19 @@ from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_u
 from ..quotas import Metering, audit_refusal
 from ..settings import MakeCard
 from ..store.ports import Submission
-from ..types import Call, Caller, CreatePushParams, ListPushParams, Message, PushParams, SendParams, StoredTask, frozen
+from ..types import (
+    AgentCard,
+    AgentExtension,
+    Call,
+    Caller,
+    CreatePushParams,
+    ListPushParams,
+    Message,
+    PushParams,
+    SendParams,
+    StoredTask,
+    frozen,
+)
 from .tasks import EventStream, Service
 
 Held = TypeVar('Held')
