@@ -379,6 +379,8 @@ def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
 
 
 # --- data -----------------------------------------------------------------------------------------------------------
+
+
 def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approvals) -> dict[str, CallAnswer]:
     """Return the answers of a data part with `callAnswers`. Words decide nothing, and must not contradict the data."""
     data = cast('dict[str, Any]', parts[at].get('data'))
@@ -472,6 +474,8 @@ def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) ->
 
 
 # --- words, and data without `callAnswers` --------------------------------------------------------------------------
+
+
 def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> dict[str, CallAnswer]:
     """Return the answer to the only open call, in words or, for a question with a schema, in bare data."""
     call, *others = pending.open

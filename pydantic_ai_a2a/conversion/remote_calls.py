@@ -51,6 +51,8 @@ def question_of(response: ModelResponse) -> InputRequired | AuthRequired | None:
 
 
 # --- questions ------------------------------------------------------------------------------------------------------
+
+
 def calls_for_clients(part: ToolCallPart, call: PendingCall, hidden: Collection[str]) -> list[PendingCall]:
     """Return a call as clients see the call: as the calls of the remote task for which the call waits.
 
@@ -130,6 +132,8 @@ def sign_in(waiting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
+
+
 def run_results(pending: Pending) -> DeferredToolResults:
     """Return the deferred results for the next run, once all calls have answers. Denials go to remote agents too.
 

@@ -530,6 +530,8 @@ def with_client_schema(message: Message, schema: Mapping[str, Any]) -> Message:
 
 
 # --- the stored request ---------------------------------------------------------------------------------------------
+
+
 def request_fields(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a stored request with a schema."""
     return {_MEMBER: schema}
@@ -567,6 +569,8 @@ def _output_name(title: str) -> str:
 
 
 # --- the output type ------------------------------------------------------------------------------------------------
+
+
 def states_of(spec: Any) -> Iterator[Any]:
     """Yield the members of an output type that end a run without an answer, such as `InputRequired`."""
     if isinstance(spec, (NativeOutput, PromptedOutput)):

@@ -81,6 +81,8 @@ def _found(  # noqa: PLR0917 - in the order in which a finding is read
 
 
 # --- errors and security --------------------------------------------------------------------------------------------
+
+
 def _served(probe: Probe, unknown: Answer) -> Finding:
     if not unknown.status:
         return _found(
@@ -195,6 +197,8 @@ async def _bad_params(probe: Probe) -> AsyncGenerator[Finding, None]:
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
+
+
 def _message(message_id: str) -> SendParams:
     return SendParams(message=Message(role='user', parts=[Part(text=_TEXT)], message_id=message_id))
 
@@ -297,6 +301,8 @@ async def _cancel(probe: Probe, task: Task) -> None:
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
+
+
 async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None]:
     if not card['capabilities'].get('streaming'):
         yield Finding(step='stream', level='not checked', text='The card declares no streaming.', section='3.1.2')

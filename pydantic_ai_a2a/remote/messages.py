@@ -131,6 +131,8 @@ def _schema(parameters: ModelRequestParameters) -> dict[str, Any] | None:
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------
+
+
 def _parts(message: ModelRequest | ModelResponse) -> Iterator[Part]:
     """Yield the parts of a message that the agent has not seen. Answers of other models are told as text."""
     if isinstance(message, ModelResponse):
@@ -161,6 +163,8 @@ def _prompt(content: str | Sequence[UserContent]) -> Iterator[Part]:
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
+
+
 def _calls(turn: Turn) -> list[ToolCallPart]:
     parts = () if turn.response is None else turn.response.parts
     # The calls of output tools are without the name of the provider.
@@ -275,6 +279,7 @@ def _failure(task: Task) -> str:
 
 
 # --- a waiting task -------------------------------------------------------------------------------------------------
+
 _ALONE = (
     'The remote task {} waits for an answer: {}. An agent with A2AModel cannot pass the answer on. Use '
     'RemoteAgent(client, [..., DeferredToolRequests]).'
@@ -324,6 +329,8 @@ def _tool_call(call: PendingRemoteCall, local: Collection[str]) -> ToolCallPart:
 
 
 # --- the output -----------------------------------------------------------------------------------------------------
+
+
 def _typed_output(parts: Sequence[Part], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
     """Return the output, in the form of its declared type. Values that do not fit stay as they are."""
     if parameters.output_object is not None:

@@ -27,6 +27,8 @@ Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
 
 
 # --- messages of clients --------------------------------------------------------------------------------------------
+
+
 def replays(message: Submission, window: int) -> bool:
     """Return True if a repetition of a message is recognised."""
     # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
@@ -65,6 +67,8 @@ def check_answer(header: TaskHeader, message: Submission, *, calls: bool) -> Non
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
+
+
 def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
     """Return the event of a status."""
     body = stored.status(status.state, status.at, status.message)
@@ -84,6 +88,8 @@ def handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
 
 
 # --- quotas ---------------------------------------------------------------------------------------------------------
+
+
 def unpaid(run: int, paid: Sequence[int], charges: Sequence[Charge]) -> tuple[list[Charge], list[int]] | None:
     """Return the charges of a run beyond the paid amounts, in a fixed order, and the new paid amounts of the task.
 
@@ -129,6 +135,8 @@ def _of_run(run: int, paid: Sequence[int]) -> list[int]:
 
 
 # --- waiting tasks and dead letters ---------------------------------------------------------------------------------
+
+
 def expired_status(header: TaskHeader, run: int, at: int) -> Status:
     """Return the failure of a task without an answer in time."""
     metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{run}'})
