@@ -28,6 +28,7 @@ from .types import (
     SecurityScheme,
     Skill,
     agent_card_ta,
+    as_object,
     frozen,
 )
 
@@ -65,8 +66,8 @@ class CardSchemas:
 
     @classmethod
     def _read(cls, params: Mapping[str, Any]) -> CardSchemas:
-        skills: Mapping[str, Any] = _object(params.get(_SKILLS))
-        inputs = {name: _object(schemas).get(_INPUT) for name, schemas in skills.items()}
+        skills: Mapping[str, Any] = as_object(params.get(_SKILLS))
+        inputs = {name: as_object(schemas).get(_INPUT) for name, schemas in skills.items()}
         return cls(
             input=params.get(_INPUT),
             output=params.get(_OUTPUT),
@@ -391,10 +392,6 @@ def with_skills(card: AgentCard, skills: Iterable[Skill]) -> AgentCard:
     others = [extension for extension in capabilities.get('extensions', ()) if extension.get('uri') != SCHEMAS_URI]
     declared = replace(schemas, skills=own).declared()
     return {**card, 'capabilities': {**capabilities, 'extensions': [*others, *declared]}}
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return cast('Mapping[str, Any]', value) if isinstance(value, dict) else {}
 
 
 # --- security schemes and requirements of the card, in the shapes of A2A 1.0 and 0.3 (§4.5) ---------------------------

@@ -82,6 +82,11 @@ def _shown(self: Any) -> str:
     return f'{type(self).__qualname__}({", ".join(values)})'
 
 
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object of somebody else; empty for any other value."""
+    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
+
+
 def without_surrogates(value: Any) -> Any:
     """Return a value with U+FFFD in the place of each lone surrogate in its texts. Both halves of a pair are joined.
 

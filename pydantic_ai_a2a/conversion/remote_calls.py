@@ -9,6 +9,7 @@ from typing import Any, cast
 from pydantic_ai.messages import BaseToolCallPart, ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
+from ..types import as_object
 from .pending import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
 
 SYSTEM = 'a2a'
@@ -122,8 +123,8 @@ def _as_task(call: PendingCall, waiting: Mapping[str, Any]) -> PendingCall:
 
 def sign_in(waiting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the security schemes and the URL of a sign-in, of the task or of its first call."""
-    calls = [_object(call.get('metadata')) for call in waiting.get('pending', ())]
-    fields = next(filter(None, [_object(waiting.get('authorization')), *calls]), _object(None))
+    calls = [as_object(call.get('metadata')) for call in waiting.get('pending', ())]
+    fields = next(filter(None, [as_object(waiting.get('authorization')), *calls]), as_object(None))
     schemes, url = fields.get('schemes'), fields.get('url')
     names = (
         [name for name in cast('list[object]', schemes) if isinstance(name, str)] if isinstance(schemes, list) else []
@@ -196,15 +197,11 @@ def _decision(remote_id: str, answer: CallAnswer) -> dict[str, Any]:
 
 def _schema(answer: object) -> dict[str, Any] | None:
     """Return the JSON Schema of the arguments or of the result in a remote agent's schema of an answer."""
-    schema = _object(answer)
+    schema = as_object(answer)
     choices = schema.get('oneOf')
     for choice in cast('list[object]', choices) if isinstance(choices, list) else ():
-        properties = _object(_object(choice).get('properties'))
+        properties = as_object(as_object(choice).get('properties'))
         for name in ('args', 'result'):
             if name in properties:
-                return {**_object(properties[name]), **({'$defs': schema['$defs']} if '$defs' in schema else {})}
+                return {**as_object(properties[name]), **({'$defs': schema['$defs']} if '$defs' in schema else {})}
     return None
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}

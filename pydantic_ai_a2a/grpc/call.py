@@ -55,11 +55,11 @@ class Serving:
     room: Callable[[int], AbstractContextManager[object]]
     """Reserves room for an unread answer of so many bytes."""
     streams: OpenStreams
-    calls: dict[asyncio.Task[None], Call] = field(default_factory=dict['asyncio.Task[None]', 'Call'])
+    calls: dict[asyncio.Task[None], GrpcCall] = field(default_factory=dict['asyncio.Task[None]', 'GrpcCall'])
     """The calls that have not ended, also calls that store a message although their clients have gone."""
 
 
-class Call:
+class GrpcCall:
     """One call and its answer.
 
     Args:
@@ -470,6 +470,6 @@ def _handlers(serving: Serving) -> grpc.GenericRpcHandler:
 
 def _handler(serving: Serving, operation: Operation, messages: Messages) -> grpc.RpcMethodHandler[Any, Any]:
     async def handle(_: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
-        await Call(serving, operation, messages, context).handle()
+        await GrpcCall(serving, operation, messages, context).handle()
 
     return grpc.stream_stream_rpc_method_handler(handle)

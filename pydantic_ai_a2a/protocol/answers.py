@@ -39,6 +39,7 @@ from ..types import (
     TaskPushNotificationConfig,
     TaskState,
     agent_card_ta,
+    as_object,
 )
 from . import stored
 from .fields import PROTO_JSON, WRAPPED
@@ -365,11 +366,11 @@ def read_card(value: object) -> AgentCard:
     Raises:
         AnswerUnreadable: The value is no agent card.
     """
-    wire = _object(value)
+    wire = as_object(value)
     if not isinstance(wire.get('name'), str):
         raise AnswerUnreadable('name: an agent card needs the name of the agent')
     skills = [_skill(skill) for skill in _objects(wire.get('skills'))]
-    declared = _object(wire.get('capabilities'))
+    declared = as_object(wire.get('capabilities'))
     capabilities = {name: value for name, value in declared.items() if value is not None}
     if wire.get('supportsAuthenticatedExtendedCard') is True:
         capabilities = {'extendedAgentCard': True, **capabilities}
@@ -404,7 +405,7 @@ def _skill(wire: dict[str, Any]) -> dict[str, Any]:
 
 def _secured(wire: dict[str, Any]) -> dict[str, Any]:
     """Return the set fields of a card or a skill, with its security in FastA2A's shape."""
-    schemes = {name: load_scheme(_object(scheme)) for name, scheme in _object(wire.get('securitySchemes')).items()}
+    schemes = {name: load_scheme(as_object(scheme)) for name, scheme in as_object(wire.get('securitySchemes')).items()}
     security = {
         'securitySchemes': {name: scheme for name, scheme in schemes.items() if scheme is not None},
         'securityRequirements': load_requirements(
@@ -428,10 +429,6 @@ def _interfaces(wire: dict[str, Any]) -> Iterator[AgentInterface]:
         yield cast(
             'AgentInterface', {'url': interface.get('url'), 'protocolBinding': binding, 'protocolVersion': version}
         )
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
@@ -552,9 +549,9 @@ def rpc_error(error: object, status: int) -> A2AError:
         error: The parsed object.
         status: HTTP status of the answer.
     """
-    wire = _object(error)
+    wire = as_object(error)
     code = wire.get('code')
-    text = _object(wire.get('data')).get('detail') or wire.get('message')
+    text = as_object(wire.get('data')).get('detail') or wire.get('message')
     kind = None if status == 200 else _BY_STATUS.get(status)
     if kind is None or status in (400, 404):
         kind = _BY_CODE.get(code if type(code) is int else 0)
@@ -568,7 +565,7 @@ def http_error(body: object, status: int) -> A2AError:
         body: The parsed body; anything if it is no `google.rpc.Status`.
         status: HTTP status of the answer.
     """
-    wire = _object(_object(body).get('error'))
+    wire = as_object(as_object(body).get('error'))
     return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
 
 
@@ -580,7 +577,7 @@ def status_error(status: int, url: str) -> A2AError:
 def _error(kind: type[A2AError] | None, text: object, details: list[object], code: object) -> A2AError:
     metadata: dict[str, str] = {}
     violations: list[FieldViolation] = []
-    for detail in map(_object, details[:_MAX_DETAILS]):
+    for detail in map(as_object, details[:_MAX_DETAILS]):
         reason = detail.get('reason')
         if isinstance(reason, str):
             named = _A2A.get(reason)
@@ -596,14 +593,14 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
 
 
 def _violations(value: object) -> Iterator[FieldViolation]:
-    for violation in map(_object, _list(value)[:_MAX_DETAILS]):
+    for violation in map(as_object, _list(value)[:_MAX_DETAILS]):
         field, description = violation.get('field'), violation.get('description')
         if isinstance(field, str) and isinstance(description, str):
             yield FieldViolation(_line(field), _line(description))
 
 
 def _strings(value: object) -> Iterator[tuple[str, str]]:
-    for name, text in _object(value).items():
+    for name, text in as_object(value).items():
         if isinstance(text, str):
             yield name, text
 

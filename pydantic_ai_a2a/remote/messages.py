@@ -39,7 +39,7 @@ from .waiting import (
     APPROVAL,
     QUESTION,
     PendingRemoteCall,
-    Turn,
+    RemoteTurn,
     WaitingTask,
     answer_to,
     as_text,
@@ -70,7 +70,7 @@ class Outgoing:
     """JSON Schema of the answer for an agent that takes schemas; None to ask in words, or for text."""
 
 
-def outgoing(turn: Turn, parameters: ModelRequestParameters, *, takes_schemas: bool = False) -> Outgoing:
+def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_schemas: bool = False) -> Outgoing:
     """Return the message to a remote agent.
 
     Args:
@@ -165,13 +165,13 @@ def _prompt(content: str | Sequence[UserContent]) -> Iterator[Part]:
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-def _calls(turn: Turn) -> list[ToolCallPart]:
+def _calls(turn: RemoteTurn) -> list[ToolCallPart]:
     parts = () if turn.response is None else turn.response.parts
     # The calls of output tools are without the name of the provider.
     return [part for part in parts if isinstance(part, ToolCallPart) and part.provider_name == SYSTEM]
 
 
-def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
+def _answers(calls: Sequence[ToolCallPart], turn: RemoteTurn) -> list[Part]:
     """Return the parts that answer the pending calls of a task."""
     parts = [part for message in turn.new if isinstance(message, ModelRequest) for part in message.parts]
     returns = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}

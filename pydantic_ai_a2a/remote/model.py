@@ -46,7 +46,7 @@ from ..errors import A2AError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from ..types import AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, partial_text, response_parts
-from .waiting import APPROVAL, QUESTION, Remote, Turn, details, last_turn, local_tools, used
+from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
 
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
@@ -57,7 +57,7 @@ class _Request:
     """A request to the remote agent."""
 
     agent: Remote
-    turn: Turn
+    turn: RemoteTurn
     parameters: ModelRequestParameters
     updates: AsyncGenerator[Update, None]
 
@@ -151,7 +151,7 @@ class A2AModel(Model[A2AClient]):
         return _RemoteStream(parameters, request=request, name=self._model_name)
 
     async def _updates(
-        self, card: AgentCard, turn: Turn, message: Outgoing, message_id: str
+        self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
     ) -> AsyncGenerator[Update, None]:
         """Yield the events of the remote task. If the caller stops early, the remote task is canceled."""
         options = SendOptions(

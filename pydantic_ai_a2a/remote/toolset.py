@@ -33,7 +33,7 @@ from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Part, Skill, Task
+from ..types import AgentCard, Message, Part, Skill, Task, as_object
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import (
     RemoteAnswer,
@@ -333,15 +333,11 @@ def _context_of(ctx: RunContext[Any], place: str) -> str | None:
     """Return the remote conversation of the tool's last return in this conversation."""
     for message in reversed(ctx.messages):
         for part in reversed(message.parts if isinstance(message, ModelRequest) else ()):
-            metadata = _object(part.metadata) if isinstance(part, ToolReturnPart) else {}
-            conversation = _object(metadata.get(PLACE))
+            metadata = as_object(part.metadata) if isinstance(part, ToolReturnPart) else {}
+            conversation = as_object(metadata.get(PLACE))
             if conversation.get('tool') == place:
                 return conversation.get('context')
     return None
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
 
 
 def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:

@@ -24,7 +24,7 @@ from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_ca
 from ..conversion.schemas import problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import Message, Part, Task
+from ..types import Message, Part, Task, as_object
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -90,7 +90,7 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
     )
     for data in _data(parts):
         waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
-        if schema := _object(data.get('schema')):
+        if schema := as_object(data.get('schema')):
             waiting['schema'] = schema
         if isinstance(authorization := data.get('authorization'), dict):
             waiting['authorization'] = authorization
@@ -110,13 +110,9 @@ def _list(value: object) -> list[Any]:
     return cast('list[Any]', value) if isinstance(value, list) else []
 
 
-def _object(value: object) -> dict[str, Any]:
-    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
-
-
 def _call(value: object) -> PendingRemoteCall | None:
     """Return a pending call from foreign data; None if the data is none."""
-    fields = _object(value)
+    fields = as_object(value)
     texts = {name: fields.get(name) for name in ('id', 'kind', 'tool', 'text')}
     if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
@@ -169,7 +165,7 @@ def _is_denial(answer: object) -> bool:
 
 def _by_call(pending: Sequence[PendingRemoteCall], answer: Any) -> Mapping[str, Any]:
     ids = {call['id'] for call in pending}
-    answers = _object(answer)
+    answers = as_object(answer)
     if answers and answers.keys() <= ids:
         return answers
     if len(ids) == 1 or answer is True or _is_denial(answer):
@@ -319,7 +315,7 @@ class Remote:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class RemoteTurn:
     """The last response of a remote agent in a history, and the messages after it."""
 
     new: Sequence[ModelMessage]
@@ -339,14 +335,14 @@ class Turn:
         return self.details.get('taskId') if self.details.get('state') in _WAITING else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> Turn:
+def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> RemoteTurn:
     """Return the agent's last response in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
             known = message.provider_details or {}
             if known.get('agent') == agent.name and message.provider_url == agent.url:
-                return Turn(new=messages[n + 1 :], response=message, details=known)
-    return Turn(new=messages)
+                return RemoteTurn(new=messages[n + 1 :], response=message, details=known)
+    return RemoteTurn(new=messages)
 
 
 def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
@@ -365,7 +361,7 @@ def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
     return found
 
 
-def used(turn: Turn, answer: Task | Message) -> RequestUsage:
+def used(turn: RemoteTurn, answer: Task | Message) -> RequestUsage:
     """Return the usage of a response: the remote task's totals, without those of the task's earlier response."""
     if 'status' not in answer:
         return RequestUsage()

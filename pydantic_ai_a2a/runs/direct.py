@@ -37,7 +37,7 @@ from ..store.ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..types import Message, TaskEvent, TaskHeader
 from .agent_job import Job
 from .ends import Outcome, outcome_of, run_failure
-from .recorder import Call, Recorder, Retries, observed_run
+from .recorder import Recorder, Retries, StoreCall, observed_run
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -243,7 +243,7 @@ class _Turn:
         store: Repeats the write while the store is unavailable, to save the result of the run.
     """
 
-    def __init__(self, backend: Backend, store: Call) -> None:
+    def __init__(self, backend: Backend, store: StoreCall) -> None:
         self._backend = backend
         self._store = store
         self._heads: set[str | None] = set()

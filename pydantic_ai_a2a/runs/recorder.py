@@ -530,7 +530,7 @@ class PendingWrites:
 T = TypeVar('T')
 
 
-class Call(Protocol):
+class StoreCall(Protocol):
     """Calls the store for one task."""
 
     async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -607,7 +607,7 @@ class Retries:
         """Repeat no further call."""
         self._ending.set()
 
-    def of(self, task_id: str) -> Call:
+    def of(self, task_id: str) -> StoreCall:
         """Return the function that calls the store for one task."""
         return partial(self._call, task_id)
 

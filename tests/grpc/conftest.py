@@ -6,20 +6,20 @@ import asyncio
 
 import pytest
 
-from pydantic_ai_a2a.grpc.call import Call
+from pydantic_ai_a2a.grpc.call import GrpcCall
 
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     """The methods whose calls the server has done with, in this order."""
     ended: asyncio.Queue[str] = asyncio.Queue()
-    serve = Call._serve  # pyright: ignore[reportPrivateUsage]
+    serve = GrpcCall._serve  # pyright: ignore[reportPrivateUsage]
 
-    async def then_tell(call: Call) -> None:
+    async def then_tell(call: GrpcCall) -> None:
         try:
             await serve(call)
         finally:
             ended.put_nowait(call._operation.name)  # pyright: ignore[reportPrivateUsage]
 
-    monkeypatch.setattr(Call, '_serve', then_tell)
+    monkeypatch.setattr(GrpcCall, '_serve', then_tell)
     return ended

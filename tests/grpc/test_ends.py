@@ -13,7 +13,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
 from pydantic_ai_a2a.errors import TaskNotFoundError
-from pydantic_ai_a2a.grpc.call import Call
+from pydantic_ai_a2a.grpc.call import GrpcCall
 from pydantic_ai_a2a.service.dispatch import ClientGone
 
 from ..behaviour.stage import Stage
@@ -149,7 +149,7 @@ async def test_a_write_after_the_end_of_a_call_finds_the_client_gone() -> None:
     async def write() -> None:
         raise grpc.aio.InternalError('the call has ended')
 
-    call = Call.__new__(Call)
+    call = GrpcCall.__new__(GrpcCall)
     with pytest.raises(ClientGone):
         await call._send(write())  # pyright: ignore[reportPrivateUsage]
 

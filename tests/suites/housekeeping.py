@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from pydantic_ai_a2a.types import TaskQuery, TaskState
 from .base import PortSuite
 from .values import (
     AT,
+    LIMIT,
     OWNER,
     chunk,
     claim_one,
@@ -145,7 +147,10 @@ class RetentionSuite(PortSuite):
         reader.start(2)
         await sweep(backend, AT + 500 * SECOND)
         assert await state_of(backend, 't') == 'input-required'
-        await sweep(backend, AT + 500 * SECOND + 1)
+        async with asyncio.timeout(LIMIT):
+            # A sweep leaves out a task that another transaction has locked, such as the one that marks its readers.
+            while await state_of(backend, 't') == 'input-required':
+                await sweep(backend, AT + 500 * SECOND + 1)
         task = await backend.reader.load('t', OWNER)
         assert task is not None
         assert (task.header.state, task.header.status_at) == ('failed', AT + 500 * SECOND + 1)

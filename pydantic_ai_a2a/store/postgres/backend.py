@@ -26,7 +26,7 @@ from ..shared import Peers, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
-from .calls import Call, call_of
+from .calls import FunctionCall, call_of
 from .connect import (
     CONFLICTS,
     Connection,
@@ -111,7 +111,7 @@ class PostgresProcess:
         results = () if call is None else await self._call(call, write, session)
         return results[0] if results else await session.patiently(partial(self._attempt, write, session))
 
-    async def _call(self, call: Call, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
+    async def _call(self, call: FunctionCall, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
         """Do a write by a call, which may be repeated. Return the result, or nothing for a write of the generator."""
         sent = False
 

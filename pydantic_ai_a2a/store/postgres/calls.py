@@ -22,7 +22,7 @@ _RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND own
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """The call of a function that does the same as a write. The function says first if the function has done it."""
 
     statement: str
@@ -38,7 +38,7 @@ class Call:
     """The result to undo if the answers to all calls were lost."""
 
 
-def call_of(settings: Postgres, write: BoundWrite[Any]) -> Call | None:
+def call_of(settings: Postgres, write: BoundWrite[Any]) -> FunctionCall | None:
     """Return the call for a write, or None if the generator does the write.
 
     A pooler in transaction mode changes connections between transactions. Without a cache of prepared statements,
@@ -71,7 +71,7 @@ def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
 
 def _start(
     settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
-) -> Call | None:
+) -> FunctionCall | None:
     """Accept a new task, and take the task for a free slot."""
     if slot is None or not submit.begins_alone(message):
         return None
@@ -112,7 +112,7 @@ def _start(
             ON CONFLICT DO NOTHING"""
         values = (*values, credential.id, credential.until, credential.body)
     statement = _statement(settings.schema, 'a2a_start', n, added)
-    return Call(statement, lambda _: values, result, begins=[header.id], possible=possible)
+    return FunctionCall(statement, lambda _: values, result, begins=[header.id], possible=possible)
 
 
 def _emit(
@@ -121,7 +121,7 @@ def _emit(
     claimed: Claim,
     events: Sequence[TaskEvent],
     *further: *tuple[Status | None, Checkpoint | None],
-) -> Call | None:
+) -> FunctionCall | None:
     """Store events, a checkpoint or both of a running task without webhooks."""
     status, checkpoint = further
     nothing = not events and checkpoint is None
@@ -134,10 +134,10 @@ def _emit(
         bodies = [dump_message(message) for message in checkpoint.messages]
         values += (checkpoint.first, checkpoint.run, checkpoint.taken, dump_usage(checkpoint.usage), bodies)
         function = 'a2a_checkpoint'
-    return Call(_statement(settings.schema, function, len(values)), lambda _: values, lambda _: None)
+    return FunctionCall(_statement(settings.schema, function, len(values)), lambda _: values, lambda _: None)
 
 
-def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
+def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> FunctionCall | None:
     """Complete a task at the end of the only run."""
     rare = claimed.run > 1 or end.artifacts is None or end.charges
     if end.status.state != 'completed' or rare:
@@ -171,7 +171,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
 
     dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
     has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
-    return Call(
+    return FunctionCall(
         _statement(settings.schema, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
         values_after,
         lambda _: (None, events, False),
@@ -179,10 +179,10 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
     )
 
 
-def _file(settings: Postgres, agent: str) -> Call:
+def _file(settings: Postgres, agent: str) -> FunctionCall:
     """File a batch of stopped tasks."""
     values = _lock_timeout(settings), agent, runs.BATCH
-    return Call(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
+    return FunctionCall(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
 
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
@@ -190,7 +190,7 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [[row[n] for row in rows] for n in range(count)]
 
 
-_CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {
+_CALLS: dict[Callable[..., Any], Callable[..., FunctionCall | None]] = {
     submit.submit: _start,
     runs.emit: _emit,
     runs.finish: _finish,
