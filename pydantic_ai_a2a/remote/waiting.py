@@ -15,7 +15,6 @@ from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
 from pydantic_ai.usage import RequestUsage, RunUsage
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ..conversion.asking import MEDIA_TYPE
@@ -24,7 +23,7 @@ from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_ca
 from ..conversion.schemas import problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import Message, Part, Task, as_object
+from ..types import Message, Part, Task, as_object, dump_json
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -242,7 +241,7 @@ def text_of(parts: Iterable[Part]) -> str:
 
 def digest_id(*values: Any) -> str:
     """Return an id for a message, made from JSON values: equal values make equal ids."""
-    return sha256(to_json(values)).hexdigest()[:32]
+    return sha256(dump_json(values)).hexdigest()[:32]
 
 
 def _items(parts: Sequence[Part]) -> list[Any]:
@@ -382,7 +381,7 @@ def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]
 
 def as_text(value: Any) -> str:
     """Return a value as text: text as it is, other values as JSON."""
-    return value if isinstance(value, str) else to_json(value).decode()
+    return value if isinstance(value, str) else dump_json(value).decode()
 
 
 # --- answers to remote tasks that wait, as results of deferred tool calls ---------------------------------------------

@@ -12,7 +12,7 @@ from pydantic_ai import Agent, ToolReturn
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from pydantic_ai_a2a import A2AClient, Progress, Results, to_a2a
+from pydantic_ai_a2a import A2AClient, Progress, RemoteAgent, Results, to_a2a
 
 from ...client import Client, lifespan, message, state_of, texts
 from ..asking import answers, approve
@@ -117,13 +117,15 @@ async def test_a_structured_output_is_mended(backend: str) -> None:
         assert [part['data'] for part in task['artifacts'][0]['parts']] == [{'result': {'item': MENDED}}]
 
 
-async def test_the_client_mends_what_it_sends() -> None:
+async def test_the_client_half_mends_what_it_sends() -> None:
     heard: list[str] = []
 
     def echo(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         heard.append(prompts(messages)[-1])
         return ModelResponse(parts=[TextPart('heard')])
 
-    async with A2AClient(to_a2a(Agent(FunctionModel(echo)))) as client:
+    app = to_a2a(Agent(FunctionModel(echo)))
+    async with A2AClient(app) as client:
         await client.send(HALF)
-    assert heard == [MENDED]
+        await RemoteAgent(app).run(HALF)
+    assert heard == [MENDED] * 2
