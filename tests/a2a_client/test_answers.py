@@ -340,7 +340,10 @@ async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once()
     canned = Canned(plain('', 504), result({'task': TASK}), card=card)
     async with calling(canned) as client:
         with pytest.raises(RemoteUnavailable, match='may have been started'):
-            await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'short'})
+            await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'm' * 15})
+    canned = Canned(plain('', 504), result({'task': TASK}), card=card)
+    async with calling(canned) as client:
+        await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'm' * 16})
 
 
 async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others() -> None:
