@@ -1,7 +1,6 @@
 """Spans and metrics, through the API of OpenTelemetry: ids, names and numbers go in, records for an SDK come out.
 
-`spans` makes a span for each operation, run and push notification. `instruments` counts tasks, runs, tokens and
-webhooks.
+There is a span for each operation, run and push notification. Metrics count tasks, runs, tokens and webhooks.
 """
 
 from __future__ import annotations

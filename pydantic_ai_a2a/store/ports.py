@@ -294,7 +294,7 @@ class Housekeeping(ABC):
 # --- the ports for push notifications ---------------------------------------------------------------------------------
 # The webhooks of tasks, and the deliveries not done yet.
 #
-# The rules of `ports` hold here too. Storage keeps the address of a webhook as opaque bytes, which may be encrypted.
+# The rules above hold here too. Storage keeps the address of a webhook as opaque bytes, which may be encrypted.
 # `TaskQueue` writes deliveries in the transactions of the events.
 
 Takes = Literal['statuses', 'artifacts', 'chunks']

@@ -106,7 +106,7 @@ def append(
         (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
         for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
     ]
-    # `filing` lists the conversation with the first filed task of its context.
+    # `runs.file` lists the conversation with the first filed task of its context.
     return [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]
 
 

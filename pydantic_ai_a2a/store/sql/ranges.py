@@ -2,8 +2,8 @@
 
 No index has the tasks in all states. Live tasks are few, and are in small indexes: an index with running tasks, and
 indexes with queued tasks. Stopped tasks are in another small index until they are filed, and then in the indexes of
-lists: see `filing`. So a list is made of ranges: queued tasks, running tasks, stopped tasks that are not filed, and the
-filed tasks in each state.
+lists: see `runs.file`. So a list is made of ranges: queued tasks, running tasks, stopped tasks that are not filed, and
+the filed tasks in each state.
 
 SQLite uses a partial index only for a query that repeats the condition of the index, word for word.
 """
@@ -19,7 +19,7 @@ WAITING = 'queued = 1'
 """The task waits for a worker: it is submitted, or answered."""
 RUNNING = "state = 'working' AND queued = 0"
 FILED = 'filed = 1'
-"""The task has ended, or waits for its client, and is filed: see `filing`."""
+"""The task has ended, or waits for its client, and is filed: see `runs.file`."""
 
 # The names of two states: for a longer list, SQLite fills a table in memory each time it checks a row for the index.
 UNFILED = f'filed = 0 AND state NOT IN {tuple(sorted(LIVE))}'

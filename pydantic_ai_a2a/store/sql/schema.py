@@ -1,7 +1,7 @@
-"""The tables, indexes and triggers of a store: the statements of steps 1, 2 and 4 of `migrations`.
+"""The tables, indexes and triggers of a store: the statements of steps 1, 2 and 4 of `MIGRATIONS`.
 
-The text is SQL of SQLite, and `postgres.statements` translates it. A blank line ends a statement. Text between `/*` and
-`*/` is for PostgreSQL only.
+The text is SQL of SQLite, and `store.postgres.statements` translates it. A blank line ends a statement. Text between
+`/*` and `*/` is for PostgreSQL only.
 
 - `agent` is the namespace of an agent. All keys begin with it, so that one database serves many agents.
 - `owner` is a tenant and a caller, as in `tenant/caller`.
@@ -384,7 +384,7 @@ checks the condition: these were 20 tables a task, and a quarter of the work of 
 
 
 # --- the numbered steps from an empty database to the newest schema ---------------------------------------------------
-# The first step creates the tables of `schema`. A release that changes them appends a step. A step that was released is
+# The first step creates the tables above. A release that changes them appends a step. A step that was released is
 # never changed, because stores count the steps that they have taken.
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
