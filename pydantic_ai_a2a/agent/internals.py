@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.messages import UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import ToolDefinition
@@ -47,11 +46,6 @@ async def next_with(run: AgentRun[Any, Any], node: Any, observe: Callable[[Any],
         return await run._stream_and_advance(node)  # pyright: ignore[reportPrivateUsage]
 
     return await run._run_node_with_hooks(node, step)  # pyright: ignore[reportPrivateUsage]
-
-
-def set_messages(canceled: RunCancelled, given: Sequence[ModelMessage], added: Sequence[ModelMessage]) -> None:
-    """Set the messages of a canceled run. Replaced by a run id of messages that a capability builds anew."""
-    canceled._messages, canceled._new_message_index = [*given, *added], len(given)  # pyright: ignore[reportPrivateUsage]
 
 
 def set_prompt(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None) -> None:

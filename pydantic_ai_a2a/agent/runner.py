@@ -49,7 +49,7 @@ from .budget import charge_unanswered, within
 from .dependencies import Hooks, observe_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .internals import allow_deferred_calls, model_of, next_with, set_messages, set_prompt, tool_of, validates_output
+from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output
 from .options import (
     NO_MODEL,
     PartialOutputs,
@@ -207,23 +207,16 @@ class Runner:
                 except SystemExit as error:
                     # Within the block: Pydantic AI raises the errors of the block in another task.
                     raise Exited.of(error) from error
-        except (RunCancelled, UserError) as error:
-            if (failure := self._failure(error, run, added)) is error:
+        except UserError as error:
+            if run is not None or self._may_have_model:
                 raise
-            raise failure from error
+            raise NoModel(NO_MODEL) from error
         except STATES as state:
             if not arguments.may_wait:
                 raise
             answered = arguments.answers is not None
             return stopped(run, added, state, turn, arguments.prompt, usage=arguments.usage, answers=answered)
         return _ended(run, arguments, answer, shown, added.of(run))
-
-    def _failure(self, error: RunCancelled | UserError, run: AgentRun[Any, Any] | None, added: Added) -> Exception:
-        """Return the error of a run: a cancellation has all messages of the run, and a missing model is named."""
-        if isinstance(error, RunCancelled):
-            added.complete(error)
-            return error
-        return error if run is not None or self._may_have_model else NoModel(NO_MODEL)
 
     def _wrap(self, run: AgentRun[Any, Any], arguments: RunArguments) -> None:
         if (client_output := arguments.client_output) is not None:
@@ -621,14 +614,6 @@ class Added:
         """Return the messages that the run has added."""
         found = run.new_messages()
         return found if len(found) >= len(self._messages) else [*self._messages]
-
-    def complete(self, canceled: RunCancelled) -> None:
-        """Give the error of a canceled run all messages that the run has added."""
-        messages, found = canceled.all_messages(), canceled.new_messages()
-        added = [*self._messages, *messages[self._size :]]
-        if self._messages and len(found) < len(added):
-            given = messages[: len(messages) - len(added)]
-            set_messages(canceled, given, added)
 
 
 def _is_request(message: ModelMessage) -> bool:

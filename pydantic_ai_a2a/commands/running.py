@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -87,16 +87,14 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
     apps = apart(app, target)
     for served in apps:
         served.hosting.drain_delay = 0.0  # a worker has no traffic to redirect
-    try:
-        with frozen():
-            asyncio.run(_work(app, apps, target, health_host, health_port))
-    except asyncio.CancelledError:
-        return 1
-    return 0
+    code = 1
+    with frozen(), suppress(asyncio.CancelledError):
+        code = asyncio.run(_work(app, apps, target, health_host, health_port))
+    return code
 
 
-async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None) -> None:
-    """Run tasks until a signal; a second signal does not wait for the running tasks."""
+async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None) -> int:
+    """Run tasks until a signal, and return the exit code; a second signal does not wait for the running tasks."""
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(_signals())
         if port is not None:
@@ -105,6 +103,7 @@ async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: 
         say(f'the worker runs the tasks of {target}')
         await stopped.wait()
         say('the worker stops')
+    return 0
 
 
 @asynccontextmanager

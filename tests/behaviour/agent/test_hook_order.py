@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRequestNode, RunContext
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability, Hooks
 from pydantic_ai.exceptions import UserError
@@ -161,6 +161,17 @@ async def test_a_guard_before_a_node_acts_before_the_model(watched: bool) -> Non
     async with serving(agent_with(Hooks(before_node_run=redact, before_model_request=note))) as client:
         assert state_of(await _told(client, 'my secret', watched=watched)) == 'COMPLETED'
     assert asked == [['redacted']]
+
+
+@pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
+async def test_a_guard_before_a_node_may_answer_in_the_place_of_the_model(watched: bool) -> None:
+    async def answer(ctx: RunContext[Any], *, node: Any) -> Any:
+        instead: Any = CallToolsNode(model_response=ModelResponse(parts=[TextPart('not asked')]))
+        return instead if isinstance(node, ModelRequestNode) else node
+
+    async with serving(agent_with(Hooks(before_node_run=answer))) as client:
+        task = await _told(client, 'hello', watched=watched)
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['not asked'])
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
