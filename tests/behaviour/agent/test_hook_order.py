@@ -166,7 +166,7 @@ async def test_a_guard_before_a_node_acts_before_the_model(watched: bool) -> Non
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
 async def test_a_guard_before_a_node_may_answer_in_the_place_of_the_model(watched: bool) -> None:
     async def answer(ctx: RunContext[Any], *, node: Any) -> Any:
-        instead: Any = CallToolsNode(model_response=ModelResponse(parts=[TextPart('not asked')]))
+        instead = CallToolsNode[Any, Any](model_response=ModelResponse(parts=[TextPart('not asked')]))
         return instead if isinstance(node, ModelRequestNode) else node
 
     async with serving(agent_with(Hooks(before_node_run=answer))) as client:
