@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.store.postgres import backend as thread
+from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...suites import READER_LAG
@@ -26,7 +26,7 @@ def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     The time of an attempt does not depend on the machine.
     """
     times = count(0.0, LIMIT / 2)
-    monkeypatch.setattr(thread, 'time', SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(postgres_backend, 'time', SimpleNamespace(monotonic=lambda: next(times)))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import Store, opened
-from pydantic_ai_a2a.store.postgres import backend as listener
+from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 
 from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts
@@ -108,7 +108,7 @@ async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_
 async def test_a_clock_that_is_set_is_noticed_by_who_listens(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, '_POLL', 0.05)
+    monkeypatch.setattr(postgres_backend, '_POLL', 0.05)
     set_clock(postgres, postgres_url, 0)
     backend = another()
     stop = backend.listen(nothing, nothing)

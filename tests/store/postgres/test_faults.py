@@ -15,7 +15,7 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim
-from pydantic_ai_a2a.store.postgres import backend as thread
+from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import lock, notify
@@ -172,7 +172,7 @@ async def test_a_commit_that_fails_because_of_others_is_tried_again(
 async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, '_CONFLICTS', 2)
+    monkeypatch.setattr(postgres_backend, '_CONFLICTS', 2)
     backend = another()
     await submit(backend, message(new='t'))
     raise_at_commit(postgres, postgres_url, code='40001', times=3)
@@ -241,7 +241,7 @@ async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, pos
 async def test_who_closes_does_not_wait_long_for_others(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, 'STOP_TIME', 0.5)
+    monkeypatch.setattr(postgres_backend, 'STOP_TIME', 0.5)
     backend = another()
     await submit(backend, message(new='t'))
     async with gate(postgres_url, EVENTS) as held:
@@ -256,7 +256,7 @@ async def test_who_closes_does_not_wait_long_for_others(
 async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, 'STOP_TIME', 0.1)
+    monkeypatch.setattr(postgres_backend, 'STOP_TIME', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url)
         await submit(backend, message(new='t'))

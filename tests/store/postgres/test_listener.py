@@ -10,8 +10,8 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.store.events import EventBus
 from pydantic_ai_a2a.store.ports import Slot
+from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import backend as postgres_listener
-from pydantic_ai_a2a.store.postgres import backend as thread
 from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
 from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
 from pydantic_ai_a2a.types import TaskEvent
@@ -94,7 +94,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
     listener = postgres_listener.Listener(
         settings, 'channel', 'me', namespace='agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now)
     )
-    running = asyncio.ensure_future(listener.run(thread.Session(settings, DatabaseClock())))
+    running = asyncio.ensure_future(listener.run(postgres_backend.Session(settings, DatabaseClock())))
     for _ in range(5):
         await asyncio.sleep(0)
         listener.wake()
