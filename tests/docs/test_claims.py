@@ -132,6 +132,12 @@ def test_contributing_has_a_rule_for_each_room() -> None:
     assert sorted(documented) == sorted(room for layer in layers() for room in layer)
 
 
+def test_the_boxes_of_the_path_of_a_message_are_rooms() -> None:
+    boxes = set(re.findall(r'<text x=[^>]*>([\w ]+)</text>', (DOCS / 'message-path.svg').read_text()))
+    assert boxes
+    assert boxes <= {room for layer in layers() for room in layer}
+
+
 def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
     rooms = {path.relative_to(PACKAGE).parent.as_posix(): path.read_text() for path in PACKAGE.glob('**/__init__.py')}
     assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
