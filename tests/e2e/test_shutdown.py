@@ -118,7 +118,7 @@ async def test_the_second_signal_ends_a_stream_that_a_client_reads(
             server.signal(signal.SIGINT)
             await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
             server.signal(second)
-            await asyncio.wait([stream])
+            await asyncio.wait([stream], timeout=LIMIT)
         assert await server.ended() in (0, -signal.SIGTERM)
     # uvicorn waits for no stream after a second SIGINT: then it may be cut before its last event.
     if second == signal.SIGTERM or not isinstance(stream.exception(), A2AClientError):
