@@ -20,7 +20,7 @@ from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
 from pydantic_ai_a2a.commands import calling
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.remote import model as tasks
+from pydantic_ai_a2a.remote import model as remote_model
 
 from ..a2a_client.canned import CARD, Canned, refusal, result, stream
 from ..bounds import LIMIT
@@ -358,7 +358,7 @@ def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, '_FIRST_LIMIT', 0.0)
+    monkeypatch.setattr(remote_model, '_FIRST_LIMIT', 0.0)
     canned = Canned()
     with at_its_url(canned, Interrupting(canned, messages=0)) as server:
         code, text = at(monkeypatch, '', 'send', server.url, 'hello')

@@ -19,7 +19,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AgentWorker, Limits, Workers, to_a2a
-from pydantic_ai_a2a.fasta2a import worker as job
+from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import spoken
@@ -238,7 +238,7 @@ async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: p
         async def close(self, task_id: str) -> None:
             pass
 
-    monkeypatch.setattr(job, 'STOP_TIME', 0.01)
+    monkeypatch.setattr(fasta2a_worker, 'STOP_TIME', 0.01)
     worker = Acting()
     worker.broker.event_bus = Open()
     async with serving(agent, workers=Workers(worker=worker)) as client:
