@@ -18,8 +18,6 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union,
 
 from typing_extensions import get_type_hints, is_typeddict
 
-__all__ = ('Span', 'checked', 'seconds', 'suggestion')
-
 T = TypeVar('T', bound=Callable[..., Any])
 S = TypeVar('S')
 

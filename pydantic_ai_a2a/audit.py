@@ -10,8 +10,6 @@ import logging
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-__all__ = ('LOGGER', 'Event', 'Fact', 'audit')
-
 LOGGER = 'pydantic_ai_a2a.audit'
 """Name of the logger."""
 

@@ -6,8 +6,6 @@ import time
 from functools import cached_property, partial
 from pathlib import Path
 
-__all__ = ('STOP_TIME', 'SYSTEM', 'Clock')
-
 STOP_TIME = 5.0
 """Seconds that a task, a thread or a write gets to end at a stop. Then the stop continues without waiting."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ('Encryption', 'Unreadable')
-
 
 class Unreadable(Exception):
     """The key of an encrypted value is no longer in the option."""

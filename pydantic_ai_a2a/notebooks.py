@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, cast
 
-__all__ = ('HtmlCard', 'HtmlTask', 'server_html')
-
 _MOST_TEXT = 10_000
 """Characters of a text, of a cell or of JSON that are shown."""
 _MOST_ROWS = 100

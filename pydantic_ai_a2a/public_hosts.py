@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-__all__ = ('is_public', 'is_public_host', 'literal')
-
 _PRIVATE = ('localhost', 'local', 'internal', 'home.arpa')
 """Domains whose hosts are never public."""
 _AZURE = IPv4Address('168.63.129.16')

@@ -20,8 +20,6 @@ from .settings import Budget, Quotas, Rate
 from .store.ports import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .types import Caller
 
-__all__ = ('Left', 'Metering', 'audit_refusal')
-
 _ALL = '*'
 _SLOTS = 60
 """Slots of a window. Usage of one slot expires together."""

@@ -83,7 +83,7 @@ def _shown(self: Any) -> str:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object of somebody else; empty for any other value."""
+    """Return a value that should be a JSON object. Any other value becomes an empty object."""
     return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
 
 

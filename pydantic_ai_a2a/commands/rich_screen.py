@@ -10,8 +10,6 @@ from rich.text import Text
 from ..types import Message, Task
 from .terminal import Screen, safe
 
-__all__ = ('RichScreen',)
-
 
 class RichScreen(Screen):
     """Shows the answer to a message as Markdown."""

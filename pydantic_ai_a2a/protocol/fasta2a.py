@@ -28,8 +28,6 @@ from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, rol
 from .operations import OPERATIONS, EncodeEvent, Hold, Operation, Params, RpcRequest, hold_nothing
 from .requests import older_params
 
-__all__ = ('FastA2ADialect',)
-
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.fasta2a: operation for operation in OPERATIONS.values() if operation.fasta2a}
 )

@@ -20,8 +20,6 @@ from . import stored
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct
 from .operations import Codec
 
-__all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'older_code', 'role', 'send_params')
-
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """States in which streams end, besides the terminal ones: the task waits for its client."""
 

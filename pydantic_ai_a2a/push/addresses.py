@@ -14,8 +14,6 @@ import httpx2
 
 from ..public_hosts import is_public, is_public_host, literal
 
-__all__ = ('AddressPolicy', 'AddressRefused', 'PrivateHost', 'host_of')
-
 _NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
 """A host name that resolvers accept, in ASCII and lower case (RFC 1035 §2.3.4)."""
 _NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
