@@ -20,14 +20,16 @@ async def long_task(backend: Backend, task_id: str, events: int, *, at: int = AT
     await backend.queue.finish(claimed, ending(claimed, after=events - 1, at=at))
 
 
-async def test_a_few_tasks_with_much_to_them_are_enough_for_one_step(backend: Backend) -> None:
+async def test_a_few_tasks_with_long_logs_take_several_steps(backend: Backend) -> None:
     for n in range(3):
         await long_task(backend, f't{n}', 300, at=AT + n)
     keep = Retention(max_tasks=1)
-    assert await backend.housekeeping.sweep(keep, at=AT) > 0
+    steps: list[int] = []
+    while step := await backend.housekeeping.sweep(keep, at=AT):
+        steps.append(step)
+    assert len(steps) <= 2
     page = await backend.reader.list(TaskQuery(owner=None))
     assert [task.header.id for task in page.tasks] == ['t2']
-    assert await backend.housekeeping.sweep(keep, at=AT) == 0
 
 
 async def test_what_is_erased_of_an_owner_goes_in_steps_of_some_hundred_rows(backend: Backend) -> None:

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from pydantic_ai_a2a.store.postgres.statements import lock
-from pydantic_ai_a2a.store.sql.transaction import LockName
+from pydantic_ai_a2a.store.postgres.statements import key_of
 
 from ..suites.values import LIMIT
 
@@ -28,9 +27,9 @@ class Gate:
                 pass
         return pid
 
-    async def is_taken(self, other: LockName) -> bool:
-        """Whether somebody has another lock."""
-        return bool(await self._connection.fetch(lock(other)))
+    async def is_taken(self, *name: str) -> bool:
+        """Whether somebody has the lock of another name."""
+        return not await self._connection.fetchval('SELECT pg_try_advisory_xact_lock($1)', key_of(name))
 
     async def open(self) -> None:
         """Let the others through."""

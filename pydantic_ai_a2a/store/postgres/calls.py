@@ -66,7 +66,7 @@ def _lock_timeout(settings: Postgres) -> str:
 def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
     """Return the time limit of each lock, and the lock of the context."""
     [context] = locks
-    return _lock_timeout(settings), key_of(context)
+    return _lock_timeout(settings), key_of(context.name)
 
 
 def _start(

@@ -14,9 +14,9 @@ from asyncpg.pool import PoolConnectionProxy
 from ...clock import SYSTEM, Clock
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from ..sql.schema import MIGRATIONS, missing, version
-from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction
+from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
 from .settings import Postgres
-from .statements import CLOCK, begin, lock, migrations_of, translated
+from .statements import CLOCK, begin, key_of, lock, migrations_of, translated
 
 T = TypeVar('T')
 Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
@@ -225,16 +225,24 @@ async def _execute(connection: Connection, step: Step) -> Rows:
                 elif values:
                     await connection.executemany(translated(statement), values)
             return []
-        case LockName(wait=True):
+        case LockName():
             await connection.execute(lock(step))
             return []
-        case LockName():
-            return await connection.fetch(lock(step))
+        case TryNames():
+            return await _try_names(connection, step)
         case LockTasks():
             return await _lock_tasks(connection, step)
         case _:
             statement, values = step
             return await connection.fetch(translated(statement), *values)
+
+
+async def _try_names(connection: Connection, step: TryNames) -> Rows:
+    names = {key_of(name): name for name in step.names}
+    taken = await connection.fetch(
+        'SELECT key FROM unnest($1::bigint[]) AS key WHERE NOT pg_try_advisory_xact_lock(key)', [*names]
+    )
+    return [(names[key],) for (key,) in taken]
 
 
 async def _lock_tasks(connection: Connection, step: LockTasks) -> Rows:

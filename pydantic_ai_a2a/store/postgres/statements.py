@@ -82,16 +82,13 @@ def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[LockName]
 
 
 def lock(lock: LockName) -> str:
-    """Take an advisory lock. Without waiting, return a row if another transaction has the lock."""
-    key = key_of(lock)
-    return (
-        f'SELECT pg_advisory_xact_lock({key})' if lock.wait else f'SELECT 1 WHERE NOT pg_try_advisory_xact_lock({key})'
-    )
+    """Take an advisory lock."""
+    return f'SELECT pg_advisory_xact_lock({key_of(lock.name)})'
 
 
-def key_of(lock: LockName) -> int:
-    """Return the number of an advisory lock."""
-    return int.from_bytes(blake2b('\0'.join(lock.name).encode(), digest_size=8).digest(), signed=True)
+def key_of(name: tuple[str, ...]) -> int:
+    """Return the number of the advisory lock of a name."""
+    return int.from_bytes(blake2b('\0'.join(name).encode(), digest_size=8).digest(), signed=True)
 
 
 def channel(settings: Postgres, namespace: str) -> str:

@@ -23,12 +23,11 @@ from ...conversion.stream import appended
 from ...types import new_correlation_id
 from ..histories import StoredEntry, dump_message, dump_record, load_entries, load_message_rows, load_record
 from .database import Database, WriteKind
-from .transaction import LockName, Transaction, Write
+from .transaction import KEYS, LockName, Transaction, Write, among
 
 RECORD_OF_TASK = (
     '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
 )
-HEAD = 'SELECT head_id FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _UPSERT = (
     'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record, listed_at)'
@@ -48,16 +47,19 @@ _HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE 
 _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
-_TIPS = 'SELECT tip FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
 _SHARE = (
     'INSERT INTO conversation_branch (agent, owner, id, tip) SELECT agent, owner, id, head_id FROM conversation'
     ' WHERE agent = ? AND owner = ? AND head_id = ? ON CONFLICT DO NOTHING'
 )
 """Note an entry as a tip of all conversations with this entry as the newest one: no index finds these conversations."""
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
-_LEFT = 'SELECT tip FROM entry_erased WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
 _LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
-_NOT_LEFT = 'DELETE FROM entry_erased WHERE agent = ? AND owner = ? AND tip = ?'
+_LEAVE_TIPS = (
+    'INSERT INTO entry_erased (agent, owner, tip) SELECT agent, owner, head_id FROM conversation'
+    ' WHERE head_id IS NOT NULL AND {0} UNION SELECT agent, owner, tip FROM conversation_branch WHERE {0}'
+    ' ON CONFLICT DO NOTHING'
+)
+"""Note the newest messages of conversations, and of the branches that the conversations have left."""
 _UNUSED = (
     'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
     ' AND child.parent_id = e.id AND child.parent_id IS NOT NULL AND child.follows = 0{0})'
@@ -67,14 +69,16 @@ _UNUSED = (
     ' (SELECT 1 FROM conversation_branch b WHERE b.agent = e.agent AND b.owner = e.owner AND b.tip = e.id)'
 )
 _DROP_UNUSED = (
-    'WITH RECURSIVE chain (id, parent_id, depth) AS ('
-    f' SELECT id, parent_id, 1 FROM entry e WHERE agent = ? AND owner = ? AND id = ? AND {_UNUSED.format("")}'
-    ' UNION ALL SELECT e.id, e.parent_id, chain.depth + 1 FROM chain JOIN entry e'
-    ' ON e.agent = ? AND e.owner = ? AND e.id = chain.parent_id'
-    f' WHERE chain.depth < ? AND {_UNUSED.format(" AND child.id <> chain.id")})'
-    ' DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN (SELECT id FROM chain) RETURNING id, parent_id'
+    'WITH RECURSIVE chain (owner, id, parent_id) AS ('
+    f' SELECT owner, id, parent_id FROM entry e WHERE {{}} AND {_UNUSED.format("")}'
+    ' UNION ALL SELECT e.owner, e.id, e.parent_id FROM chain JOIN entry e'
+    ' ON e.agent = ? AND e.owner = chain.owner AND e.id = chain.parent_id'
+    f' WHERE {_UNUSED.format(" AND child.id <> chain.id")})'
+    ' DELETE FROM entry WHERE agent = ? AND (owner, id) IN (SELECT owner, id FROM chain LIMIT ?)'
+    ' RETURNING owner, id, parent_id'
 )
-"""Delete an entry and the entries before it, up to a limit or an entry of another conversation."""
+"""Delete entries and the entries before them, each up to an entry of another conversation; all up to a limit. The chain
+has an entry before its parent, so the limit leaves no gap."""
 
 _NO_LIMIT = 2**31 - 1
 _BATCH = 500
@@ -115,45 +119,49 @@ def _row(agent: str, owner: str, record: ConversationRecord, at: int, *, listed_
     return agent, owner, record.conversation_id, record.head_id, record.revision, at, body, listed_at
 
 
-def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transaction[int | None]:
-    """Delete a conversation, with at most `limit` entries outside all other conversations of the owner.
+def erase(agent: str, keys: Sequence[tuple[str, str]], limit: int) -> Transaction[tuple[int, int]]:
+    """Delete conversations (owner, id), with at most `limit` entries outside all other conversations of the owners.
 
-    Return the number of deleted entries; `drop_left` deletes the rest. Return None without such a conversation.
+    Return the numbers of deleted conversations and entries; `drop_left` deletes the other entries. The caller has
+    locked the conversations, and then the owners: a concurrent branch must not lose shared entries.
     """
-    yield LockName((agent, owner))  # a concurrent branch must not lose shared entries
-    rows = yield HEAD, (agent, owner, conversation_id)
-    if not rows:
-        return None
-    key = (agent, owner, conversation_id)
-    branches = yield _TIPS, key
-    tips = {tip for (tip,) in (*rows, *branches) if tip is not None}
-    yield [
-        ('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]),
-        (_DROP_BRANCHES, [key]),
-        (_LEAVE, [(agent, owner, tip) for tip in sorted(tips)]),
-    ]
-    return (yield from _drop_left(agent, owner, limit))
+    of_keys, values = among('agent, owner, id', [(agent, *key) for key in keys])
+    yield [(_LEAVE_TIPS.format(of_keys), [values * 2])]
+    rows = yield f'DELETE FROM conversation WHERE {of_keys} RETURNING 1', values
+    yield [(f'DELETE FROM conversation_branch WHERE {of_keys}', [values])]
+    return len(rows), (yield from drop_left_of(agent, sorted({owner for owner, _ in keys}), limit))
 
 
 def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
     """Delete entries of erased conversations of an owner, up to a limit, and return the number."""
-    if not (yield _LEFT, (agent, owner)):
+    if not (yield 'SELECT 1 FROM entry_erased WHERE agent = ? AND owner = ? LIMIT 1', (agent, owner)):
         return 0
     yield LockName((agent, owner))
-    return (yield from _drop_left(agent, owner, limit))
+    return (yield from drop_left_of(agent, [owner], limit))
 
 
-def _drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
+def drop_left_of(agent: str, owners: Sequence[str], limit: int) -> Transaction[int]:
+    """Delete entries like `drop_left`, of several owners that the caller has locked."""
     dropped = 0
-    while dropped < limit:
-        tips = yield _LEFT, (agent, owner)
+    while owners and dropped < limit:
+        of_owners, values = among('agent, owner', [(agent, owner) for owner in owners])
+        tips = yield (
+            f'SELECT owner, tip FROM entry_erased WHERE {of_owners} LIMIT ?',
+            (*values, KEYS),
+        )
         if not tips:
             break
-        tip: str = tips[0][0]
-        rows = yield _DROP_UNUSED, (agent, owner, tip, agent, owner, limit - dropped, agent, owner)
+        of_tips, values = among('agent, owner, id', [(agent, *tip) for tip in tips])
+        rows = yield _DROP_UNUSED.format(of_tips), (*values, agent, agent, limit - dropped)
         dropped += len(rows)
-        rest = {parent_id for _, parent_id in rows} - {entry_id for entry_id, _ in rows} - {None}
-        yield [(_NOT_LEFT, [(agent, owner, tip)]), (_LEAVE, [(agent, owner, entry_id) for entry_id in rest])]
+        gone = {(owner, entry_id) for owner, entry_id, _ in rows}
+        before = {(owner, parent_id) for owner, _, parent_id in rows if parent_id is not None} - gone
+        # Below the limit, each tip is deleted, or is in another conversation.
+        done = [tuple(tip) for tip in tips if dropped < limit or tuple(tip) in gone]
+        if done:
+            of_done, values = among('agent, owner, tip', [(agent, *tip) for tip in done])
+            yield [(f'DELETE FROM entry_erased WHERE {of_done}', [values])]
+        yield [(_LEAVE, [(agent, *key) for key in sorted(before)])]
     return dropped
 
 
@@ -246,7 +254,8 @@ class SqlConversationStore(ConversationStore):
         def delete() -> Transaction[None]:
             yield LockName((self._agent, self._owner, conversation_id))
             yield from self._check(conversation_id, expected_revision)
-            yield from erase(self._agent, self._owner, conversation_id, _BATCH)
+            yield LockName((self._agent, self._owner))
+            yield from erase(self._agent, [(self._owner, conversation_id)], _BATCH)
 
         await self._database.write(WriteKind(delete))
         facts = {'conversation': conversation_id, 'owner': self._owner}

@@ -17,7 +17,7 @@ from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQue
 from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
-from .transaction import LockName, LockTasks, Statement, Transaction, check_stored, where
+from .transaction import LockTasks, Statement, Transaction, TryNames, check_stored, where
 from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, header_of, log_from_now
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -263,9 +263,9 @@ _ADD = (
 _DROP = 'DELETE FROM total WHERE agent = ? AND owner = ? AND kind = ? AND number = 0'
 
 
-def lock_sweep(agent: str) -> LockName:
+def lock_sweep(agent: str) -> TryNames:
     """Lock the totals of a namespace for one sweep, without waiting. Only the holder may change totals."""
-    return LockName((agent, 'sweep'), wait=False)
+    return TryNames([(agent, 'sweep')])
 
 
 def count_tasks(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement:

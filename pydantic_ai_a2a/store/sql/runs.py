@@ -27,7 +27,7 @@ from ..ports import (
 from ..rules import check_answer, handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, vocabulary
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
-from .transaction import LockName, LockTasks, Rows, Transaction, Write
+from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, Write, among
 from .vocabulary import (
     FIRST_UNREAD,
     HEADER,
@@ -513,28 +513,25 @@ _UNFILED = (
     f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} AND state IN {tuple(sorted(STOPPED))}'
     ' ORDER BY owner, status_at LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
-_FILE = f'UPDATE task SET filed = 1 WHERE agent = ? AND id = ? AND {ranges.UNFILED}'
+_FILE = f'UPDATE task SET filed = 1 WHERE {{}} AND {ranges.UNFILED}'
 _UNFILE = f'UPDATE task SET filed = 0 WHERE agent = ? AND id = ? AND {ranges.FILED}'
-_UNLISTED = (
+_LIST = 'UPDATE conversation SET listed_at = updated_at WHERE {} AND listed_at IS NULL'
+_LIST_OF_TASKS = _LIST.format(
     # A locked conversation is in a transaction whose task is filed later.
-    'SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = ? AND task.id IN ({})'
-    ' AND c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id AND c.listed_at IS NULL'
-    ' /* FOR NO KEY UPDATE OF c SKIP LOCKED */'
+    '(agent, owner, id) IN (SELECT c.agent, c.owner, c.id FROM task CROSS JOIN conversation c WHERE {} AND'
+    ' c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id AND c.listed_at IS NULL'
+    ' /* FOR NO KEY UPDATE OF c SKIP LOCKED */)'
 )
-_LIST = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ? AND listed_at IS NULL'
 
 
 def file(agent: str) -> Transaction[int]:
     """File a batch of stopped tasks; return 0 if these were all, else 1."""
     rows = yield _UNFILED, (agent, BATCH)
-    if not rows:
-        return 0
-    ids = [row[0] for row in rows]
-    contexts = yield _UNLISTED.format(', '.join('?' * len(ids))), (agent, *ids)
-    yield [
-        (_FILE, [(agent, task_id) for task_id in ids]),
-        (_LIST, sorted({(agent, owner, context_id) for owner, context_id in contexts})),
-    ]
+    for start in range(0, len(rows), KEYS):
+        keys = [(agent, task_id) for (task_id,) in rows[start : start + KEYS]]
+        of_tasks, values = among('task.agent, task.id', keys)
+        ids, _ = among('agent, id', keys)
+        yield [(_FILE.format(ids), [values]), (_LIST_OF_TASKS.format(of_tasks), [values])]
     return int(len(rows) == BATCH)
 
 
@@ -543,6 +540,7 @@ def unfile(agent: str, ids: Sequence[str]) -> Write:
     return _UNFILE, [(agent, task_id) for task_id in ids]
 
 
-def list_conversation(agent: str, owner: str, context_id: str) -> Write:
-    """List the conversation of a task that is deleted before it is filed."""
-    return _LIST, [(agent, owner, context_id)]
+def list_conversations(agent: str, keys: Sequence[tuple[str, str]]) -> Write:
+    """List the conversations (owner, id) of tasks that are deleted before they are filed."""
+    of_keys, values = among('agent, owner, id', [(agent, *key) for key in keys])
+    return _LIST.format(of_keys), [values]

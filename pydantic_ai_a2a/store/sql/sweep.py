@@ -15,12 +15,11 @@ from ..rules import EXPIRED, Expired, expired_status, repeated, status_event
 from ..rules import correlation_id as read_correlation_id
 from . import conversations, outbox, quotas, ranges, reads, runs, submit, vocabulary
 from .reads import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import LockName, LockTasks, Rows, Statement, Transaction, where
+from .transaction import KEYS, LockName, LockTasks, Rows, Statement, Transaction, TryNames, among, where
 from .vocabulary import (
     HEADER,
     HEADER_SIZE,
     TASK,
-    drop_checkpoint,
     end_unheld,
     find,
     find_locked,
@@ -35,8 +34,11 @@ Told: TypeAlias = list[tuple[str, TaskEvent]]
 """Events to publish to the readers of tasks."""
 
 ROWS = 500
-"""The most rows to delete in one sweep: the queue waits for no long sweep."""
-TASKS = 50
+"""About the most rows to delete in one sweep: the queue waits for no long sweep."""
+TASKS = KEYS
+"""The most tasks, or conversations, to delete in one sweep."""
+_EXPIRED = 10
+"""The most waiting tasks to fail in one sweep: each takes several statements."""
 _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
@@ -48,10 +50,14 @@ _UNENDED = (
 _IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
 )
-_FILED_UNKNOWN = (
-    f'SELECT id, state FROM task WHERE agent = ? AND owner = ? AND context_id = ? AND {ranges.FILED} AND {_UNKNOWN}'
-    ' LIMIT ?'
+_LOG = ', '.join(
+    f'COALESCE((SELECT {end}(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), {without})'
+    for end, without in (('MIN', 1), ('MAX', 0))
 )
+"""The numbers of the first and of the last event of a task."""
+_DROP_EVENTS = 'DELETE FROM event WHERE'
+_PARTS = ('item', 'event', 'checkpoint', 'credential', 'push_config', 'delivery')
+"""The tables with rows of a task, besides its own."""
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
@@ -80,7 +86,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Ex
     waiting = (
         f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
-        (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
+        (agent, at - _ms(retention.waiting.total_seconds()), _EXPIRED),
     )
     rows = yield waiting
     free = yield from _lock(agent, [row[0] for row in rows])
@@ -129,24 +135,40 @@ def _sweep_events(agent: str, before: int) -> Transaction[int]:
         ' ORDER BY status_at LIMIT ?',
         (agent, before, TASKS),
     )
-    swept = 0
-    for task_id in (yield from _lock_known(agent, rows)):
-        swept += yield from drop_events(agent, task_id, ROWS - swept)
-        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
-        if remaining:
-            break
-        yield 'UPDATE task SET events_swept = 1 WHERE agent = ? AND id = ?', (agent, task_id)
+    swept, emptied = yield from _drop_events(agent, (yield from _lock_known(agent, rows)))
+    if emptied:
+        ids, values = among('agent, id', _keys(agent, emptied))
+        yield [(f'UPDATE task SET events_swept = 1 WHERE {ids}', [values])]
     return swept
 
 
-def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
-    """Delete the oldest events of a task; how many went."""
-    rows = yield (
-        'DELETE FROM event WHERE agent = ? AND task_id = ? AND n < (SELECT MIN(n) + ? FROM event'
-        ' WHERE agent = ? AND task_id = ?) RETURNING n',
-        (agent, task_id, limit, agent, task_id),
-    )
-    return len(rows)
+def _keys(agent: str, tasks: Sequence[str]) -> list[tuple[str, str]]:
+    return [(agent, task_id) for task_id in tasks]
+
+
+def _drop_events(agent: str, tasks: Sequence[str]) -> Transaction[tuple[int, list[str]]]:
+    """Delete the oldest events of locked tasks, up to `ROWS`. Return the number, and the tasks without events."""
+    if not tasks:
+        return 0, []
+    ids, values = among('agent, id', _keys(agent, tasks))
+    rows = yield f'SELECT id, {_LOG} FROM task WHERE {ids}', values
+    logs = {task_id: (first, last + 1 - first) for task_id, first, last in rows}
+    room, emptied, dropped = ROWS, list[str](), 0
+    for task_id in tasks:
+        first, length = logs.get(task_id, (0, 0))
+        if length > room:
+            rows = yield (
+                f'{_DROP_EVENTS} agent = ? AND task_id = ? AND n < ? RETURNING 1',
+                (agent, task_id, first + room),
+            )
+            dropped += len(rows)
+            break
+        emptied.append(task_id)
+        room -= length
+    if room < ROWS and emptied:
+        of_tasks, values = among('agent, task_id', _keys(agent, emptied))
+        dropped += len((yield f'{_DROP_EVENTS} {of_tasks} RETURNING 1', values))
+    return dropped, emptied
 
 
 def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
@@ -168,16 +190,8 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     )
     before = at - _ms(retention.tasks.total_seconds())
     due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
-    swept = 0
-    for task_id in (yield from _lock_known(agent, due)):
-        swept += yield from drop_events(agent, task_id, ROWS)
-        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
-        if remaining:
-            break
-        swept += yield from drop_task(agent, task_id)
-        if swept >= ROWS:
-            break
-    return swept
+    erased, _ = yield from _drop(agent, (yield from _lock_known(agent, due)))
+    return erased.events + erased.tasks + erased.items
 
 
 def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
@@ -186,36 +200,56 @@ def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
     return max(0, rows[0][0] - limit)
 
 
-def drop_task(agent: str, task_id: str) -> Transaction[int]:
-    """Delete a task with messages and artifacts, and return the number of rows."""
-    # Delete the task first. Writers of messages, events and webhooks lock the task: writers before the deletion are
-    # done, and later writers find no task.
-    tasks = yield (
-        'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending, owner, context_id, filed',
-        (agent, task_id),
+def _drop(agent: str, tasks: Sequence[str]) -> Transaction[tuple[Erased, list[str]]]:
+    """Delete events of locked tasks, up to `ROWS`, then the tasks without events. Also return the deleted tasks."""
+    events, emptied = yield from _drop_events(agent, tasks)
+    items = yield from _items(agent, emptied, ROWS - events)
+    if items:
+        yield from drop_tasks(agent, [*items])
+    return Erased(tasks=len(items), items=sum(items.values()), events=events), [*items]
+
+
+def _items(agent: str, tasks: Sequence[str], limit: int) -> Transaction[dict[str, int]]:
+    """Return the numbers of messages and artifacts of the first tasks, as many as reach a limit together."""
+    if not tasks:
+        return {}
+    ids, values = among('agent, id', _keys(agent, tasks))
+    rows = yield (
+        'SELECT id, (SELECT COUNT(*) FROM item WHERE item.agent = task.agent AND item.task_id = task.id), ending'
+        f' FROM task WHERE {ids}',
+        values,
     )
-    items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
-    yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
-    yield [
-        drop_checkpoint(agent, task_id),
-        vocabulary.drop_credentials(agent, task_id),
-        *vocabulary.drop_deliveries(agent, task_id),
-    ]
-    rows = len(items)
-    for ending, owner, context_id, filed in tasks:
-        rows += 2 + reads.number_items(ending)
-        if not filed:
-            yield [runs.list_conversation(agent, owner, context_id)]
-    return rows
+    numbers = {row_id: items + reads.number_items(ending) for row_id, items, ending in rows}
+    first: dict[str, int] = {}
+    for task_id in tasks:
+        if task_id in numbers and sum(first.values()) < limit:
+            first[task_id] = 1 + numbers[task_id]  # the row of the task has its first message
+    return first
+
+
+def drop_tasks(agent: str, tasks: Sequence[str]) -> Transaction[None]:
+    """Delete tasks with all that belongs to them."""
+    # Delete the tasks first. Writers of messages, events and webhooks lock the task: writers before the deletion are
+    # done, and later writers find no task.
+    ids, values = among('agent, id', _keys(agent, tasks))
+    rows = yield f'DELETE FROM task WHERE {ids} RETURNING owner, context_id, filed', values
+    of_tasks, _ = among('agent, task_id', _keys(agent, tasks))
+    yield [(f'DELETE FROM {part} WHERE {of_tasks}', [values]) for part in _PARTS]
+    if unfiled := sorted({(owner, context_id) for owner, context_id, filed in rows if not filed}):
+        yield [runs.list_conversations(agent, unfiled)]
 
 
 def _sweep_left(agent: str) -> Transaction[int]:
     """Delete the remaining entries of erased conversations."""
     rows = yield 'SELECT DISTINCT owner FROM entry_erased WHERE agent = ? LIMIT ?', (agent, TASKS)
-    swept = 0
-    for (owner,) in rows:
-        swept += yield from conversations.drop_left(agent, owner, ROWS - swept)
-    return swept
+    free = yield from _try_names([(agent, owner) for (owner,) in rows])
+    return (yield from conversations.drop_left_of(agent, [owner for _, owner in free], ROWS))
+
+
+def _try_names(names: Sequence[tuple[str, ...]]) -> Transaction[list[tuple[str, ...]]]:
+    """Lock names, and return them without the names that other transactions have locked."""
+    taken = {row[0] for row in (yield TryNames(names))} if names else ()
+    return [name for name in names if name not in taken]
 
 
 def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
@@ -228,33 +262,43 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
     stale = [row for row in rows if row[2] != row[3]]
     if stale:  # the next sweep reads these conversations in the new order
         return (yield from _list_again(agent, stale))
-    swept = 0
-    for index, (owner, context_id, _, updated_at) in enumerate(rows):
-        if index >= surplus and updated_at >= before:
-            break
-        if (yield LockName((agent, owner, context_id), wait=False)):
-            continue
-        # A new message may have changed the row or created a task before the lock, so check again.
-        if not (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
-            continue
-        unknown = yield _FILED_UNKNOWN, (agent, owner, context_id, TASKS)
-        if unknown:  # the next sweep finds these tasks in `_IDLE`
-            yield from _lock_known(agent, unknown)
-        else:
-            swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
-        if swept >= limit:
-            break
-    return swept
+    due = [row for index, row in enumerate(rows) if index < surplus or row[3] < before]
+    free = yield from _idle_and_locked(agent, due)
+    if not free:
+        return 0
+    number, entries = yield from conversations.erase(agent, free, limit)
+    return number + entries
+
+
+def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]]]:
+    """Lock conversations of `_IDLE` rows and their owners. Return the conversations to erase: (owner, id).
+
+    Locked ones are left to a later sweep.
+    """
+    free = yield from _try_names([(agent, owner, context_id) for owner, context_id, *_ in rows])
+    owners = yield from _try_names([*{(agent, owner) for _, owner, _ in free}])
+    keys = [key for key in free if key[:2] in owners]
+    if not keys:
+        return []
+    # A new message may have changed a row or created a task before the lock, so check again.
+    of_keys, values = among('agent, owner, id', keys)
+    idle = yield f'{_IDLE} AND {of_keys}', (agent, *values)
+    same = {tuple(row) for row in rows} & {tuple(row) for row in idle}
+    of_contexts, _ = among('agent, owner, context_id', keys)
+    damaged = yield (
+        f'SELECT id, state, owner, context_id FROM task WHERE {of_contexts} AND {ranges.FILED} AND {_UNKNOWN} LIMIT ?',
+        (*values, TASKS),
+    )
+    yield from _lock_known(agent, damaged)  # the next sweep finds these tasks in `_IDLE`
+    kept = {(owner, context_id) for _, _, owner, context_id in damaged}
+    return sorted({(owner, context_id) for owner, context_id, *_ in same} - kept)
 
 
 def _list_again(agent: str, rows: Rows) -> Transaction[int]:
     """List conversations by the time of the newest turn, and return the number."""
-    listed = 0
-    for owner, context_id, _, _ in rows:
-        if not (yield LockName((agent, owner, context_id), wait=False)):
-            yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
-            listed += 1
-    return listed
+    free = yield from _try_names([(agent, owner, context_id) for owner, context_id, *_ in rows])
+    yield [(_LIST_AGAIN, free)]
+    return len(free)
 
 
 def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
@@ -266,7 +310,7 @@ def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transact
     _, _, _, state, *_ = row
     if state in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
-    yield from drop_task(agent, task_id)
+    yield from drop_tasks(agent, [task_id])
     if state not in INTERRUPTED:  # may be an unknown state, for which `header_of` raises
         return True, []
     header = header_of(row)
@@ -319,21 +363,15 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
                 (*values, TASKS),
             )
         )
-    tasks = items = events = 0
+    erased, dropped = yield from _drop(agent, [row[0] for row in rows])
     ended: Told = []
     for row in rows:
-        task_id, _, _, state, *_ = row
-        events += yield from drop_events(agent, task_id, ROWS - events)
-        if (yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)):
-            break
-        tasks += 1
-        items += (yield from drop_task(agent, task_id)) - 1
-        if state in INTERRUPTED:  # `header_of` raises for an unknown state, and such a task is erased too
+        # `header_of` raises for an unknown state, and such a task is erased too.
+        if row[0] in dropped and row[3] in INTERRUPTED:
             header = header_of(row)
-            ended.append((task_id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
-        if tasks + items + events >= ROWS:
-            break
-    return Erased(tasks=tasks, items=items, events=events), ended
+            event = status_event(header, Status('canceled', at, None), header.last_event + 1)
+            ended.append((header.id, event))
+    return erased, ended
 
 
 def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:
@@ -344,14 +382,11 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
     # Lock all conversations before the owner, else a deadlock.
     for conversation_id in sorted(str(row[0]) for row in rows):
         yield LockName((agent, owner, conversation_id))
-    erased = entries = 0
-    for (conversation_id,) in rows:
-        dropped = yield from conversations.erase(agent, owner, conversation_id, ROWS - entries)
-        erased += dropped is not None
-        entries += dropped or 0
-        if entries >= ROWS:
-            break
-    return Erased(conversations=erased, entries=entries)
+    if not rows:
+        return Erased()
+    yield LockName((agent, owner))
+    number, entries = yield from conversations.erase(agent, [(owner, row[0]) for row in rows], ROWS)
+    return Erased(conversations=number, entries=entries)
 
 
 def _erase_entries(agent: str, owner: str) -> Transaction[Erased]:

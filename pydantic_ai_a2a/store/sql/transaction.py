@@ -27,8 +27,12 @@ class LockName(NamedTuple):
     """A lock of a name, such as (agent, owner, context), until the end of the transaction."""
 
     name: tuple[str, ...]
-    wait: bool = True
-    """True to wait for the lock's holder. False: if the lock is taken, the step returns a row and takes no lock."""
+
+
+class TryNames(NamedTuple):
+    """Locks of names like `LockName`, without waiting: the step returns a row with each name that is locked already."""
+
+    names: Sequence[tuple[str, ...]]
 
 
 class LockTasks(NamedTuple):
@@ -45,7 +49,7 @@ T = TypeVar('T')
 Rows: TypeAlias = list[Any]
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
-Step: TypeAlias = Statement | list[Write] | LockName | LockTasks
+Step: TypeAlias = Statement | list[Write] | LockName | TryNames | LockTasks
 Transaction: TypeAlias = Generator[Step, Rows, T]
 
 
@@ -57,6 +61,23 @@ def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> State
     present = {condition: value for condition, value in conditions.items() if value is not None}
     values = (value if isinstance(value, tuple) else (value,) for value in present.values())
     return ' AND '.join(present), tuple(chain.from_iterable(values))
+
+
+KEYS = 50
+"""The most keys for `among`."""
+
+
+def among(columns: str, keys: Sequence[tuple[Any, ...]]) -> Statement:
+    """Return the condition that the columns of a row have the values of one of the keys.
+
+    The condition has the same text for any number of keys, so that the database prepares one statement.
+    """
+    row = f'({", ".join("?" * len(keys[0]))})'
+    names = ', '.join(f'column{n}' for n, _ in enumerate(keys[0], 1))
+    padded = [*keys, *[keys[-1]] * (KEYS - len(keys))]
+    # SQLite uses an index for the rows of a SELECT, and not for VALUES alone.
+    rows = f'SELECT {names} FROM (VALUES {", ".join([row] * KEYS)}) AS keys'
+    return f'({columns}) IN ({rows})', tuple(chain.from_iterable(padded))
 
 
 # --- damaged bodies ---------------------------------------------------------------------------------------------------

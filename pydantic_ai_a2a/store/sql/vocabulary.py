@@ -287,8 +287,3 @@ def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, 
         bodies = stored.assemble((row[0] for row in items), (row[0] for row in updates))
         artifact = next(body for body in bodies if from_json(body)['artifactId'] == artifact_id)
     return stored.artifact_update(header.id, header.context_id, artifact)
-
-
-def drop_deliveries(agent: str, task_id: str) -> list[Write]:
-    """Delete the configurations of a task with all pending deliveries."""
-    return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('push_config', 'delivery')]

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ...clock import STOP_TIME, SYSTEM, Clock
 from ...errors import BackendUnusable, StoreUnavailable
 from ..sql.schema import MIGRATIONS, Migrations, missing, version
-from ..sql.transaction import LockName, LockTasks, Rows, Transaction
+from ..sql.transaction import LockName, LockTasks, Rows, Transaction, TryNames
 
 Synchronous = Literal['full', 'normal']
 
@@ -273,7 +273,7 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
                     for statement, rows_of in step:
                         if rows_of:  # a statement without rows would be prepared
                             connection.executemany(statement, rows_of)
-                case LockName() | LockTasks():
+                case LockName() | TryNames() | LockTasks():
                     pass  # SQLite has one writer: row locks are not needed
                 case _:
                     rows += connection.execute(*step)

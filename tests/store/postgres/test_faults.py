@@ -19,8 +19,9 @@ from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import lock, notify
+from pydantic_ai_a2a.store.sql import sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
-from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
+from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryNames
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
@@ -302,14 +303,27 @@ async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_fre
     assert await conversation(backend, 'c') == []
 
 
+def stopping_before_locks(agent: str, retention: Retention, at: int) -> Transaction[object]:
+    """A sweep that has chosen two contexts, and waits for the gate before it locks them."""
+    transaction = sweep.sweep(agent, retention, at)
+    step = next(transaction)
+    try:
+        while True:
+            if isinstance(step, TryNames) and {len(name) for name in step.names} == {3}:
+                yield LockName(('gate',))
+            step = transaction.send((yield step))
+    except StopIteration as stop:
+        return stop.value
+
+
 async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Open, postgres_url: str) -> None:
     here, there = another(), another()
     for n in range(2):
         await submit(here, message(f'{n}', new=f't{n}', context=f'c{n}', at=AT + n))
         await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
     await here.housekeeping.sweep(LATE[0], at=AT + 2)  # lists both conversations
-    async with gate(postgres_url, "SELECT 1 FROM a2a.conversation WHERE id = 'c0' FOR UPDATE") as held:
-        sweeping = asyncio.ensure_future(here.housekeeping.sweep(LATE[0], at=LATE[1]))
+    async with gate(postgres_url, lock(LockName(('gate',)))) as held:
+        sweeping = asyncio.ensure_future(here.write(WriteKind(stopping_before_locks), 'agent', *LATE))
         await held.reached()
         await submit(there, message('more', new='more', context='c1', at=LATE[1]))
         await run(there, 'more', messages=turn('more', 'said'), at=LATE[1])
@@ -329,7 +343,7 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
     async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c1')))) as held:
         erasing = asyncio.ensure_future(erase_all(backend))
         await held.reached()
-        assert not await held.is_taken(LockName(('agent', OWNER), wait=False))
+        assert not await held.is_taken('agent', OWNER)
         await held.open()
         await erasing
     assert await conversation(backend, 'c1') == []
