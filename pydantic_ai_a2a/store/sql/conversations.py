@@ -156,12 +156,13 @@ def drop_left_of(agent: str, owners: Sequence[str], limit: int) -> Transaction[i
         dropped += len(rows)
         gone = {(owner, entry_id) for owner, entry_id, _ in rows}
         before = {(owner, parent_id) for owner, _, parent_id in rows if parent_id is not None} - gone
-        # Below the limit, each tip is deleted, or is in another conversation.
+        # Below the limit, each tip is deleted, or is in another conversation. At the limit, the first tips are deleted.
         done = [tuple(tip) for tip in tips if dropped < limit or tuple(tip) in gone]
-        if done:
-            of_done, values = among('agent, owner, tip', [(agent, *tip) for tip in done])
-            yield [(f'DELETE FROM entry_erased WHERE {of_done}', [values])]
-        yield [(_LEAVE, [(agent, *key) for key in sorted(before)])]
+        of_done, values = among('agent, owner, tip', [(agent, *tip) for tip in done])
+        yield [
+            (f'DELETE FROM entry_erased WHERE {of_done}', [values]),
+            (_LEAVE, [(agent, *key) for key in sorted(before)]),
+        ]
     return dropped
 
 
