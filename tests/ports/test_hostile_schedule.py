@@ -28,6 +28,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from pydantic_ai_a2a.store import PostgresBackend
 from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
@@ -286,7 +287,7 @@ class Schedule(RuleBasedStateMachine, Model):
     def claim_for(self, holder: Holder, limit: int, only: Task | None = None) -> None:
         free = [task for task in self.claimed() if self.lost(task, holder)]
         free += self.claimable()
-        expected = [task for task in free if only in (None, task)][:limit]
+        free = [task for task in free if only in (None, task)]
         claims = self.do(
             self.processes[holder.process].queue.claim(
                 holder.name,
@@ -296,8 +297,12 @@ class Schedule(RuleBasedStateMachine, Model):
                 task_id=None if only is None else only.id,
             )
         )
-        assert [each.header.id for each in claims] == [task.id for task in expected]
-        for task, each in zip(expected, claims, strict=True):
+        ids = [each.header.id for each in claims]
+        taken = [task for task in free if task.id in ids]
+        assert ids == [task.id for task in taken]
+        # On PostgreSQL, a process that notes its readers locks their task for a moment, and a claim skips the task.
+        assert taken == free[:limit] or isinstance(self.process, PostgresBackend)
+        for task, each in zip(taken, claims, strict=True):
             assert each.fence > task.fence
             task.attempt += task.holder is not None or task.attempt == 0
             task.fence, task.holder, task.expired = each.fence, holder.name, False
