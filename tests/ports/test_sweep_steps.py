@@ -20,7 +20,7 @@ async def long_task(backend: Backend, task_id: str, events: int, *, at: int = AT
     await backend.queue.finish(claimed, ending(claimed, after=events - 1, at=at))
 
 
-async def test_a_few_tasks_with_long_logs_take_several_steps(backend: Backend) -> None:
+async def test_a_few_tasks_with_long_logs_take_two_steps_at_most(backend: Backend) -> None:
     for n in range(3):
         await long_task(backend, f't{n}', 300, at=AT + n)
     keep = Retention(max_tasks=1)

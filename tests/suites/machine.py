@@ -318,7 +318,7 @@ class Machine(RuleBasedStateMachine):
         assert not running or max(running.values()) == 1
 
     async def check_events(self) -> None:
-        """They are numbered without gaps. Read last: to note a reader may lock the task, and a claim skips the task."""
+        """They have no gaps. Read last: a store may lock a task to note its reader, and a claim skips the task."""
         for task in self.known.values():
             if task.last_event:
                 assert [event.n for event in await events(self.backend, task.id)] == [*range(1, task.last_event + 1)]

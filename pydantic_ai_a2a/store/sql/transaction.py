@@ -30,7 +30,7 @@ class LockName(NamedTuple):
 
 
 class TryNames(NamedTuple):
-    """Locks of names like `LockName`, without waiting: the step returns a row with each name that is locked already."""
+    """Locks of names like `LockName`, without waiting: the step returns a row with each name that another holds."""
 
     names: Sequence[tuple[str, ...]]
 
