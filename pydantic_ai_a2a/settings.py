@@ -283,9 +283,9 @@ class Limits:
     that a waiting task repeats its question after an unclear answer; then unclear answers are refused with error
     -32602. Default 32."""
     memory: int = 1_000_000_000
-    """Bytes of the store of `backend='memory'`, including conversations and answers. While the store is larger, new
-    messages are refused with HTTP 503. `Retention` removes finished tasks. Files and databases have no such limit
-    besides `Retention` and their disk. Default 1 GB."""
+    """Bytes of the store of `backend='memory'`, including conversations and answers, as pages in use. While the store
+    is larger, new messages are refused with HTTP 503. `Retention` removes finished tasks. Files and databases have no
+    such limit besides `Retention` and their disk. Default 1 GB."""
     page: int = 10_000_000
     """Bytes of messages and artifacts in one response of ListTasks. A larger page ends earlier, after at least one
     task, and the client asks for the next page. Default 10 MB."""

@@ -43,15 +43,15 @@ SEND_CALLS = 620
 STRUCTURED_CALLS = 790
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
-GET_CALLS = 112
-HTTP_GET_CALLS = 163
+GET_CALLS = 148
+HTTP_GET_CALLS = 204
 CARD_CALLS = 42
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 310, 'file': 310}
 """In the thread of the event loop."""
-RESUME_OWN_CALLS = {'memory': 370, 'file': 435}
+RESUME_OWN_CALLS = {'memory': 435, 'file': 435}
 """In the thread of the event loop."""
-RESUME_OVER_TOOL = 1.1
+RESUME_OVER_TOOL = 1.2
 """Calls of an answer that approves a tool, over the calls of a send whose run calls the same tool without approval.
 
 An answer reads the pause before and the task after the run. The send has a model response more, and in a file the

@@ -12,7 +12,7 @@ from .package import ROOT
 
 SOMEBODYS = """
 import pytest
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store.ports import TaskReader
 from tests.suites import READER_LAG, TaskReaderSuite
 

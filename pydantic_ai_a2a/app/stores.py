@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..fasta2a.parts import OwnParts
 from ..runs.hosting import server_processes
 from ..settings import Limits
-from ..store.memory.backend import MemoryBackend
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
+from ..store.sqlite.memory import MemoryBackend
 
 
 def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:

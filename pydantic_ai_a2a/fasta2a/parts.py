@@ -8,8 +8,8 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from fasta2a.worker import Worker
 
-from ..store.memory.backend import MemoryBackend
 from ..store.ports import Backend
+from ..store.sqlite.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from .worker import AgentWorker

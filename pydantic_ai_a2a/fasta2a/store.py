@@ -30,32 +30,33 @@ from ..conversion.stream import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..settings import Retention
-from ..store.histories import load_messages
-from ..store.memory import ends, records, runs, sweep
-from ..store.memory import submit as accept
-from ..store.memory.backend import MemoryBackend
-from ..store.memory.ports import MemoryQueue, MemoryReader
 from ..store.ports import (
     Accepted,
     Backend,
     Checkpoint,
     Claim,
     DeadLetter,
+    Ending,
     Erased,
-    EventLog,
     ExportedConversation,
     ExportedTask,
     Finish,
     Housekeeping,
     OnExpired,
+    Pause,
     Slot,
     Status,
     Submission,
-    Subscription,
+    TaskQueue,
+    TaskReader,
+    WrappedQueue,
 )
-from ..store.rules import status_event, tell_expired
+from ..store.rules import status_event
+from ..store.sql.ports import SqlEvents
+from ..store.sqlite.memory import MemoryBackend
 from ..types import (
     ANONYMOUS,
+    INTERRUPTED,
     STOPPED,
     TERMINAL,
     Page,
@@ -69,7 +70,7 @@ from ..types import (
 
 _Storage: TypeAlias = Storage[list[ModelMessage]]
 
-_Store: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
+_Submit: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
 
 
 class FastA2ABackend(Backend):
@@ -98,10 +99,12 @@ class FastA2ABackend(Backend):
         self.failed_begin: dict[str, Exception] = {}
         """Exceptions of the storage at claims, by task: the run ends with the exception."""
         self.cancel_listeners: list[Callable[[str], None]] = []
+        self.own_messages: dict[str, Sequence[ModelMessage]] = {}
+        """The messages of interrupted tasks that are missing in their contexts."""
         self.queue = _Queue(self)
         self.reader = _Reader(self)
-        self.events = StorageEvents(memory)
-        self.housekeeping = StorageHousekeeping(self.storage, memory)
+        self.events = _Events(memory)
+        self.housekeeping = StorageHousekeeping(self)
         self.quotas = memory.quotas
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -123,10 +126,11 @@ class FastA2ABackend(Backend):
     async def queued(self) -> bool:
         return await self.memory.queued()
 
-    def own_messages(self, task_id: str) -> list[ModelMessage]:
-        """Return the messages of an interrupted task in memory that are missing in its context."""
-        own_messages = self.memory.store.tasks[task_id].progress.own_messages
-        return [] if own_messages is None else load_messages(own_messages)
+    async def in_memory(self, task_id: str) -> TaskHeader:
+        """Return the header of a task in memory."""
+        task = await self.memory.reader.load(task_id, None, history_length=0, artifacts=False)
+        assert task is not None, 'its message was just checked'
+        return task.header
 
     def conversations(self, owner: str) -> ConversationStore:
         raise UnsupportedOperationError(
@@ -147,18 +151,12 @@ class FastA2ABackend(Backend):
         self.memory.close()
 
 
-def claimable(memory: MemoryBackend, withheld: Collection[str], holder: str, *, limit: int) -> list[str]:
-    """Return the tasks in memory to claim now, oldest first, without withheld tasks."""
-    with memory.store.lock:
-        tasks = runs.claimable(memory.store, holder, limit + len(withheld))
-    return [task.id for task in tasks if task.id not in withheld][:limit]
-
-
-class _Queue(MemoryQueue):
+class _Queue(WrappedQueue):
     """A queue in memory that writes to the storage first. Tasks are claimed after their submission, without slots."""
 
     def __init__(self, backend: FastA2ABackend) -> None:
-        super().__init__(backend.memory.store)
+        super().__init__(backend.memory.queue)
+        self._rehearsal = backend.memory.queue.rehearsal()
         self._backend = backend
         self._storage = backend.storage
 
@@ -167,19 +165,16 @@ class _Queue(MemoryQueue):
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
-        store = partial(super().submit, queue_limit=queue_limit, idempotency_window=idempotency_window)
-
-        def check() -> accept.Checked:
-            with self.store.lock:
-                return accept.check(self.store, submission, queue_limit=queue_limit, window=idempotency_window)
-
+        limits = {'queue_limit': queue_limit, 'idempotency_window': idempotency_window}
+        check, store = partial(self._rehearsal.submit, **limits), partial(super().submit, **limits)
         async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
             if submission.new:
-                return check().replayed or await self._create(submission, store)
+                checked = await check(submission)
+                return checked if checked.replayed else await self._create(submission, store)
             async with self._backend.lock(submission.task_id):
                 return await self._continue(submission, check, store)
 
-    async def _create(self, submission: Submission, store: _Store) -> Accepted:
+    async def _create(self, submission: Submission, store: _Submit) -> Accepted:
         key = context_key(submission.owner, submission.context_id or '')
         task = await self._storage.submit_task(key, stored.load_message(submission.body))
         try:
@@ -188,9 +183,9 @@ class _Queue(MemoryQueue):
             await self._storage.update_task(task['id'], 'rejected')
             raise
 
-    async def _continue(self, submission: Submission, check: Callable[[], accept.Checked], store: _Store) -> Accepted:
+    async def _continue(self, submission: Submission, check: _Submit, store: _Submit) -> Accepted:
         try:
-            checked = check()
+            checked = await check(submission)
         except TaskNotFoundError:
             header = await self._unheld(submission.task_id, submission.owner)
             check_message(header, submission.context_id)
@@ -198,20 +193,20 @@ class _Queue(MemoryQueue):
                 'Another process began the task, and only that process can continue the task: send a message'
                 ' without taskId.'
             ) from None
-        if checked.replayed is not None:
-            return checked.replayed
-        if self._backend.worker_writes and not checked.waited:
+        if checked.replayed:
+            return checked
+        header = await self._backend.in_memory(submission.task_id)
+        if self._backend.worker_writes and header.state not in INTERRUPTED:
             raise UnsupportedOperationError(
                 'The task runs, and its worker accepts no further messages: send the message without taskId'
                 ' once the task has ended.'
             )
-        task = self.store.tasks[submission.task_id]
-        messages = [stored.load_message(stored.with_ids(submission.body, task.id, _key(task)))]
+        messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
         if submission.answer is not None and submission.answer.rest is not None:
             messages.append(stored.load_message(submission.answer.rest))
         # FastA2A's state for a queued task: its workers begin tasks in no other state.
-        queued = task.progress.queued or checked.queues
-        await self._storage.update_task(task.id, 'submitted' if queued else task.state, new_messages=messages)
+        state = 'submitted' if checked.header.queued else header.state
+        await self._storage.update_task(header.id, state, new_messages=messages)
         return await store(submission)
 
     async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
@@ -224,11 +219,12 @@ class _Queue(MemoryQueue):
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):
             try:
-                header, ends_now = accept.would_cancel(self.store, task_id, owner, force=force)
+                header = await self._rehearsal.cancel(task_id, owner, at=at, force=force)
             except TaskNotFoundError:
                 return await self._cancel_unheld(task_id, owner, at)
-            if ends_now:
-                await self._append(header, closed(self._backend.own_messages(task_id)))
+            if header.state in TERMINAL:
+                await self._append(header, closed(self._backend.own_messages.get(task_id, ())))
+                self._backend.own_messages.pop(task_id, None)
                 artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
             return await super().cancel(task_id, owner, at=at, force=force)
@@ -243,16 +239,23 @@ class _Queue(MemoryQueue):
 
     # --- the holder's side ------------------------------------------------------------------------------------------
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        unclaimable = self._backend.unclaimable
-        wanted = [] if task_id is None or task_id in unclaimable else [task_id]
-        if task_id is None:
-            wanted = claimable(self._backend.memory, unclaimable, holder, limit=limit)
-        return [claim for wanted_id in wanted for claim in await self._claim(wanted_id, holder, at, lease)]
+    async def claim(
+        self,
+        holder: str,
+        *,
+        at: int,
+        lease: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Claim]:
+        skip = {*skip, *self._backend.unclaimable}
+        wanted = await self._rehearsal.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
+        return [claim for want in wanted for claim in await self._claim(want.header.id, holder, at, lease)]
 
     async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
         async with self._backend.lock(task_id):
-            if not runs.claimable(self.store, holder, 1, task_id):
+            if not await self._rehearsal.claim(holder, at=at, lease=lease, limit=1, task_id=task_id):
                 return []
             if not self._backend.worker_writes:
                 try:
@@ -272,7 +275,7 @@ class _Queue(MemoryQueue):
             await super().emit(claim, events, status, checkpoint)
             return
         async with self._backend.lock(claim.header.id):
-            runs.check_held(self.store, claim)
+            await self._rehearsal.emit(claim, events, status, checkpoint)
             await self._storage.update_task(
                 claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
             )
@@ -281,7 +284,7 @@ class _Queue(MemoryQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
         async with self._backend.lock(task_id):
-            goes_on = ends.goes_on(self.store, claim, finish)
+            goes_on = await self._rehearsal.finish(claim, finish) is not None
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
                 await self._write_missing_end(task, finish)
@@ -292,6 +295,9 @@ class _Queue(MemoryQueue):
             else:
                 await self._write(task, claim, finish, goes_on=goes_on)
             self._backend.failed_begin.pop(task_id, None)
+            self._backend.own_messages.pop(task_id, None)
+            if finish.status.state in INTERRUPTED:
+                self._backend.own_messages[task_id] = [*(claim.own_messages or ()), *finish.messages]
             ended = finish.status.state in TERMINAL  # the storage has the turn then
             return await super().finish(claim, replace(finish, messages=()) if ended else finish)
 
@@ -333,7 +339,7 @@ class _Queue(MemoryQueue):
         return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
 
 
-def _key(task: TaskHeader | records.Task) -> str:
+def _key(task: TaskHeader) -> str:
     return context_key(task.owner, task.context_id)
 
 
@@ -345,10 +351,19 @@ def _new_messages(finish: Finish) -> list[Message] | None:
     return [stored.load_message(body) for body in bodies] or None
 
 
-class _Reader(MemoryReader):
+class _Events(SqlEvents):
+    """The event logs in memory, for tasks whose messages this process has accepted."""
+
+    def expect(self, task_id: str) -> Ending | None:
+        return None  # the storage makes the ids of new tasks
+
+
+class _Reader(TaskReader):
+    """Reads the tasks of the storage, with the event numbers and partial results in memory."""
+
     def __init__(self, backend: FastA2ABackend) -> None:
-        super().__init__(backend.memory.store)
         self._backend = backend
+        self._memory = backend.memory.reader
 
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
@@ -364,11 +379,22 @@ class _Reader(MemoryReader):
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
     async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
-        await super().watch(task_id, owner)
-        return await self.load(task_id, owner)
+        in_memory = await self._memory.watch(task_id, owner)
+        task = await self.load(task_id, owner)
+        if in_memory is None and task is not None and task.header.state not in TERMINAL:
+            raise UnsupportedOperationError(
+                'Another process began the task and has the events of the task: use GetTask.'
+            )
+        return task
 
     async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
-        return await super().load(task_id, owner, history_length=0, artifacts=artifacts)
+        return await self._memory.load(task_id, owner, history_length=0, artifacts=artifacts)
+
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
+        return await self._memory.pause(task_id, owner)
+
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
+        return await self._memory.unread(task_id, after)
 
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
@@ -569,19 +595,24 @@ _INSTEAD = ': give to_a2a() a backend= instead of a storage=.'
 class StorageHousekeeping(Housekeeping):
     """Bounds the memory. The storage keeps its own bounds."""
 
-    def __init__(self, storage: Storage[Any], memory: MemoryBackend) -> None:
-        self._storage = storage
-        self._memory = memory
+    def __init__(self, backend: FastA2ABackend) -> None:
+        self._backend = backend
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        with self._memory.store.lock:
-            swept, ended = sweep.sweep(self._memory.store, retention, at)
-        for header, _ in ended:
-            task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
+        memory, ended = self._backend.memory, list[tuple[TaskHeader, str, str]]()
+
+        def note(header: TaskHeader, failure: str, failure_id: str) -> None:
+            ended.append((header, failure, failure_id))
+
+        swept = await memory.housekeeping.sweep(retention, at=at, on_expired=note)
+        for header, failure, failure_id in ended:
+            task = await memory.reader.load(header.id, None, history_length=0, artifacts=False)
             body = None if task is None else task.header.status_message
             messages = None if body is None else [stored.load_message(body)]
-            await self._storage.update_task(header.id, 'failed', new_messages=messages)
-        tell_expired(ended, on_expired)
+            await self._backend.storage.update_task(header.id, 'failed', new_messages=messages)
+            self._backend.own_messages.pop(header.id, None)
+            if on_expired is not None:
+                on_expired(header, failure, failure_id)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
@@ -600,62 +631,6 @@ class StorageHousekeeping(Housekeeping):
 
     def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:
         raise UnsupportedOperationError(f'A FastA2A storage cannot export tasks{_INSTEAD}')
-
-
-# --- the event logs of the tasks in a user's FastA2A storage ----------------------------------------------------------
-# In memory, for tasks of this process.
-
-
-class StorageEvents(EventLog):
-    """The event logs in memory, for tasks whose messages this process has accepted."""
-
-    def __init__(self, memory: MemoryBackend) -> None:
-        self._memory = memory
-
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        return _Subscription(self._memory, task_id, on_drop)
-
-    async def wait(self, task_id: str, after: int) -> None:
-        await self._memory.events.wait(task_id, after)
-
-    def watched(self, task_id: str) -> bool:
-        return self._memory.events.watched(task_id)
-
-    async def has(self, task_id: str, n: int) -> bool:
-        return await self._memory.events.has(task_id, n)
-
-
-class _Subscription(Subscription):
-    """A position in the log of a task that may have no log here."""
-
-    def __init__(self, memory: MemoryBackend, task_id: str, on_drop: Callable[[], object]) -> None:
-        self._memory = memory
-        self._task_id = task_id
-        self._on_drop = on_drop
-        self._inner = memory.events.subscribe(task_id, self._dropped)
-
-    def _dropped(self) -> None:
-        self.dropped = True
-        self._on_drop()
-
-    def start(self, after: int) -> None:
-        if self._task_id not in self._memory.store.tasks:
-            self.close()
-            raise UnsupportedOperationError(
-                'Another process began the task and has the events of the task: use GetTask.'
-            )
-        self._inner.start(after)
-
-    async def next(self) -> Sequence[TaskEvent]:
-        events = await self._inner.next()
-        self.dropped = self._inner.dropped
-        return events
-
-    def nudge(self) -> None:
-        self._inner.nudge()
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 # --- a user's own FastA2A broker around a backend ---------------------------------------------------------------------
@@ -687,7 +662,9 @@ class BrokeredBackend(Backend):
         self.durable = inner.durable
         self._broker = broker
         self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
-        self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _WithholdingQueue(inner, self._withheld)
+        self.queue = inner.queue
+        if isinstance(inner, MemoryBackend):
+            self.queue = _WithholdingQueue(inner.queue, self._withheld)
         self._contexts: dict[str, Context] = {}
         """Contexts of the submissions, by task."""
         self._adopted: set[str] = set()
@@ -842,12 +819,11 @@ class BrokeredBackend(Backend):
         return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
 
 
-class _WithholdingQueue(MemoryQueue):
-    """A queue in memory without claims for tasks that the broker has not handed out yet, so slots are not used."""
+class _WithholdingQueue(WrappedQueue):
+    """A queue without claims for tasks that the broker has not handed out yet, so slots are not used."""
 
-    def __init__(self, memory: MemoryBackend, withheld: Collection[str]) -> None:
-        super().__init__(memory.store)
-        self._memory = memory
+    def __init__(self, inner: TaskQueue, withheld: Collection[str]) -> None:
+        super().__init__(inner)
         self._withheld = withheld
 
     async def submit(
@@ -855,14 +831,18 @@ class _WithholdingQueue(MemoryQueue):
     ) -> Accepted:
         return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
-        if task_id is None:
-            wanted = claimable(self._memory, self._withheld, holder, limit=limit)
-        claims: list[Claim] = []
-        for wanted_id in wanted:
-            claims += await super().claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)
-        return claims
+    async def claim(
+        self,
+        holder: str,
+        *,
+        at: int,
+        lease: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Claim]:
+        skip = {*skip, *self._withheld}
+        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
 
 
 def _ignore(task_id: str) -> None:

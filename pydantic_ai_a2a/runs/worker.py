@@ -173,7 +173,7 @@ class Worker:
         """Fail every queued or handed-back task: the store ends with the process."""
         await self._pending_writes.settle()
         now = self._backend.now()
-        while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=100):
+        while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=25):
             for claim in claims:
                 self._pending_writes.add(
                     claim.header.id, self._ends.failing(claim, self._attempts.recorder(claim), SHUTDOWN)

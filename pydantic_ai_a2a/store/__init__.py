@@ -46,13 +46,14 @@ from .ports import (
     Takes,
     TaskQueue,
     TaskReader,
+    WrappedQueue,
 )
 
 if TYPE_CHECKING:
-    from .memory.backend import MemoryBackend
     from .postgres.backend import PostgresBackend
     from .sqlite.backend import SqliteFileBackend
     from .sqlite.connect import SqliteFile
+    from .sqlite.memory import MemoryBackend
 
 __all__ = (
     'DEAD_LETTER',
@@ -96,10 +97,11 @@ __all__ = (
     'Takes',
     'TaskQueue',
     'TaskReader',
+    'WrappedQueue',
 )
 
 _BACKENDS = {
-    'MemoryBackend': '.memory.backend',
+    'MemoryBackend': '.sqlite.memory',
     'PostgresBackend': '.postgres.backend',
     'SqliteFile': '.sqlite.connect',
     'SqliteFileBackend': '.sqlite.backend',

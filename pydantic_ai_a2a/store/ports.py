@@ -16,7 +16,7 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -897,7 +897,16 @@ class TaskQueue(ABC):
         """
 
     @abstractmethod
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(
+        self,
+        holder: str,
+        *,
+        at: int,
+        lease: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Claim]:
         """Claim runnable tasks, at most one of each context, and set the tasks to `working`.
 
         Tasks with expired leases come first. Then owners with queued tasks take turns: a round has one task of each
@@ -916,6 +925,7 @@ class TaskQueue(ABC):
             lease: Milliseconds until other holders may claim the tasks, if no renewal comes.
             limit: The most tasks to claim.
             task_id: The only task to claim.
+            skip: Tasks not to claim.
         """
 
     @abstractmethod
@@ -961,3 +971,61 @@ class TaskQueue(ABC):
     @abstractmethod
     async def release(self, claim: Claim) -> None:
         """Release a running task, for any holder to claim. The state, context and checkpoint stay."""
+
+    @abstractmethod
+    def rehearsal(self) -> TaskQueue:
+        """Return a queue that tries each write and undoes it.
+
+        A call returns the result, or raises the error, that the same call of this queue would have now. Nothing is
+        stored, no event is published, and no callback is called.
+        """
+
+
+class WrappedQueue(TaskQueue):
+    """A queue around another one, which does all that a subclass does not override."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        self.inner = inner
+
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        return await self.inner.submit(
+            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        return await self.inner.cancel(task_id, owner, at=at, force=force)
+
+    async def claim(
+        self,
+        holder: str,
+        *,
+        at: int,
+        lease: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Claim]:
+        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self.inner.renew(holder, tasks, lease=lease)
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self.inner.emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        return await self.inner.finish(claim, finish)
+
+    async def release(self, claim: Claim) -> None:
+        await self.inner.release(claim)
+
+    def rehearsal(self) -> TaskQueue:
+        return self.inner.rehearsal()

@@ -19,27 +19,12 @@ from os import getpid, urandom
 from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary, finalize
 
-from pydantic_ai.messages import ModelMessage
-
 from ..errors import BackendUnusable, LeaseLost, StoreUnavailable
 from ..types import TaskEvent
 from .events import EventBus
-from .histories import Histories
-from .ports import Accepted, Backend, Checkpoint, Claim, Finish, Slot, Status, Submission
-from .sql import contexts
-from .sql.conversations import SqlConversationStore
+from .ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
 from .sql.database import BoundWrite, WriteKind
-from .sql.ports import (
-    Due,
-    SqlCredentials,
-    SqlEvents,
-    SqlHousekeeping,
-    SqlOutbox,
-    SqlPushConfigs,
-    SqlQueue,
-    SqlQuotas,
-    SqlReader,
-)
+from .sql.ports import Due, SqlBackend, SqlQueue
 from .sql.reads import WATCH, Noticed
 from .sql.transaction import Transaction
 
@@ -91,7 +76,7 @@ def probe(agent: str) -> Transaction[None]:
 _PROBE = WriteKind(probe)
 
 
-class SharedBackend(Backend, Generic[ProcessT]):
+class SharedBackend(SqlBackend, Generic[ProcessT]):
     """Tasks and conversations in a database that outlives the process.
 
     Args:
@@ -108,20 +93,12 @@ class SharedBackend(Backend, Generic[ProcessT]):
     """Name of this kind of database in messages."""
 
     def __init__(self, place: str, namespace: str) -> None:
-        self.namespace = namespace
         self._place = place
         self._processes: dict[int, ProcessT] = {}
         """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
-        self._histories = Histories()
         self._availability = Availability(f'{self.store} {place}')
-        due = Due()
-        self.queue = _Queue(self, due)
-        self.reader = SqlReader(self)
-        self.events = SqlEvents(self)
-        self.housekeeping = SqlHousekeeping(self)
-        self.quotas = SqlQuotas(self)
-        self.credentials = SqlCredentials(self)
-        self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
+        super().__init__(namespace)
+        self.queue = _Queue(self, self.due)
         self._check_alone()
 
     @property
@@ -144,25 +121,20 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     @property
     def event_bus(self) -> EventBus:
-        """See `Database.event_bus`."""
         return self.process.event_bus
 
     @property
     def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        """See `Database.ready_listeners`."""
         return [listener.on_ready for listener in self.process.peers.listeners]
 
     @property
     def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        """See `Database.cancel_listeners`."""
         return [listener.on_cancel for listener in self.process.peers.listeners]
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """See `Database.read`."""
         return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
 
     async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """See `Database.write`."""
         write = BoundWrite(kind, args, kwargs)
         result = await self._availability.watch(self.process.write(write))
         if self._availability.refused and any(stored for _, stored in write.published(result)):
@@ -172,26 +144,11 @@ class SharedBackend(Backend, Generic[ProcessT]):
     async def check_writes(self) -> None:
         await self._availability.check(lambda: self.write(_PROBE, self.namespace))
 
-    def conversations(self, owner: str) -> SqlConversationStore:
-        return SqlConversationStore(self, self.namespace, owner)
-
-    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
-        return await self._histories.read(self.conversations(owner), owner, context_id, head)
-
-    async def queued(self) -> bool:
-        return await self.read(contexts.any_queued, self.namespace)
-
     def watched(self, task_id: str) -> bool:
-        """See `Database.watched`."""
         return self.process.peers.watched(task_id)
 
     def wake(self) -> None:
-        """See `Database.wake`."""
         self.process.wake()
-
-    def forget(self, owner: str, context_id: str | None = None) -> None:
-        """See `Database.forget`."""
-        self._histories.forget(owner, context_id)
 
     def listen(
         self, on_ready: Callable[[str | None], object], on_cancel: Callable[[str], object]

@@ -10,7 +10,7 @@ from pydantic_ai.models.test import TestModel
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, Retention, to_a2a
 from pydantic_ai_a2a.app.attach import attach
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 
 def test_every_agent_has_the_method_once_the_package_is_imported() -> None:

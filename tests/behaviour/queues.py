@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
-from pydantic_ai_a2a.types import TaskEvent, TaskHeader
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.store.ports import Accepted, Claim, Finish, Slot, Submission, TaskQueue
+from pydantic_ai_a2a.types import TaskHeader
 
 
 class StorageError(Exception):
     """What a store raises that is broken."""
 
 
-class Wrapped(TaskQueue):
-    """Does what the queue inside does; a subclass overrides what a test is about."""
-
-    def __init__(self, inner: TaskQueue) -> None:
-        self.inner = inner
-
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
-        return await self.inner.submit(
-            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
-        )
-
-    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        return await self.inner.cancel(task_id, owner, at=at, force=force)
-
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        return await self.inner.renew(holder, tasks, lease=lease)
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        await self.inner.emit(claim, events, status, checkpoint)
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        return await self.inner.finish(claim, finish)
-
-    async def release(self, claim: Claim) -> None:
-        await self.inner.release(claim)
-
-
-class Cancels(Wrapped):
+class Cancels(WrappedQueue):
     """Counts the cancellations that the store has taken."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -70,7 +33,7 @@ class Cancels(Wrapped):
             await self._taken.acquire()
 
 
-class InDoubt(Wrapped):
+class InDoubt(WrappedQueue):
     """Ends a run, the first time without an answer: a connection that was lost in the middle of a commit."""
 
     answers = False
@@ -83,7 +46,7 @@ class InDoubt(Wrapped):
         raise StoreUnavailable
 
 
-class Overtaken(Wrapped):
+class Overtaken(WrappedQueue):
     """Has something else come first, once, when a message to a task has been checked against what the task waits with.
 
     Args:

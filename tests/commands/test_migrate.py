@@ -83,7 +83,7 @@ def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, targe
 APPS = """
 from pydantic_ai import Agent
 from pydantic_ai_a2a import mount, to_a2a
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from starlette.applications import Starlette
 
 agent = Agent('test', name='joker')

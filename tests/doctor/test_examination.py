@@ -28,7 +28,7 @@ from pydantic_ai_a2a.doctor import probe
 from pydantic_ai_a2a.doctor.examination import examine, interfaces
 from pydantic_ai_a2a.doctor.probe import Finding
 from pydantic_ai_a2a.protocol.answers import read_card
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..a2a_client.peers import Talker, official

@@ -23,8 +23,8 @@ from pydantic_ai_a2a.fasta2a.store import (
     owner_of,
     stored_task,
 )
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Marks, Status
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 
 from ..client import LIMIT

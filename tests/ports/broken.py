@@ -15,9 +15,6 @@ from hypothesis import Phase, settings
 
 from pydantic_ai_a2a.errors import TaskNotCancelableError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
-from pydantic_ai_a2a.store.memory.ports import MemoryEvents, MemoryHousekeeping, MemoryOutbox, MemoryQueue, MemoryReader
 from pydantic_ai_a2a.store.ports import (
     Accepted,
     Backend,
@@ -29,9 +26,11 @@ from pydantic_ai_a2a.store.ports import (
     OnExpired,
     Subscription,
 )
-from pydantic_ai_a2a.store.sql.ports import SqlEvents
+from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.store.sql.ports import SqlEvents, SqlHousekeeping, SqlOutbox, SqlQueue, SqlReader
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
 from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite
@@ -44,32 +43,32 @@ settings.load_profile('unshrunk')
 # --- the queue ------------------------------------------------------------------------------------------------------
 
 
-class LosesAnEvent(MemoryQueue):
+class LosesAnEvent(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         await super().emit(claim, events[:1], *rest, **options)
 
 
-class ForgetsCheckpoints(MemoryQueue):
+class ForgetsCheckpoints(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         await super().emit(claim, events, *rest)
 
 
-class WritesByHalves(MemoryQueue):
+class WritesByHalves(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         for event in events:
             await super().emit(claim, [event])
         await super().emit(claim, (), *rest, **options)
 
 
-class TellsTooEarly(MemoryQueue):
+class TellsTooEarly(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
-        self.store.event_bus.publish(claim.header.id, events)
+        self.database.event_bus.publish(claim.header.id, events)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await super().emit(claim, events, *rest, **options)
 
 
-class ForgetsTheFence(MemoryQueue):
+class ForgetsTheFence(SqlQueue):
     newest: dict[str, Claim]
 
     async def claim(self, *args: Any, **options: Any) -> list[Claim]:
@@ -81,14 +80,14 @@ class ForgetsTheFence(MemoryQueue):
         await super().emit(self.newest[claim.header.id], *rest, **options)
 
 
-class ForgetsAttempts(MemoryQueue):
+class ForgetsAttempts(SqlQueue):
     async def claim(self, *args: Any, **options: Any) -> list[Claim]:
         return [replace(each, attempt=1) for each in await super().claim(*args, **options)]
 
 
-class CountsHandedBack(MemoryQueue):
-    def __init__(self, store: Any) -> None:
-        super().__init__(store)
+class CountsHandedBack(SqlQueue):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.released: set[str] = set()
 
     async def release(self, claim: Claim) -> None:
@@ -100,67 +99,69 @@ class CountsHandedBack(MemoryQueue):
         return [replace(each, attempt=each.attempt + (each.header.id in self.released)) for each in claims]
 
 
-class NeverHandsBack(MemoryQueue):
+class NeverHandsBack(SqlQueue):
     async def release(self, claim: Claim) -> None:
         pass
 
 
-class ForgetsContexts(MemoryQueue):
+class ForgetsContexts(SqlQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         apart = replace(submission, context_id=submission.context_id and submission.task_id)
         return await super().submit(apart, **options)
 
 
-class ReplaysFromNow(MemoryQueue):
+class ReplaysFromNow(SqlQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         accepted = await super().submit(submission, **options)
         return accepted._replace(after=accepted.header.last_event)
 
 
-class CancelsForAnyone(MemoryQueue):
+class CancelsForAnyone(SqlQueue):
     async def cancel(self, task_id: str, owner: str | None, **options: Any) -> TaskHeader:
         return await super().cancel(task_id, None, **options)
 
 
-class CancelsWhatHasEnded(MemoryQueue):
+class CancelsWhatHasEnded(SqlQueue):
     async def cancel(self, task_id: str, owner: str | None, **options: Any) -> TaskHeader:
         try:
             return await super().cancel(task_id, owner, **options)
         except TaskNotCancelableError:
-            return self.store.find(task_id, None).header()
+            task = await SqlReader(self.database).load(task_id, owner)
+            assert task is not None
+            return task.header
 
 
-class DropsMetadata(MemoryQueue):
+class DropsMetadata(SqlQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, metadata=finish.metadata or b'{}'))
 
 
-class LosesWhatIsUnread(MemoryQueue):
+class LosesWhatIsUnread(SqlQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, last=True))
 
 
-class ReadsTwice(MemoryQueue):
+class ReadsTwice(SqlQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, taken=0))
 
 
-class TakesWhateverComes(MemoryQueue):
+class TakesWhateverComes(SqlQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         return await super().submit(replace(submission, only_waiting=False), **options)
 
 
-class EndsWhateverPause(MemoryQueue):
+class EndsWhateverPause(SqlQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         return await super().submit(replace(submission, pause=None), **options)
 
 
-class ForgetsWhatEntered(MemoryQueue):
+class ForgetsWhatEntered(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Any = None, checkpoint: Any = None) -> None:
         await super().emit(claim, events, status, checkpoint and replace(checkpoint, taken=0))
 
 
-class TakesItsInputsApart(MemoryQueue):
+class TakesItsInputsApart(SqlQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following = await super().finish(claim, finish)
         if isinstance(finish.messages, list):
@@ -171,17 +172,17 @@ class TakesItsInputsApart(MemoryQueue):
 # --- the other ports ------------------------------------------------------------------------------------------------
 
 
-class ReadsForAnyone(MemoryReader):
+class ReadsForAnyone(SqlReader):
     async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
         return await super().load(task_id, None, **options)
 
 
-class ListsForAnyone(MemoryReader):
+class ListsForAnyone(SqlReader):
     async def list(self, query: TaskQuery) -> Page:
         return await super().list(replace(query, owner=None) if query.context_id else query)
 
 
-class ReadsWhatWas(MemoryReader):
+class ReadsWhatWas(SqlReader):
     seen: StoredTask | None = None
 
     async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
@@ -189,12 +190,12 @@ class ReadsWhatWas(MemoryReader):
         return self.seen
 
 
-class FindsWhatWasRead(MemoryReader):
+class FindsWhatWasRead(SqlReader):
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         return await super().unread(task_id, 0)
 
 
-class StartsTooLate(MemoryEvents):
+class StartsTooLate(SqlEvents):
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         reader = super().subscribe(task_id, on_drop)
         start = reader.start
@@ -202,33 +203,33 @@ class StartsTooLate(MemoryEvents):
         return reader
 
 
-class HasEverything(MemoryEvents):
+class HasEverything(SqlEvents):
     async def has(self, task_id: str, n: int) -> bool:
         return True
 
 
-class SeesNobody(MemoryEvents):
+class SeesNobody(SqlEvents):
     def watched(self, task_id: str) -> bool:
         return False
 
 
-class ErasesForAnyone(MemoryHousekeeping):
+class ErasesForAnyone(SqlHousekeeping):
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         return await super().erase_task(task_id, None, at=at)
 
 
-class RetriesAgain(MemoryHousekeeping):
+class RetriesAgain(SqlHousekeeping):
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
         return await super().retry(task_id, new_id=new_id, at=at, again=True)
 
 
-class KeepsEverything(MemoryHousekeeping):
+class KeepsEverything(SqlHousekeeping):
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return 0
 
 
 class OneConversationForAll(MemoryBackend):
-    def conversations(self, owner: str) -> MemoryConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         return super().conversations('/')
 
 
@@ -238,10 +239,10 @@ class TellsElsewhere(MemoryBackend):
 
 
 PORTS: dict[type[Any], str] = {
-    MemoryQueue: 'queue',
-    MemoryReader: 'reader',
-    MemoryEvents: 'events',
-    MemoryHousekeeping: 'housekeeping',
+    SqlQueue: 'queue',
+    SqlReader: 'reader',
+    SqlEvents: 'events',
+    SqlHousekeeping: 'housekeeping',
 }
 
 
@@ -250,7 +251,8 @@ def broken(part: type[Any]) -> Backend:
     if issubclass(part, Backend):
         return cast(type[MemoryBackend], part)('agent', reader_lag=READER_LAG)
     backend = MemoryBackend('agent', reader_lag=READER_LAG)
-    setattr(backend, next(name for port, name in PORTS.items() if issubclass(part, port)), part(backend.store))
+    options = [backend.due] if issubclass(part, SqlQueue) else []
+    setattr(backend, next(name for port, name in PORTS.items() if issubclass(part, port)), part(backend, *options))
     return backend
 
 
@@ -273,37 +275,37 @@ class TestBroken(BackendSuite, CheckpointSuite):
 # --- push notifications ---------------------------------------------------------------------------------------------
 
 
-class ServesWhoComesFirst(MemoryOutbox):
+class ServesWhoComesFirst(SqlOutbox):
     async def lease(self, *, held: Mapping[str, int], **options: Any) -> Leased:
         return await super().lease(held={}, **options)
 
 
-class GivesUpAtOnce(MemoryOutbox):
+class GivesUpAtOnce(SqlOutbox):
     async def failed(self, delivery: Delivery, *, pause: int | None, **options: Any) -> None:
         await super().failed(delivery, pause=None, **options)
 
 
-class KeepsWhatItHas(MemoryOutbox):
+class KeepsWhatItHas(SqlOutbox):
     async def release(self, delivery: Delivery) -> None:
         pass
 
 
-class TellsOfAllDead(MemoryOutbox):
+class TellsOfAllDead(SqlOutbox):
     async def dead(self, owner: str | None = None, **options: Any) -> Sequence[DeadDelivery]:
         return await super().dead(**options)
 
 
-class SweepsTheUntold(MemoryHousekeeping):
+class SweepsTheUntold(SqlHousekeeping):
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return await super().sweep(replace(retention, waiting=timedelta(milliseconds=1)), at=at)
 
 
 def broken_push(part: type[Any]) -> Backend:
-    backend = broken(MemoryBackend)
-    if issubclass(part, MemoryOutbox):
-        backend.outbox = part(cast(MemoryBackend, backend).store)
-    elif issubclass(part, MemoryHousekeeping):
-        backend = broken(part)
+    backend = MemoryBackend('agent', reader_lag=READER_LAG)
+    if issubclass(part, SqlOutbox):
+        backend.outbox = part(backend, backend.due)
+    elif issubclass(part, SqlHousekeeping):
+        return broken(part)
     return backend
 
 

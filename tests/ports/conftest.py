@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.settings import Postgres
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ..bounds import LIMIT
 from ..postgres import Postgres as Server

@@ -14,8 +14,8 @@ from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Delivery, Leased, Outbox, PushConfig
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import PushTarget
 
 from ..behaviour.stage import told_in_log, told_to_loop

@@ -14,16 +14,17 @@ from pydantic_ai_a2a.conversion.stream import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.runs.recorder import Recorder
 from pydantic_ai_a2a.settings import Results
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
-from ..behaviour.queues import StorageError, Wrapped
+from ..behaviour.queues import StorageError
 from ..client import LIMIT
 from ..suites.values import AT, claim_one, events, expire, message, state_of, submit, turn
 
 
-class Slow(Wrapped):
+class Slow(WrappedQueue):
     """Stores events when the gate is open, and remembers how many at once."""
 
     def __init__(self, backend: MemoryBackend) -> None:
@@ -238,7 +239,7 @@ async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_
     assert (await claim_one(backend, 't', 'next')).checkpoint == STEP
 
 
-class Broken(Wrapped):
+class Broken(WrappedQueue):
     """Stores nothing, for one reason."""
 
     def __init__(self, backend: MemoryBackend, error: Exception) -> None:

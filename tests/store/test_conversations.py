@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 
 def usage(**beyond: Any) -> RunUsage:

@@ -10,8 +10,8 @@ from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
 
 from pydantic_ai_a2a.store.histories import Histories, StoredEntry, dump_messages
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 OWNER = '/'
 

@@ -64,6 +64,15 @@ class ClaimSuite(PortSuite):
         assert [task.header.id for task in await claim(backend, limit=9)] == ['c', 'b', 'a']
         assert await claim(backend) == []
 
+    async def test_a_claim_skips_the_given_tasks_and_takes_as_many_others(self, backend: Backend) -> None:
+        for task_id in 'abcd':
+            await submit(backend, message(new=task_id))
+        queue = backend.queue
+        claims = await queue.claim('holder', at=AT, lease=LEASE, limit=2, skip=['a', 'c', 'unknown'])
+        assert [task.header.id for task in claims] == ['b', 'd']
+        assert await queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id='a', skip={'a'}) == []
+        assert [task.header.id for task in await claim(backend)] == ['a', 'c']
+
     async def test_owners_take_turns_however_many_tasks_one_of_them_has_queued(self, backend: Backend) -> None:
         for n in range(40):
             await submit(backend, message(new=f'ada {n}'))

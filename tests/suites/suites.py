@@ -20,6 +20,7 @@ from .owners import OwnerSuite
 from .push_configs import PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
+from .rehearsal import RehearsalSuite
 from .runs import RunSuite
 from .slots import SlotSuite
 from .steering import SteeringSuite
@@ -31,7 +32,15 @@ __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuit
 
 
 class TaskQueueSuite(
-    SubmitSuite, SlotSuite, ClaimSuite, RunSuite, SteeringSuite, AnswerSuite, CancelSuite, QueueMachineSuite
+    SubmitSuite,
+    SlotSuite,
+    ClaimSuite,
+    RunSuite,
+    SteeringSuite,
+    AnswerSuite,
+    CancelSuite,
+    RehearsalSuite,
+    QueueMachineSuite,
 ):
     """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
 

@@ -6,10 +6,11 @@ repeat a transaction.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from ...types import TaskEvent
 from ..events import EventBus
@@ -92,48 +93,99 @@ class BoundWrite(Generic[T]):
         return BoundWrite(WriteKind(self.kind.undo, ready=always), (result, *self.args), self.kwargs)
 
 
-class Database(Protocol):
+class Database(ABC):
     """One database, for one agent namespace, from any event loop of this process."""
 
+    namespace: str
+    """The agent's."""
+
     @property
-    def namespace(self) -> str:
-        """The agent's."""
-        ...
+    @abstractmethod
+    def event_bus(self) -> EventBus:
+        """The event bus for stored events of this process."""
+
+    @property
+    @abstractmethod
+    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
+        """Callbacks for tasks that may have become claimable."""
+
+    @property
+    @abstractmethod
+    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
+        """Callbacks for tasks to cancel."""
+
+    @abstractmethod
+    def watched(self, task_id: str) -> bool:
+        """Return true if a task has a reader in this process or another process."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Mark the tasks with new readers in this process for other processes."""
+
+    @abstractmethod
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
+
+    @abstractmethod
+    async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a read-only transaction, after all answered writes (read-your-writes)."""
+
+    @abstractmethod
+    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a transaction whole or not at all, and publish the events in the order of commits."""
+
+
+class _Undone(Exception):
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Rehearsal(Database):
+    """A database that undoes each write: the caller gets the result or the error, and nobody else notices."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._event_bus = EventBus(_no_events, 0)
+        self.namespace = database.namespace
 
     @property
     def event_bus(self) -> EventBus:
-        """The event bus for stored events of this process."""
-        ...
+        return self._event_bus
 
     @property
     def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Callbacks for tasks that may have become claimable."""
-        ...
+        return ()
 
     @property
     def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Callbacks for tasks to cancel."""
-        ...
+        return ()
 
     def watched(self, task_id: str) -> bool:
-        """Return true if a task has a reader in this process or another process."""
-        ...
+        return self._database.watched(task_id)
 
     def wake(self) -> None:
-        """Mark the tasks with new readers in this process for other processes."""
-        ...
+        """Do nothing: there are no readers."""
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
-        """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
-        ...
+        """Do nothing: nothing is erased."""
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a read-only transaction, after all answered writes (read-your-writes)."""
-        ...
+        return await self._database.read(make, *args, **kwargs)
 
     async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a transaction whole or not at all, and publish the events in the order of commits."""
-        ...
+        def make() -> Transaction[T]:
+            raise _Undone((yield from kind.make(*args, **kwargs)))
+
+        locks = BoundWrite(kind, args, kwargs).locks()
+        try:
+            return await self._database.write(WriteKind(make, locks=lambda: locks))
+        except _Undone as undone:
+            return undone.result
+
+
+async def _no_events(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    return []
 
 
 class Port:

@@ -1,18 +1,22 @@
-"""The ports of all SQL backends: the transaction behind each method, and the listeners that it notifies."""
+"""The backends over SQL: the transaction behind each method of the ports, and the listeners that it notifies."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
+from pydantic_ai.messages import ModelMessage
+
 from ...settings import Retention
 from ...types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..events import BusEnding, ended_task
+from ..histories import Histories
 from ..ports import (
     Accepted,
+    Backend,
     Checkpoint,
     Claim,
     CredentialStore,
@@ -38,10 +42,10 @@ from ..ports import (
     TaskReader,
 )
 from ..rules import Expired, tell_expired
-from . import conversations, outbox, quotas, reads, runs, sweep, vocabulary
+from . import contexts, conversations, outbox, quotas, reads, runs, sweep, vocabulary
 from . import submit as accept
 from . import sweep as dead
-from .database import Database, Port, Published, WriteKind, always, reading, writing
+from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
 from .transaction import Transaction
 
 
@@ -164,8 +168,19 @@ class SqlQueue(Port, TaskQueue):
             listener(task_id)
         return header
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        taken = await self.database.write(_CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id)
+    async def claim(
+        self,
+        holder: str,
+        *,
+        at: int,
+        lease: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Claim]:
+        taken = await self.database.write(
+            _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip
+        )
         for claim, _ in taken:
             if claim.push:
                 self._due.add(claim.header.id)
@@ -205,6 +220,9 @@ class SqlQueue(Port, TaskQueue):
 
     release = writing(runs.release, ready=True)
 
+    def rehearsal(self) -> SqlQueue:
+        return SqlQueue(Rehearsal(self.database), Due())
+
 
 class SqlReader(Port, TaskReader):
     """Reads the tasks of a database."""
@@ -241,7 +259,7 @@ class SqlEvents(Port, EventLog):
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         return self.database.event_bus.subscribe(task_id, on_drop)
 
-    def expect(self, task_id: str) -> Ending:
+    def expect(self, task_id: str) -> Ending | None:
         return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
@@ -274,9 +292,13 @@ class SqlCredentials(Port, CredentialStore):
 
 
 class SqlHousekeeping(Port, Housekeeping):
-    """Keeps a database small, and does what operators want."""
+    """Keeps a database small, and does what operators want.
+
+    A loop over batches or tasks gives way to the event loop in between: a database in memory never waits.
+    """
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        await asyncio.sleep(0)
         swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
         tell_expired(ended, on_expired)
         return swept
@@ -286,6 +308,7 @@ class SqlHousekeeping(Port, Housekeeping):
         return there
 
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        await asyncio.sleep(0)
         erased, _ = await self.database.write(_ERASE, self.agent, owner, context_id, at)
         self.database.forget(owner, context_id)
         return erased
@@ -324,6 +347,7 @@ class SqlHousekeeping(Port, Housekeeping):
         after = ''
         while ids := await self.database.read(make, self.agent, owner, context_id, after):
             for row_id in ids:
+                await asyncio.sleep(0)
                 yield row_id
             after = ids[-1]
 
@@ -397,3 +421,38 @@ class SqlOutbox(Port, Outbox):
     def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:
         self._due.listeners.append(on_due)
         return partial(self._due.listeners.remove, on_due)
+
+
+# --- all ports over one database --------------------------------------------------------------------------------------
+
+
+class SqlBackend(Backend, Database):
+    """All ports over a database.
+
+    Args:
+        namespace: Stable name of the stored tasks.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self._histories = Histories()
+        self.due = Due()
+        self.queue = SqlQueue(self, self.due)
+        self.reader = SqlReader(self)
+        self.events = SqlEvents(self)
+        self.housekeeping = SqlHousekeeping(self)
+        self.quotas = SqlQuotas(self)
+        self.credentials = SqlCredentials(self)
+        self.push_configs, self.outbox = SqlPushConfigs(self, self.due), SqlOutbox(self, self.due)
+
+    def conversations(self, owner: str) -> conversations.SqlConversationStore:
+        return conversations.SqlConversationStore(self, self.namespace, owner)
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    async def queued(self) -> bool:
+        return await self.read(contexts.any_queued, self.namespace)
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        self._histories.forget(owner, context_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -85,7 +85,7 @@ _TAKE_ALONE = (
 
 
 def claim(
-    agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None
+    agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None, skip: Collection[str] = ()
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
     """See `TaskQueue.claim`. Also return the events to publish, per task.
 
@@ -94,10 +94,12 @@ def claim(
     """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
     if task_id is None:
-        claimable = yield from _claimable(agent, holder, limit)
+        rows = yield from _claimable(agent, holder, limit + len(skip))
+        claimable = [row[0] for row in rows if row[0] not in skip][:limit]
     else:
-        claimable = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
-    for (claimable_id,) in claimable:
+        locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
+        claimable = [] if locked else [task_id]
+    for claimable_id in claimable:
         taken = yield from take(agent, Slot(holder, lease), claimable_id, at=at)
         if taken is not None:  # a task with a given id may not be claimable
             claims.append(taken)

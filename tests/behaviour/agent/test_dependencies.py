@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import unversioned

@@ -23,8 +23,8 @@ from starlette.types import Message as AsgiMessage
 from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, only, spoken, unversioned
@@ -444,17 +444,17 @@ class Contended(MemoryBackend):
         super().__init__('agent', reader_lag=10**6)
         self.conflicts = conflicts
 
-    def conversations(self, owner: str) -> MemoryConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         backend = self
 
-        class Store(MemoryConversationStore):
+        class Store(SqlConversationStore):
             async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
                 backend.conflicts -= 1
                 if backend.conflicts >= 0:
                     raise ConversationConflict(record.conversation_id)
                 await super().write_record(record, **rest)
 
-        return Store(self.store, owner)
+        return Store(self, self.namespace, owner)
 
 
 @unversioned('what is stored is not a matter of versions')

@@ -18,10 +18,10 @@ from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
+from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
-from ..queues import Wrapped
 from ..stage import Stage, ended, heard, serving, told_in_log
 
 pytestmark = unversioned('what is told of a run is below what versions differ in')
@@ -214,7 +214,7 @@ async def test_on_failure_is_told_of_tasks_that_the_end_of_the_server_ends() -> 
 async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None:
     failures = Told()
 
-    class Down(Wrapped):
+    class Down(WrappedQueue):
         tries = 0
 
         async def finish(self, claim: Any, finish: Any) -> Any:

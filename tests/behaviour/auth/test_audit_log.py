@@ -14,9 +14,9 @@ from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.ports import MemoryHousekeeping, MemoryReader
 from pydantic_ai_a2a.store.ports import Erased
+from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping, SqlReader
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
@@ -42,7 +42,7 @@ def audited(caplog: pytest.LogCaptureFixture, *but: str) -> list[dict[str, Any]]
     ]
 
 
-class Unreadable(MemoryReader):
+class Unreadable(SqlReader):
     """A store that is away when a task is read."""
 
     async def load(self, *_: object, **__: object) -> None:
@@ -206,7 +206,7 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
             await ended(client, task['id'])
         else:
             assert isinstance(app.backend, MemoryBackend)
-            app.backend.reader = Unreadable(app.backend.store)
+            app.backend.reader = Unreadable(app.backend)
         answer = await client.post(rpc('CancelTask', {'id': task['id']}))
     assert answer.status == (200 if ends else 503)
     known = [(each['event'], each['ended']) for each in audited(caplog)]
@@ -230,7 +230,7 @@ async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptur
     ]
 
 
-class Breaking(MemoryHousekeeping):
+class Breaking(SqlHousekeeping):
     """Breaks off an erasure at the second batch."""
 
     batches = 0
@@ -247,7 +247,7 @@ async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog:
     async with lifespan(app), asyncio.timeout(LIMIT):
         context = (await Client(app).send(SECRET))['contextId']
         assert isinstance(app.backend, MemoryBackend)
-        app.backend.housekeeping = Breaking(app.backend.store)
+        app.backend.housekeeping = Breaking(app.backend)
         with pytest.raises(StoreUnavailable):
             await app.erase_context(context)
     assert audited(caplog, 'correlation_id') == [

@@ -6,13 +6,11 @@ import asyncio
 import json
 import re
 import sqlite3
-import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from functools import wraps
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -25,7 +23,6 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers, to_a2a
-from pydantic_ai_a2a.store import memory
 
 from ...client import LIMIT, Answer, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import unversioned
@@ -278,7 +275,7 @@ def test_two_callers_know_nothing_of_each_other() -> None:
     assert max(TwoCallers.of_both) >= (500 if LONG else 20)
 
 
-# That there is no such task takes as long, whosever it is: the same statements of SQL, and the same calls in memory.
+# That there is no such task takes as long, whosever it is: the same statements.
 
 
 @pytest.fixture
@@ -299,24 +296,6 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 VALUE = re.compile(r"x?'(?:[^']|'')*'|\b\d+\b", re.IGNORECASE)
 """A value within a statement of SQL."""
 
-
-@contextmanager
-def calls_of_memory() -> Generator[list[str]]:
-    """The functions of the store in memory that this thread calls, in order."""
-    calls: list[str] = []
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == 'call' and Path(frame.f_code.co_filename).parent == MEMORY:
-            calls.append(frame.f_code.co_qualname)
-
-    sys.setprofile(note)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
-
-
-MEMORY = Path(memory.__file__).parent
 
 OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     'look': ('GetTask', {'id': 'TASK'}),
@@ -359,11 +338,10 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
         async def told(task_id: str, context_id: str) -> tuple[list[str], bytes]:
             body = rpc(method, params).replace(b'TASK', task_id.encode()).replace(b'CONTEXT', context_id.encode())
             statements.clear()
-            with calls_of_memory() as calls:
-                answer = await bob.post(body)
+            answer = await bob.post(body)
             correlation_id = answer.headers['x-correlation-id'].encode()
             about = [each for each in statements if task_id in each or context_id in each]
-            return calls + [VALUE.sub('?', each) for each in about], answer.body.replace(correlation_id, b'')
+            return [VALUE.sub('?', each) for each in about], answer.body.replace(correlation_id, b'')
 
         await told(NOWHERE, 'NO CONTEXT')  # what is done once only is done
         of_nobody = await told(NOWHERE, 'NO CONTEXT')

@@ -13,12 +13,13 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, RpcError, message, state_of
 from ..metered import DAY, HTTP, USED
-from ..queues import InDoubt, Wrapped
+from ..queues import InDoubt
 from ..stage import ended, prompts, serving, told_in_log
 
 pytestmark = HTTP
@@ -134,7 +135,7 @@ async def test_a_run_that_may_have_been_charged_is_charged_once_although_its_tas
     backend.close()
 
 
-class Unreachable(Wrapped):
+class Unreachable(WrappedQueue):
     """Is unavailable when the end of a run is stored for the first time."""
 
     available = False

@@ -25,15 +25,15 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
-from ..queues import Wrapped
 from ..stage import ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what
 
@@ -249,7 +249,7 @@ async def test_a_run_that_was_handed_back_and_then_cancelled_leaves_what_was_don
         assert state_of(await client.send(message('two', contextId='c'))) == 'COMPLETED'
 
 
-class Saves(Wrapped):
+class Saves(WrappedQueue):
     """Remembers which messages of a run were stored, and in how many writes of events."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -304,7 +304,7 @@ async def test_an_answer_that_code_of_the_user_receives_is_stored(
     assert saves.saved[-1][0][-2:] == [4, 5]
 
 
-class LosesEnds(Wrapped):
+class LosesEnds(WrappedQueue):
     """Loses the task of the first end, as if the process were killed just before it stores the end."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -417,7 +417,7 @@ def attempt(ctx: RunContext[int]) -> str:
     return f'Attempt {ctx.deps}'
 
 
-class HoldsNotes(Wrapped):
+class HoldsNotes(WrappedQueue):
     """Takes for ever to store the first thing that the agent says on the way."""
 
     def __init__(self, inner: TaskQueue) -> None:

@@ -20,12 +20,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Marks, TaskQueue
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
-from ..queues import Wrapped
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -120,7 +120,7 @@ async def test_what_another_process_leaves_to_this_one_is_run_here(url: str) -> 
     there.close()
 
 
-class Beating(Wrapped):
+class Beating(WrappedQueue):
     """Tells of each heartbeat."""
 
     def __init__(self, inner: TaskQueue) -> None:

@@ -18,6 +18,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
@@ -25,7 +26,7 @@ from ...client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...dialects import unversioned
 from ...suites import values
-from ..queues import StorageError, Wrapped
+from ..queues import StorageError
 from ..stage import ended, heard, serving, told_in_log
 
 pytestmark = unversioned('leases are below what versions differ in')
@@ -66,7 +67,7 @@ def later(make: Callable[[Clock], Backend]) -> Backend:
     return make(SetClock(HOUR))
 
 
-class Renewing(Wrapped):
+class Renewing(WrappedQueue):
     """Tells of each renewal, to whatever thread."""
 
     def __init__(self, inner: TaskQueue) -> None:

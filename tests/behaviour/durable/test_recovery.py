@@ -11,14 +11,15 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...dialects import only
 from ...suites import values
-from ..queues import StorageError, Wrapped
+from ..queues import StorageError
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
 THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
@@ -107,7 +108,7 @@ async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
-class Renewing(Wrapped):
+class Renewing(WrappedQueue):
     """Lets each lease expire before it is renewed."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -133,7 +134,7 @@ async def test_a_lease_is_renewed_while_its_task_runs(backend: MemoryBackend) ->
         assert state_of(await ended(client, task['id'])) == 'COMPLETED'
 
 
-class FailsToRenew(Wrapped):
+class FailsToRenew(WrappedQueue):
     """Cannot renew leases, for a while."""
 
     times = 2

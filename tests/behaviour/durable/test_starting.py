@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...dialects import json_rpc, spoken

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -15,6 +16,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import TaskEvent
@@ -22,7 +24,7 @@ from pydantic_ai_a2a.types import TaskEvent
 from ...client import LIMIT, message, rpc, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
-from ..queues import InDoubt, Wrapped
+from ..queues import InDoubt
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, told_in_log, told_to_loop
 
@@ -75,7 +77,7 @@ class Ending(SqliteFileBackend):
         return end
 
 
-class Away(Wrapped):
+class Away(WrappedQueue):
     """Is unavailable when these methods are called, as often as they are named; `finish` also while it `refuses`."""
 
     def __init__(self, inner: TaskQueue, *methods: str) -> None:
@@ -90,9 +92,9 @@ class Away(Wrapped):
         if method == 'finish' and self.refuses():
             raise StoreUnavailable
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, *args: Any, **options: Any) -> list[Claim]:
         self._reach('claim')
-        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
+        return await super().claim(*args, **options)
 
     async def emit(
         self,

@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, message, state_of, texts
 from ..own_parts import Breaking, OwnStorage, Slow, storage

@@ -20,11 +20,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Reply
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.store.ports import Charge
+from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sql.ports import SqlQuotas
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, Exchange, message, rpc
 from ...dialects import unversioned
@@ -150,17 +150,17 @@ class Doubtful(MemoryBackend):
 
     answers = False
 
-    def conversations(self, owner: str) -> MemoryConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         backend = self
 
-        class Store(MemoryConversationStore):
+        class Store(SqlConversationStore):
             async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
                 await super().write_record(record, **rest)
                 if not backend.answers:
                     backend.answers = True
                     raise StoreUnavailable
 
-        return Store(self.store, owner)
+        return Store(self, self.namespace, owner)
 
 
 async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:

@@ -14,8 +14,8 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
 from pydantic_ai_a2a.app.app import A2AApp
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
 from pydantic_ai_a2a.store.ports import Claim, Finish, TaskQueue
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, message, state_of, texts
 from ..queues import Cancels

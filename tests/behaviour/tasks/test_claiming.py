@@ -13,15 +13,15 @@ import pytest
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Accepted, Claim, Submission, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, lifespan, texts
 from ...dialects import unversioned
 from ...suites.values import claim_one, claim_some, message, submit
 from ..metered import AUTH, by
-from ..queues import Wrapped
 from ..stage import Stage, ended, serving
 
 pytestmark = unversioned('claims are below what versions differ in')
@@ -30,7 +30,7 @@ OFTEN = Workers(running=1, lease=0.3)
 """Looks for lost tasks every tenth of a second."""
 
 
-class Slow(Wrapped):
+class Slow(WrappedQueue):
     """Answers claims of whatever is there only when the test says so."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -40,8 +40,8 @@ class Slow(Wrapped):
         self.answers.set()
         self.released: list[str] = []
 
-    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        claims = await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
+    async def claim(self, *args: Any, task_id: str | None = None, **options: Any) -> list[Claim]:
+        claims = await super().claim(*args, task_id=task_id, **options)
         if task_id is None and not self.answers.is_set():
             self.asked.set()
             await self.answers.wait()
@@ -136,7 +136,7 @@ async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one
     assert stage.began[:4] == ['0', '1', 'hi', '2']
 
 
-class Held(Wrapped):
+class Held(WrappedQueue):
     """Answers the first submission only when the test says so, or refuses it then."""
 
     def __init__(self, inner: TaskQueue, *, refuses: bool = False) -> None:

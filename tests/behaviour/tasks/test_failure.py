@@ -15,14 +15,15 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status
+from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import message, state_of, texts
 from ...dialects import spoken
-from ..queues import StorageError, Wrapped
+from ..queues import StorageError
 from ..rows import covers
 from ..stage import heard, prompts, serving
 
@@ -140,7 +141,7 @@ async def test_a_task_that_exceeds_what_a_run_may_take_fails(options: dict[str, 
 STORAGE = 'storage error in one task'
 
 
-class FailsToFinish(Wrapped):
+class FailsToFinish(WrappedQueue):
     """Cannot store the first ends of runs."""
 
     times = 1
@@ -152,7 +153,7 @@ class FailsToFinish(Wrapped):
         return await super().finish(claim, finish)
 
 
-class FailsToEmit(Wrapped):
+class FailsToEmit(WrappedQueue):
     """Cannot store the second chunk of a text."""
 
     calls = 0
@@ -173,7 +174,7 @@ class FailsToEmit(Wrapped):
 @covers(STORAGE)
 @pytest.mark.parametrize('broken', [FailsToFinish, FailsToEmit])
 async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
-    broken: type[Wrapped], caplog: pytest.LogCaptureFixture
+    broken: type[WrappedQueue], caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     backend.queue = broken(backend.queue)
@@ -226,7 +227,7 @@ class Unreadable(MemoryBackend):
     times = 1
     error: Exception = StorageError(SECRET)
 
-    def conversations(self, owner: str) -> MemoryConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         if self.times:
             self.times -= 1
             raise self.error

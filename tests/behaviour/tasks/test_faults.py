@@ -24,7 +24,7 @@ from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, unversioned

@@ -16,13 +16,13 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.runs.recorder import Recorder
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
+from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Finish
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import Part, TaskState
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import only
-from ..queues import Wrapped
 from ..rows import covers
 from ..stage import ended, heard, prompts, serving, tasks_of
 
@@ -39,7 +39,7 @@ def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(ASKS[prompt][1])]) if prompt in ASKS else heard(messages, info)
 
 
-class Asking(Wrapped):
+class Asking(WrappedQueue):
     """Ends runs with a question where `ASKS` says so, as the worker will once agents can ask."""
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:

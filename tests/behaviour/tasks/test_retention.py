@@ -18,9 +18,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.ports import MemoryHousekeeping
 from pydantic_ai_a2a.store.ports import OnExpired
+from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned
@@ -81,9 +81,9 @@ async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
     retention = Retention(max_tasks=FEW, max_contexts=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
-        before = await objects(backend, retention), backend.store.size
+        before = await objects(backend, retention), backend.size
         await send_many(client, MANY)
-        after = await objects(backend, retention), backend.store.size
+        after = await objects(backend, retention), backend.size
         tasks, contexts = await stored(client)
     assert (tasks, contexts) == (FEW, FEW)
     assert after[0] - before[0] < 1000
@@ -154,13 +154,13 @@ async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() 
             await send_many(client, 50)
 
 
-class Clogged(MemoryHousekeeping):
+class Clogged(SqlHousekeeping):
     """Cannot sweep at first."""
 
     times = 1
 
     def __init__(self, backend: MemoryBackend) -> None:
-        super().__init__(backend.store)
+        super().__init__(backend)
         self.swept = asyncio.Event()
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:

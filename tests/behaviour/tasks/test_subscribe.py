@@ -12,9 +12,9 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results
-from pydantic_ai_a2a.store.memory.backend import MemoryBackend
-from pydantic_ai_a2a.store.memory.ports import MemoryReader
 from pydantic_ai_a2a.store.ports import TaskReader
+from pydantic_ai_a2a.store.sql.ports import SqlReader
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 
 from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
@@ -165,7 +165,7 @@ async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> N
         assert answers[0].headers['content-type'] == 'text/event-stream'
 
 
-class ErasedMeanwhile(MemoryReader):
+class ErasedMeanwhile(SqlReader):
     """Finds a task, and then no more. The log of the store has all events."""
 
     watch = TaskReader.watch
@@ -182,7 +182,7 @@ async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     async with serving(Agent('test'), backend=backend) as client:
         task = await client.send()
-        backend.reader = ErasedMeanwhile(backend.store)
+        backend.reader = ErasedMeanwhile(backend)
         answer = await client.post(rpc('SubscribeToTask', {'id': task['id']}))
     assert refusal(answer).code == -32001
 

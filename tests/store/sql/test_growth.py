@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from itertools import chain
@@ -34,8 +34,9 @@ from ..gates import database
 FEW, MANY = 1000, size(20_000, 50_000)
 STORED = size(5_000, 50_000)
 """Tasks in PostgreSQL."""
+STEADY = size(20_000, 100_000)
 PAGE = 10
-KEEP = Retention(events=timedelta(days=1), max_tasks=2 * MANY, max_contexts=2 * MANY)
+KEEP = Retention(events=timedelta(days=1), max_tasks=2 * STEADY, max_contexts=2 * STEADY)
 TASKS = """
     INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)
     SELECT 'agent', 't' || n, '{owner}', 'c' || n % 10,
@@ -47,6 +48,13 @@ CONVERSATIONS = """
     INSERT INTO conversation (agent, owner, id, revision, updated_at, listed_at, record)
     SELECT 'agent', '{owner}', 'idle ' || n, 'r', {at} - n, {at} - n, '{record}' FROM numbers
 """
+ENTRIES = """
+    INSERT INTO entry (agent, owner, id, message)
+    SELECT agent, owner, 'head of ' || id, CAST('{}' AS BLOB) FROM conversation;
+    UPDATE conversation SET head_id = 'head of ' || id;
+"""
+LONG_WRITE = 100_000
+"""Steps of SQLite: some five milliseconds."""
 RECORD = (
     '{"conversation_id":"c","head_id":null,"scope":"/ada","branches":[],"revision":"r",'
     '"updated_at":"2023-11-14T22:13:20Z","format_version":1,"usage":{}}'
@@ -140,6 +148,21 @@ def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without
     perform(connection, watched())
     connection.set_progress_handler(None, 1)
     return taken
+
+
+@pytest.mark.long
+def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, STEADY)
+    connection.executescript(ENTRIES)
+    half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2, max_contexts=STEADY // 2)
+    writes: dict[str, Callable[[], Transaction[Any]]] = {
+        'filing': lambda: runs.file('agent'),
+        'sweep': lambda: sweep.sweep('agent', half, AT),
+        'erasure of a context': lambda: sweep.erase('agent', OWNER, 'c3', AT),
+        'erasure of an owner': lambda: sweep.erase('agent', OWNER, None, AT),
+    }
+    longest = {name: max(steps(connection, make()) for _ in range(30)) for name, make in writes.items()}
+    assert max(longest.values()) < LONG_WRITE, longest
 
 
 def query(name: str) -> TaskQuery:

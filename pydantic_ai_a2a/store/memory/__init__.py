@@ -1,1 +1,0 @@
-"""The backend in memory: plain data structures and bytes of one process."""

@@ -1,0 +1,155 @@
+"""All ports in memory: the statements of the other stores, on a SQLite database without a file.
+
+In memory means one process and no durability. The calling thread does all work under one lock, so that several threads
+and event loops may use one app.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from threading import RLock
+from typing import ParamSpec, TypeVar
+
+from ...clock import SYSTEM, Clock
+from ...errors import OverloadedError
+from ...types import TaskEvent
+from ..events import EventBus
+from ..histories import prepare
+from ..ports import Accepted, Slot, Submission
+from ..sql import reads
+from ..sql.database import BoundWrite, WriteKind
+from ..sql.ports import SqlBackend, SqlQueue
+from ..sql.schema import MIGRATIONS, missing
+from ..sql.transaction import Transaction
+from .connect import check_version, perform, tell_time
+
+P = ParamSpec('P')
+T = TypeVar('T')
+
+_COPIES = 4
+"""Copies of a message: in the task, in the conversation, and in later values."""
+_ROW = 16_384
+"""The least bytes of a message with all that follows from it: a page in each of some tables and indexes."""
+_STATEMENTS = 512
+"""Prepared statements of the connection: more than the package has."""
+
+
+class MemoryBackend(SqlBackend):
+    """Tasks and conversations in the memory of one process.
+
+    Args:
+        namespace: Name of the agent; a backend in memory serves one agent.
+        reader_lag: Bytes that a reader may be behind.
+        max_bytes: Limit of the stored bytes; None for none.
+        clock: Measures leases and gives timestamps.
+
+    Raises:
+        RuntimeError: The SQLite library is too old.
+    """
+
+    durable = False
+
+    def __init__(self, namespace: str, *, reader_lag: int, max_bytes: int | None = None, clock: Clock = SYSTEM) -> None:
+        check_version()
+        self.clock = clock
+        self._event_bus = EventBus(self._read_events, reader_lag)
+        self._max_bytes = max_bytes
+        self._empty = 0
+        self._lock = RLock()
+        self._listeners: list[tuple[Callable[[str], object], Callable[[str], object]]] = []
+        super().__init__(namespace)
+        self.queue = _Queue(self)
+
+    @property
+    def event_bus(self) -> EventBus:
+        return self._event_bus
+
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            ':memory:', check_same_thread=False, isolation_level=None, cached_statements=_STATEMENTS
+        )
+        tell_time(connection, self.clock)
+        perform(connection, missing(MIGRATIONS))
+        self._empty = _used(connection)
+        return connection
+
+    @property
+    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
+        return [on_ready for on_ready, _ in self._listeners]
+
+    @property
+    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
+        return [on_cancel for _, on_cancel in self._listeners]
+
+    async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return perform(self._connection, make(*args, **kwargs))
+
+    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        write = BoundWrite(kind, args, kwargs)
+        with self._lock:
+            connection = self._connection
+            connection.execute('BEGIN')
+            try:
+                result = perform(connection, write.make())
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.execute('COMMIT')
+            for task_id, events in write.published(result):  # under the lock: in the order of commits
+                self.event_bus.publish(task_id, events)
+        return result
+
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(reads.events_after, self.namespace, task_id, after, limit))
+
+    def watched(self, task_id: str) -> bool:
+        return self.event_bus.watched(task_id)
+
+    def wake(self) -> None:
+        """Do nothing: no other process runs the tasks."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the pages in use, without those of empty tables."""
+        with self._lock:
+            return _used(self._connection) - self._empty
+
+    def take_room(self, size: int) -> None:
+        if self._max_bytes is not None and self.size + _COPIES * size + _ROW > self._max_bytes:
+            raise OverloadedError(headers={'Retry-After': '60'})
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        prepare()
+        listeners = on_ready, on_cancel
+        self._listeners.append(listeners)
+        return partial(self._listeners.remove, listeners)
+
+    def close(self) -> None:
+        """Do nothing: the memory goes with the backend."""
+
+
+def _used(connection: sqlite3.Connection) -> int:
+    pages, free, page = (
+        connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count', 'page_size')
+    )
+    return (pages - free) * page
+
+
+class _Queue(SqlQueue):
+    """Refuses messages for which there is no room."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend, backend.due)
+        self._take_room = backend.take_room
+
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        self._take_room(submission.size)
+        return await super().submit(
+            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )

@@ -1,0 +1,91 @@
+"""The store in memory: its size is counted, and no write of it is long."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from pydantic_ai_a2a.errors import OverloadedError
+from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Bucket, Charge, PushConfig
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...suites.values import AT, OWNER, erase, message, run, submit, turn
+
+
+@pytest.mark.parametrize('text', ['hello' * 1_000, 'hello' * 20_000])
+async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    assert backend.size == 0
+    hook = PushConfig(id='a', version='1.0', takes='chunks', body=b'address')
+    await submit(backend, message('ask', new='t', context='c'))
+    assert backend.push_configs is not None
+    await backend.push_configs.create('t', OWNER, hook, limit=1)
+    artifacts = [(name, stored.dump_artifact({'artifact_id': name, 'parts': [{'text': text}]})) for name in 'ab']
+    events = [TaskEvent(n, None, stored.artifact_update('t', 'c', body)) for n, (_, body) in enumerate(artifacts, 3)]
+    messages = turn('hi', text)
+    await run(backend, 't', after=4, messages=messages, artifacts=artifacts, events=events)
+    assert backend.size > len(text)
+    while await erase(backend, OWNER, at=AT):
+        pass
+    assert backend.size == 0
+
+
+async def test_a_message_is_refused_if_it_could_exceed_the_limit() -> None:
+    limit = 1_000_000
+    backend = MemoryBackend('agent', reader_lag=10**6, max_bytes=limit)
+    backend.take_room(245_000)
+    with pytest.raises(OverloadedError):
+        backend.take_room(250_000)
+    stored = 0
+    with suppress(OverloadedError):
+        while stored < limit:
+            await submit(backend, message('a' * 3_000, new=f'{stored}'))
+            await run(backend, f'{stored}')
+            stored += 3_000
+    assert limit * 0.9 < backend.size < limit
+    while await erase(backend, OWNER, at=AT):
+        pass
+    await submit(backend, message('a' * 3_000, new='t'))
+
+
+async def test_full_buckets_and_expired_charges_are_swept_in_batches() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    for n in range(600):
+        assert await backend.quotas.take(Bucket(f'{n}', 'requests', 1000, 2), at=AT) == 0
+        await backend.quotas.charge([Charge('/ada', 1000, AT + n, 1, 1, 1)])
+    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 1000
+    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 200
+    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 0
+
+
+async def test_one_of_two_dead_letters_is_erased() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    for task_id in 'tu':
+        await submit(backend, message(new=task_id))
+        await run(backend, task_id, 'failed', failure='attempts')
+    assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+    assert [letter.task_id for letter in await backend.housekeeping.dead_letters(OWNER)] == ['u']
+
+
+async def test_a_message_that_cannot_be_repeated_leaves_nothing_behind() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    await submit(backend, message(new='t', owner='/', message_id='short'))
+    await run(backend, 't')
+    assert await backend.queue.claim('holder', at=AT, lease=1, limit=1, task_id='t') == []
+    assert await backend.housekeeping.erase_task('t', '/', at=AT)
+    assert not (await submit(backend, message(new='t', owner='/', message_id='short'))).replayed
+
+
+async def test_a_sweep_leaves_a_second_long_conversation_to_the_next_one() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    for context in 'ab':
+        await submit(backend, message(new=context, context=context))
+        await run(backend, context, messages=turn('hi', 'hello') * 300)
+    keep = Retention(contexts=timedelta(seconds=1))
+    steps = [await backend.housekeeping.sweep(keep, at=AT + 2000) for _ in range(4)]
+    assert (sum(steps), max(steps)) == (1202, 502)

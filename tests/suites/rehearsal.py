@@ -1,0 +1,63 @@
+"""Tests of rehearsals: each write has its result or its error, and leaves nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError
+from pydantic_ai_a2a.store.ports import Backend, Marks
+
+from .base import PortSuite
+from .values import AT, LEASE, OWNER, chunk, claim, claim_one, ending, events, message, run, state_of, submit
+
+__all__ = ('RehearsalSuite',)
+
+
+class RehearsalSuite(PortSuite):
+    """Tests of `TaskQueue.rehearsal`."""
+
+    async def test_a_rehearsed_message_is_answered_and_not_stored(self, backend: Backend) -> None:
+        heard: list[str | None] = []
+        stop = backend.listen(heard.append, heard.append)
+        rehearsal = backend.queue.rehearsal()
+        accepted = await rehearsal.submit(message(new='t'), queue_limit=10, idempotency_window=1000)
+        assert (accepted.header.id, accepted.header.state, accepted.replayed) == ('t', 'submitted', False)
+        assert await backend.reader.load('t', OWNER) is None
+        assert not await backend.queued()
+        assert not (await submit(backend, message(new='t'))).replayed
+        assert (await rehearsal.submit(message(new='t'), queue_limit=10, idempotency_window=1000)).replayed
+        assert [each for each in heard if each is not None] == ['t']
+        stop()
+
+    async def test_a_rehearsed_cancel_ends_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        rehearsal = backend.queue.rehearsal()
+        assert (await rehearsal.cancel('t', OWNER, at=AT)).state == 'canceled'
+        assert await state_of(backend, 't') == 'submitted'
+        await run(backend, 't')
+        with pytest.raises(TaskNotCancelableError):
+            await rehearsal.cancel('t', OWNER, at=AT)
+
+    async def test_a_rehearsed_claim_takes_nothing(self, backend: Backend) -> None:
+        for task_id in 'ab':
+            await submit(backend, message(new=task_id))
+        rehearsal = backend.queue.rehearsal()
+        for _ in range(2):
+            claims = await rehearsal.claim('other', at=AT, lease=LEASE, limit=9)
+            assert [each.header.id for each in claims] == ['a', 'b']
+        assert [each.attempt for each in await claim(backend)] == [1, 1]
+
+    async def test_rehearsed_writes_of_a_run_change_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        rehearsal = backend.queue.rehearsal()
+        await rehearsal.emit(claimed, [chunk(2, 'hello')])
+        assert await rehearsal.finish(claimed, ending(claimed)) is None
+        assert await rehearsal.renew('holder', ['t'], lease=-1) == Marks([], [])
+        await rehearsal.release(claimed)
+        assert await state_of(backend, 't') == 'working'
+        assert [event.n for event in await events(backend, 't')] == [1]
+        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1) == []
+        await backend.queue.finish(claimed, ending(claimed))
+        with pytest.raises(LeaseLost):
+            await rehearsal.emit(claimed, [chunk(3, 'hello')])
