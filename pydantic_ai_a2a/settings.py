@@ -144,8 +144,7 @@ class Credentials:
     keys: Sequence[str] = field(repr=False)
     """Fernet keys that encrypt stored credentials (see `cryptography.fernet.Fernet.generate_key`). The first key
     encrypts, all keys decrypt."""
-    timeout: Span[float] = Span(10.0)
-    """Seconds for one exchange. Default 10."""
+    timeout = 10.0  # seconds for one exchange
 
     def __post_init__(self) -> None:
         positive(self)
@@ -228,54 +227,64 @@ class Quotas:
         positive(self)
 
 
+class _FixedLimits:
+    """Limits that fit every server. Tests have others, in subclasses of `Limits`."""
+
+    body_time = 30.0
+    """Seconds within which a request body has to arrive. A slower request gets HTTP 408 after at most twice the time,
+    and its connection is closed."""
+    answer_time = 60.0
+    """Seconds within which a client has to read a response of more than 64 KB; in a stream, each piece of more than 64
+    KB. A slower response is cut off after at most twice the time, and its connection is closed."""
+    values = 250_000
+    """JSON values in a request body. A body with more gets HTTP 413: values take much more memory than their text."""
+    parts = 1_000
+    """Parts of a message."""
+    metadata = 100_000
+    """Largest metadata of a request, a message or a part, in bytes of JSON. Also limits the list of a message's
+    extensions and the list of output modes."""
+    references = 10
+    """Tasks that a message may refer to."""
+    referenced = 1_000_000
+    """Bytes of JSON of the referenced tasks' artifacts that reach the model, together. Further artifacts are left
+    out."""
+    client_tools = 32
+    """Tools that a message may declare, with `Messages.client_tools`."""
+    download_time = 60.0
+    """Seconds for the download of all files by URL of one request to the model. A task whose downloads take longer is
+    `failed`."""
+    page = 10_000_000
+    """Bytes of messages and artifacts in one response of ListTasks. A larger page ends earlier, after at least one
+    task, and the client asks for the next page."""
+    reader_lag = 1_000_000
+    """Bytes that the reader of an event stream may lag behind before the stream is closed. The reader can resume from
+    its last event id."""
+    keep_alive = 3.0
+    """Seconds between comments on an idle event stream. The official client gives up after 5 seconds of silence."""
+    cancel_grace = 5.0
+    """Seconds that CancelTask waits for the run to stop. Then the task is `canceled`, and a later result is dropped."""
+
+
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(_FixedLimits):
     """Limits of requests, messages, streams and queues, and quotas of callers."""
 
     body: int = 10_000_000
     """Largest request body, in bytes. A larger body gets HTTP 413 before the body is parsed. Default 10 MB."""
-    body_time: Span[float] = Span(30.0)
-    """Seconds within which a request body has to arrive. A slower request gets HTTP 408 after at most twice the time,
-    and its connection is closed. Default 30."""
-    answer_time: Span[float] = Span(60.0)
-    """Seconds within which a client has to read a response of more than 64 KB; in a stream, each piece of more than 64
-    KB. A slower response is cut off after at most twice the time, and its connection is closed. Default 60."""
     unsent: int = 64_000_000
     """Bytes of unread responses and stream pieces of more than 64 KB each that the process holds for all clients. Over
-    the limit, the slowest readers are cut off: those that have read nothing for a second, or would not finish within
-    `answer_time`. If the space is still too small, a new response is refused with HTTP 503, and a stream is closed; the
+    the limit, the slowest readers are cut off: those that have read nothing for a second, or would not finish within a
+    minute. If the space is still too small, a new response is refused with HTTP 503, and a stream is closed; the
     client can resume the stream from its last event id. Default 64 MB."""
-    values: int = 250_000
-    """JSON values in a request body. A body with more gets HTTP 413, because values take much more memory than their
-    text. Default 250,000."""
-    parts: int = 1_000
-    """Parts of a message. Default 1,000. A message over this or a following message limit is refused with error -32602
-    before anything is stored."""
-    text: int = 1_000_000
-    """Longest text of a part, in characters. Default 1,000,000."""
-    data: int = 1_000_000
-    """Largest value of a data part, in bytes of JSON. Default 1 MB."""
+    part: int = 1_000_000
+    """Longest text of a part, in characters, and largest data of a part, in bytes of JSON. Default 1,000,000. A message
+    over this or a following message limit is refused with error -32602 before anything is stored."""
     files: int = 100
     """Files in a message, inline or by URL. Default 100."""
-    raw: int = 10_000_000
-    """Largest inline file, in bytes after decoding. Default 10 MB."""
-    download_time: Span[float] = Span(60.0)
-    """Seconds for the download of all files by URL of one request to the model. A task whose downloads take longer is
-    `failed`. Default 60."""
-    metadata: int = 100_000
-    """Largest metadata of a request, a message or a part, in bytes of JSON. Also limits the list of a message's
-    extensions and the list of output modes. Default 100 KB."""
     depth: int = 32
     """Deepest nesting of objects and lists in data and metadata. Default 32; the official client reads no deeper
     objects."""
-    references: int = 10
-    """Tasks that a message may refer to. Default 10."""
-    client_tools: int = 32
-    """Tools that a message may declare, with `Messages.client_tools`. Default 32."""
-    referenced: int = 1_000_000
-    """Bytes of JSON of the referenced tasks' artifacts that reach the model, together. Further artifacts are left out.
-    Default 1 MB."""
     queue: int = 10_000
     """Queued tasks. Over the limit, a new task is refused with HTTP 503 before anything is stored. Default 10,000."""
     messages: int = 32
@@ -286,21 +295,9 @@ class Limits:
     """Bytes of the store of `backend='memory'`, including conversations and answers, as pages in use. While the store
     is larger, new messages are refused with HTTP 503. `Retention` removes finished tasks. Files and databases have no
     such limit besides `Retention` and their disk. Default 1 GB."""
-    page: int = 10_000_000
-    """Bytes of messages and artifacts in one response of ListTasks. A larger page ends earlier, after at least one
-    task, and the client asks for the next page. Default 10 MB."""
-    reader_lag: int = 1_000_000
-    """Bytes that the reader of an event stream may lag behind before the stream is closed. The reader can resume from
-    its last event id. Default 1 MB."""
-    keep_alive: Span[float] = Span(3.0)
-    """Seconds between comments on an idle event stream. Default 3; the official client gives up after 5 seconds of
-    silence."""
     max_wait: Span[float | None] = Span(None)
     """Seconds that a blocking send waits before the server returns the task as it is. Default None: until the task ends
     or asks the client for input."""
-    cancel_grace: Span[float] = Span(5.0)
-    """Seconds that CancelTask waits for the run to stop. Then the task is `canceled`, and a later result is dropped.
-    Default 5."""
     quotas: Quotas | None = None
     """Quotas of each caller: requests, streams, tasks and model usage. Default None: no quotas."""
 
@@ -450,8 +447,6 @@ class Results:
     interval: Span[float] = Span(0.1)
     """Seconds during which text is gathered into one piece. The first piece is sent at once. 0 sends each piece of the
     model unchanged. Default 0.1. Also the minimum time between two partial outputs."""
-    size: int = 500
-    """Characters of gathered text that are sent before `interval` has passed. Default 500."""
     data_as_text: bool = False
     """True adds a text part with the same JSON after each data part, for clients that read only text. Default False."""
 
@@ -470,24 +465,31 @@ class Results:
         positive(self, or_zero=('interval',))
 
 
+class _FixedPush:
+    """Times and numbers that fit every server. Tests have others, in subclasses of `Push`."""
+
+    timeout = 15.0
+    """Seconds of one try, from the look-up of the host's name to the answer."""
+    backoff = 1.0
+    """Seconds before the second try. Each later pause is four times as long, at most an hour, plus or minus up to a
+    half at random."""
+    at_once = 32
+    """Deliveries that this process tries at once. A further delivery for an owner begins only while the owner has fewer
+    deliveries than there are free slots, so one owner alone gets at most half of the slots."""
+    configs = 10
+    """Push notification configurations of one task."""
+    resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
+    """Async function `(host, port)` that returns the addresses of a host. None: the system's resolver."""
+
+
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Push:
+class Push(_FixedPush):
     """Webhooks: push notifications to URLs that clients register (§4.3.3)."""
 
-    timeout: Span[float] = Span(15.0)
-    """Seconds of one try, from the look-up of the host's name to the answer. Default 15."""
     tries: int = 8
     """Tries of one event. Then the delivery is dead; the command `dead-deliveries` lists and retries dead deliveries.
     Default 8."""
-    backoff: Span[float] = Span(1.0)
-    """Seconds before the second try. Each later pause is four times as long, at most an hour, plus or minus up to a
-    half at random. Default 1."""
-    at_once: int = 32
-    """Deliveries that this process tries at once. A further delivery for an owner begins only while the owner has fewer
-    deliveries than there are free slots, so one owner alone gets at most half of the slots. Default 32."""
-    configs: int = 10
-    """Push notification configurations of one task. Default 10."""
     chunks: bool = False
     """True sends every chunk of an artifact to webhooks of A2A 1.0. Default False: each artifact once it is whole."""
     private_hosts: Collection[str] = ()
@@ -499,8 +501,6 @@ class Push:
     signing: Sequence[Key] = field(default=(), repr=False)
     """Keys of signatures of push notifications, as for `Access.signing`; the first key signs. Needs `url=` and the
     extra `jwt`. Default: push notifications have no signatures."""
-    resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
-    """Async function `(host, port)` that returns the addresses of a host. Default None: the system's resolver."""
 
     def __post_init__(self) -> None:
         positive(self)

@@ -108,10 +108,10 @@ def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_t
         (to_a2a, [AGENT, AGENT], {}, 'takes 1 positional argument but 2 were given'),
         (Limits, [], {'bodyy': 1}, "TypeError: Limits() takes no 'bodyy'. Did you mean 'body'?"),
         (Limits, [], {'body': 1.5}, 'TypeError: Limits(): body takes an integer, not 1.5.'),
-        (Limits, [], {'keep_alive': '4'}, "Limits(): keep_alive takes seconds or a timedelta, not the string '4'."),
-        (Limits, [], {'keep_alive': 'soon'}, 'Limits(): keep_alive takes seconds or a timedelta, not a string.'),
-        (Limits, [], {'keep_alive': inf}, 'ValueError: Limits(): keep_alive takes seconds or a timedelta, not inf.'),
-        (Limits, [], {'keep_alive': -1}, 'ValueError: Limits.keep_alive must be positive, not -1.0.'),
+        (Workers, [], {'lease': '4'}, "Workers(): lease takes seconds or a timedelta, not the string '4'."),
+        (Workers, [], {'lease': 'soon'}, 'Workers(): lease takes seconds or a timedelta, not a string.'),
+        (Workers, [], {'lease': inf}, 'ValueError: Workers(): lease takes seconds or a timedelta, not inf.'),
+        (Workers, [], {'lease': -1}, 'ValueError: Workers.lease must be positive, not -1.0.'),
         (Limits, [], {'max_wait': True}, 'Limits(): max_wait takes seconds, a timedelta or None, not True.'),
         (Limits, [], {'quotas': Limits()}, 'Limits(): quotas takes a Quotas or None, not a Limits.'),
         (Messages, [], {'while_working': 'stear'}, "not the string 'stear'. Did you mean 'steer'?"),
@@ -155,15 +155,15 @@ def test_the_settings_the_auth_classes_and_mount_are_checked_as_well(
 
 def test_time_spans_are_seconds_or_timedeltas_everywhere() -> None:
     minute = timedelta(minutes=1)
-    limits, workers = Limits(keep_alive=minute, max_wait=minute, body_time=5), Workers(lease=minute, drain_delay=0)
-    assert (limits.keep_alive, limits.max_wait, limits.body_time, Limits().max_wait) == (60.0, 60.0, 5.0, None)
+    limits, workers = Limits(max_wait=minute), Workers(lease=minute, drain_delay=0)
+    assert (limits.max_wait, Limits().max_wait) == (60.0, None)
     assert (workers.lease, workers.drain_delay) == (60.0, 0.0)
     assert Retention(tasks=60, events=0.5) == Retention(tasks=minute, events=timedelta(milliseconds=500))
     assert (Rate(3, 60), Rate(3, per=60).per) == (Rate(3, minute), minute)
     assert Budget(window=60, tokens=1) == Budget(window=minute, tokens=1)
-    assert (Push(timeout=minute).timeout, Postgres(URL, connect_timeout=minute).connect_timeout) == (60.0, 60.0)
+    assert Postgres(URL, connect_timeout=minute).connect_timeout == 60.0
     assert JWTAuth('https://x.io', 'a', leeway=minute, cache=minute)
-    assert Limits.keep_alive == 3.0
+    assert Workers.lease == 30.0
 
 
 def test_what_is_used_today_is_still_taken() -> None:

@@ -122,9 +122,7 @@ class _Downloading(WrapperModel):
             async with asyncio.timeout(self._seconds):
                 return [await _with_files(message) for message in messages]
         except TimeoutError as error:
-            raise DownloadTimedOut(
-                f'Files were not downloaded within {self._seconds:g} seconds: raise Limits.download_time.'
-            ) from error
+            raise DownloadTimedOut(f'Files were not downloaded within {self._seconds:g} seconds.') from error
 
 
 async def _with_files(message: ModelMessage) -> ModelMessage:

@@ -228,7 +228,7 @@ class A2AApp(FastA2A):
         return [stored.load_task(task) for task in page.tasks]
 
     async def cancel_task(self, task_id: str) -> Task:
-        """Cancel a task (§3.1.5) and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
+        """Cancel a task (§3.1.5) and wait until its run has stopped, at most five seconds.
 
         Raises:
             TaskNotFoundError: No task has this id.

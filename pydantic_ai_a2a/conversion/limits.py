@@ -27,7 +27,7 @@ def check_limits(message: Message, size: int, limits: Limits) -> None:
         InvalidParamsError: The message is over a limit.
     """
     parts = message['parts']
-    if size > limits.text or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
+    if size > limits.part or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
         _check_parts(parts, limits)
     if 'metadata' in message:
         check_metadata(message['metadata'], 'message.metadata', limits)
@@ -67,11 +67,9 @@ def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
 
 def _check_part(part: Part, field: str, limits: Limits) -> None:
     if 'text' in part:
-        _at_most(limits.text, len(part['text']), 'characters', f'{field}.text')
-    if 'raw' in part:
-        _at_most(limits.raw, _decoded_size(part['raw']), 'bytes, decoded', f'{field}.raw')
+        _at_most(limits.part, len(part['text']), 'characters', f'{field}.text')
     if 'data' in part:
-        _check_json(part['data'], f'{field}.data', limits.data, limits)
+        _check_json(part['data'], f'{field}.data', limits.part, limits)
     if 'metadata' in part:
         _check_json(part['metadata'], f'{field}.metadata', limits.metadata, limits)
 
@@ -87,10 +85,6 @@ def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
 def _at_most(limit: int, size: int, unit: str, field: str) -> None:
     if size > limit:
         raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
-
-
-def _decoded_size(base64: str) -> int:
-    return len(base64) // 4 * 3 - base64[-2:].count('=')
 
 
 def _deeper_than(depth: int, value: object) -> bool:

@@ -40,6 +40,10 @@ Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 """Returns the charges of an owner for a run's usage, a `RunUsage`."""
 
 
+_SIZE = 500
+"""Characters of gathered text that are sent before the interval has passed."""
+
+
 class Sink(Protocol):
     """Destination of a recorder's writes; a `TaskQueue` is a sink."""
 
@@ -367,7 +371,7 @@ class Flush:
         store: Stores events.
         chunk: Makes the event of a piece.
         delay: Seconds between two writes of pieces.
-        results: Join of gathered pieces, and the number of characters to store before the delay has passed.
+        results: Join of gathered pieces.
     """
 
     def __init__(
@@ -381,7 +385,6 @@ class Flush:
         self._chunk = chunk
         self._delay = delay
         self._joins = results.interval > 0
-        self._size = results.size
         self._waiting: list[TextDelta] = []
         self._writing = 0
         """Number of waiting pieces in the current write. No text may be joined to them."""
@@ -406,7 +409,7 @@ class Flush:
             # would get the piece after 2.5 ms in place of 0.9 ms (SQLite).
             await self.write()
             self._gathering = asyncio.create_task(self._gather(), context=Context())
-        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
+        elif sum(len(piece.text) for piece in self._waiting) >= _SIZE:
             await self.write()
 
     async def write(

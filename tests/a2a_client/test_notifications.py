@@ -35,6 +35,7 @@ from pydantic_ai_a2a.signing.cards import AppSigner
 
 from ..auth.issuer import Key, issuer
 from ..client import Client, lifespan
+from ..fixed import fixed
 from ..signing.pairs import pem, public_pem
 from ..webhooks import webhook
 
@@ -96,7 +97,7 @@ async def test_what_an_app_sends_is_verified() -> None:
 
 
 async def test_each_try_has_a_signature_of_its_own_and_the_id_of_the_notification() -> None:
-    push = Push(private_hosts=['127.0.0.1'], backoff=0.0001, signing=[pem()])
+    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, signing=[pem()])
     app = to_a2a(Agent('test'), url=URL, push=push, access=Access(signing=[pem('2048')]))
     async with webhook(500, 200) as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})

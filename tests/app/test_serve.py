@@ -15,6 +15,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Limits, run, serve, to_a2a
 
 from ..bounds import LIMIT
+from ..fixed import fixed
 
 
 def test_an_app_that_does_not_start_says_so() -> None:
@@ -93,7 +94,7 @@ def test_run_takes_an_agent_as_well() -> None:
 def test_the_kernel_ends_connections_whose_clients_take_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = to_a2a(Agent(TestModel()), limits=Limits(answer_time=7))
+    app = to_a2a(Agent(TestModel()), limits=fixed(Limits, answer_time=7))
     accepted: list[int] = []
 
     class Listener(socket.socket):

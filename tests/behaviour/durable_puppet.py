@@ -7,9 +7,10 @@ from os import environ
 from pydantic_ai_a2a import Limits, to_a2a
 
 from ..e2e.apps import ROUTES, puppet
+from ..fixed import fixed
 from .durable_clerk import RETENTION, WORKERS
 
-LIMITS = Limits(cancel_grace=float(environ['A2A_TEST_CANCEL_GRACE']))
+LIMITS = fixed(Limits, cancel_grace=float(environ['A2A_TEST_CANCEL_GRACE']))
 
 app = to_a2a(
     puppet,

@@ -33,6 +33,7 @@ from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.options import RunInfo
 from pydantic_ai_a2a.store.ports import Accepted, Submission
 
+from ..fixed import fixed
 from .facts import Row, Word
 from .ledger import Pen
 
@@ -118,7 +119,7 @@ async def work(context: RunContext[object], turn: str, step: int) -> str:
 app = to_a2a(
     agent,
     backend=os.environ['CHAOS_BACKEND'],
-    limits=Limits(cancel_grace=2.0),
+    limits=fixed(Limits, cancel_grace=2.0),
     retention=Retention(events=timedelta(hours=1)),
     workers=Workers(
         lease=float(os.environ['CHAOS_LEASE']),

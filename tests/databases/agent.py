@@ -12,6 +12,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Push, Retention, Workers, to_a2a
 
+from ..fixed import fixed
+
 AGES = timedelta(days=36_500)
 RETENTION = Retention(tasks=AGES, waiting=AGES, contexts=AGES)
 """A hundred years: the tasks stay however old the stored database is."""
@@ -44,7 +46,7 @@ class Desk:
             backend=backend,
             retention=RETENTION,
             workers=Workers(drain_grace=0.01),
-            push=Push(private_hosts=[HOST], resolve=self._resolve),
+            push=fixed(Push, private_hosts=[HOST], resolve=self._resolve),
         )
 
     async def look(self) -> str:

@@ -15,6 +15,8 @@ from starlette.routing import Route
 
 from pydantic_ai_a2a import Limits, Workers, to_a2a
 
+from ..fixed import fixed
+
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Answer at once; a message that begins with `wait` never."""
@@ -34,5 +36,5 @@ async def memory(request: Request) -> JSONResponse:
 
 agent = Agent(FunctionModel(answer))
 WORKERS = Workers(drain_grace=0.1)
-app = to_a2a(agent, limits=Limits(text=10_000_000), workers=WORKERS, routes=[Route('/memory', memory)])
-hasty = to_a2a(agent, limits=Limits(text=10_000_000, answer_time=0.2), workers=WORKERS)
+app = to_a2a(agent, limits=Limits(part=10_000_000), workers=WORKERS, routes=[Route('/memory', memory)])
+hasty = to_a2a(agent, limits=fixed(Limits, part=10_000_000, answer_time=0.2), workers=WORKERS)

@@ -11,6 +11,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Push, to_a2a
 
 from ..bounds import LIMIT
+from ..fixed import fixed
 
 
 def step(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -32,5 +33,7 @@ def work() -> str:
 app = to_a2a(
     agent,
     backend=environ.get('APPS_BACKEND', 'sqlite:///agent.db'),
-    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20),
+    push=fixed(
+        Push, private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20
+    ),
 )

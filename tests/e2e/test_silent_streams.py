@@ -14,6 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
 
+from ..fixed import fixed
 from .server import LIMIT
 from .venvs import python_with_a2a_sdk_0_3
 
@@ -27,7 +28,7 @@ class Silent:
     def __init__(self) -> None:
         self._heard = asyncio.Event()
         self._comments = 0
-        self.app = to_a2a(Agent(FunctionModel(self._answer)), limits=Limits(keep_alive=0.02))
+        self.app = to_a2a(Agent(FunctionModel(self._answer)), limits=fixed(Limits, keep_alive=0.02))
 
     async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         await self._heard.wait()

@@ -18,6 +18,7 @@ from pydantic_ai_a2a.service.dispatch import ClientGone
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, lifespan
+from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import event_id, refusal_of, say, serving, text_of
 
@@ -211,7 +212,7 @@ async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> No
 
 
 async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
-    app = to_a2a(Agent(TestModel()), limits=Limits(body_time=0.1))
+    app = to_a2a(Agent(TestModel()), limits=fixed(Limits, body_time=0.1))
     async with serving(app) as agent:
         channel: Any = agent.channel
         call = channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()

@@ -16,6 +16,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Limits, to_a2a
 from pydantic_ai_a2a.grpc.messages import SERVICE
 
+from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import Refused, say, serving
 
@@ -111,7 +112,7 @@ async def test_a_message_over_the_limit_is_not_read() -> None:
     ids=['parts', 'values', 'unknown of 4 bytes', 'unknown of 8 bytes'],
 )
 async def test_a_message_with_too_many_values_is_not_parsed(body: bytes) -> None:
-    async with untouched(limits=Limits(values=800)) as agent:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
         refused = await agent.raw(SEND, body)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
@@ -128,14 +129,14 @@ async def test_a_message_with_too_many_values_is_not_parsed(body: bytes) -> None
     ids=['group', 'longer than its message', 'endless number', 'cut'],
 )
 async def test_long_bytes_that_are_no_message_are_refused(body: bytes) -> None:
-    async with untouched(limits=Limits(values=800)) as agent:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
         refused = await agent.raw(SEND, body)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('INVALID_ARGUMENT', NO_MESSAGE)
 
 
 async def test_a_long_message_with_few_values_is_served() -> None:
-    async with serving(to_a2a(AGENT, limits=Limits(values=800))) as agent:
+    async with serving(to_a2a(AGENT, limits=fixed(Limits, values=800))) as agent:
         sent = say('a' * 400_000)
         sent.message.metadata['b'] = 1.5
         sent.configuration.history_length = 1

@@ -30,6 +30,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..behaviour.stage import Stage
 from ..client import Client
+from ..fixed import fixed
 from ..signing.pairs import pem, public_pem
 from .calls import event_id, say, serving, text_of
 
@@ -69,7 +70,7 @@ async def test_webhooks_are_registered_read_listed_and_deleted() -> None:
         return ['93.184.216.34']
 
     stage = Stage()
-    async with serving(to_a2a(stage.agent, push=Push(resolve=resolve, tries=1))) as agent:
+    async with serving(to_a2a(stage.agent, push=fixed(Push, resolve=resolve, tries=1))) as agent:
         task = (await agent.stream('SendStreamingMessage', say('wait')).next()).task
         config = TaskPushNotificationConfig(task_id=task.id, url='https://example.com/hook', token='t')
         created = await agent.call('CreateTaskPushNotificationConfig', config)

@@ -18,6 +18,7 @@ from pydantic_ai_a2a import Limits, Results, to_a2a
 from pydantic_ai_a2a.grpc.messages import SERVICE
 from pydantic_ai_a2a.http import slow_clients
 
+from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import refusal_of, say, serving, text_of
 
@@ -84,7 +85,7 @@ async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
 
     app = to_a2a(
         Agent(FunctionModel(stream_function=flood)),
-        limits=Limits(reader_lag=100_000),
+        limits=fixed(Limits, reader_lag=100_000),
         results=Results(stream='mark', interval=0),
     )
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:

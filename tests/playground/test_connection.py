@@ -311,7 +311,7 @@ async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Vi
 
 
 async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(visit: Visit) -> None:
-    with serve(to_a2a(scripted({}), limits=Limits(text=10))) as server:
+    with serve(to_a2a(scripted({}), limits=Limits(part=10))) as server:
         page = await visit(f'{server.url}docs', failures=1)
         await say(page, 'Much too long.')
         await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)

@@ -89,10 +89,10 @@ def test_the_page_needs_no_credentials_and_tells_only_limits() -> None:
     app = to_a2a(
         Agent('test', name='secret'),
         auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}),
-        limits=Limits(raw=7, body=8, files=9),
+        limits=Limits(body=8, files=9),
     )
     with TestClient(app) as client:
-        assert facts(client) == {'root': './', 'anonymous': 'false', 'files': '9', 'raw': '7', 'body': '8'}
+        assert facts(client) == {'root': './', 'anonymous': 'false', 'files': '9', 'body': '8'}
         assert 'secret' not in client.get('/docs').text
     with TestClient(to_a2a(Agent('test'))) as client:
         assert facts(client)['anonymous'] == 'true'

@@ -11,6 +11,8 @@ from pydantic_ai_a2a import A2AApp, Access, Push
 from pydantic_ai_a2a.protocol import fasta2a, v0_3
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
+from ..fixed import fixed
+
 SENT: dict[str, Any] = {
     'messageId': 'm',
     'contextId': 'c',
@@ -138,7 +140,7 @@ async def nowhere(host: str, port: int) -> list[str]:
 
 
 EVERYTHING: dict[str, Any] = {
-    'push': Push(resolve=nowhere, tries=1),
+    'push': fixed(Push, resolve=nowhere, tries=1),
     'access': Access(tenants=True, allowed_hosts=['testserver']),
 }
 """So that all operations are served, below the paths of tenants as well."""

@@ -21,12 +21,13 @@ from pydantic_ai_a2a.types import PushTarget
 from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
 from ..clocks import SetClock
+from ..fixed import fixed
 from ..suites.push import configs_of, outbox_of
 from ..suites.values import AT, LEASE, OWNER, message, status_event, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 SEAL = Cipher([])
 
 
@@ -132,7 +133,7 @@ def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
 
 async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends() -> None:
     backend, answered = memory(), asyncio.Event()
-    settings = Push(private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
+    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
     async with webhook(answered) as slow, webhook() as fast, sending(backend, settings):
         await canceled(backend, slow)
         await slow.got(1)
@@ -143,7 +144,7 @@ async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends
 
 async def test_webhooks_of_one_owner_that_hang_leave_room_for_those_of_others() -> None:
     backend = memory()
-    settings = Push(private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
+    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
     async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
         for n in range(8):
             await canceled(backend, slow, f'slow {n}')

@@ -20,12 +20,13 @@ from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
 from ..clocks import HOUR, SetClock
+from ..fixed import fixed
 from ..suites.push import configs_of, lease, outbox_of
 from ..suites.values import AT, OVER, OWNER, READER_LAG, message, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'], timeout=LIMIT)
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
 SEAL = Cipher([])
 Open = Callable[[Clock], SqliteFileBackend]
 

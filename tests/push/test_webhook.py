@@ -22,11 +22,12 @@ from pydantic_ai_a2a.push.sender import Undelivered, Webhooks
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
+from ..fixed import fixed
 from ..reserved_ports import port_of, reserved_port
 from ..webhooks import HANGS, url_at, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = Push(private_hosts=['127.0.0.1'], timeout=LIMIT)
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
 
 
 async def post(settings: Push, url: str, **fields: str) -> None:
@@ -95,7 +96,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
     async with webhook(HANGS) as hook:
-        assert await refused(Push(private_hosts=['127.0.0.1'], timeout=0.1), hook.url) == 'no answer in time'
+        assert await refused(fixed(Push, private_hosts=['127.0.0.1'], timeout=0.1), hook.url) == 'no answer in time'
 
 
 async def test_the_body_of_an_answer_is_not_waited_for() -> None:
@@ -121,7 +122,7 @@ async def test_a_name_that_is_private_later_is_not_called_then() -> None:
     """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
     names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
     async with webhook() as hook:
-        settings = Push(resolve=names)
+        settings = fixed(Push, resolve=names)
         said = [await refused(settings, f'https://rebound.example.com:{hook.port}/') for _ in range(3)]
         assert (hook.received, said) == ([], ['refused: has an address that is not public'] * 3)
     assert names.asked == [('rebound.example.com', hook.port)] * 3
@@ -130,14 +131,14 @@ async def test_a_name_that_is_private_later_is_not_called_then() -> None:
 async def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_called() -> None:
     names = Names(['127.0.0.1'])
     async with webhook() as hook:
-        settings = Push(resolve=names, private_hosts=['hooks.internal'])
+        settings = fixed(Push, resolve=names, private_hosts=['hooks.internal'])
         await post(settings, f'http://hooks.internal:{hook.port}/')
         assert hook.received[0].headers['host'] == f'hooks.internal:{hook.port}'
     assert names.asked == [('hooks.internal', hook.port)]
 
 
 async def test_a_name_without_addresses_is_not_called() -> None:
-    assert await refused(Push(resolve=Names([])), 'https://example.com/') == 'refused: the host has no address'
+    assert await refused(fixed(Push, resolve=Names([])), 'https://example.com/') == 'refused: the host has no address'
 
 
 async def test_the_system_resolves_names_unless_told_otherwise() -> None:
@@ -177,7 +178,7 @@ async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_
         return system('127.0.0.1', *rest, **options)
 
     monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
-    webhooks = Webhooks(Push(private_hosts=['fast.example.com'], at_once=1))
+    webhooks = Webhooks(fixed(Push, private_hosts=['fast.example.com'], at_once=1))
     async with webhook() as hook:
         slow, fast = 'https://slow.example.com/', f'http://fast.example.com:{hook.port}/'
         ended = asyncio.ensure_future(webhooks.post(PushTarget(id='c', url=slow), 'slow', b'{}', 'application/json'))
@@ -194,11 +195,11 @@ async def test_whatever_looking_up_a_name_raises_is_a_failure(error: Exception) 
     async def resolve(host: str, port: int) -> list[str]:
         raise error
 
-    assert await refused(Push(resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
+    assert await refused(fixed(Push, resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
 
 
 async def test_what_is_no_address_is_not_called() -> None:
-    settings = Push(resolve=Names(['no address:']), private_hosts=['hooks.internal'])
+    settings = fixed(Push, resolve=Names(['no address:']), private_hosts=['hooks.internal'])
     assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
 
 
@@ -210,7 +211,7 @@ async def test_a_certificate_has_to_be_of_the_name_and_not_of_the_address(tmp_pa
         wanted.append(name)
 
     context.sni_callback = note
-    settings = Push(resolve=Names(['127.0.0.1']), private_hosts=['hooks.internal'])
+    settings = fixed(Push, resolve=Names(['127.0.0.1']), private_hosts=['hooks.internal'])
     async with webhook(context=context) as hook:
         said = await refused(settings, f'https://hooks.internal:{hook.port}/')
         assert (said, hook.received) == ('no connection (ConnectError)', [])  # nobody we trust has signed it

@@ -86,7 +86,6 @@ class Playground:
             'FOLDER': f'./{quote(name)}/' if name else './',
             'ANONYMOUS': str(anonymous).lower(),
             'FILES': str(limits.files),
-            'RAW': str(limits.raw),
             'BODY': str(limits.body),
         }
 

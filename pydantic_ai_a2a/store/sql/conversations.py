@@ -262,7 +262,9 @@ class SqlConversationStore(ConversationStore):
         await self._database.write(WriteKind(delete))
         facts = {'conversation': conversation_id, 'owner': self._owner}
         audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
-        while await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH):
+        left = True
+        while left:
+            left = await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH)
             await asyncio.sleep(0)  # a database in memory never waits
         self._database.forget(self._owner, conversation_id)
 

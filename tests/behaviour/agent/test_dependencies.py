@@ -21,6 +21,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import unversioned
+from ...fixed import fixed
 from ..queues import Cancels
 from ..stage import Stage, ended, heard, serving
 
@@ -372,7 +373,7 @@ async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> No
             closing.set()
             await asyncio.Event().wait()
 
-    limits = Limits(cancel_grace=0.01)
+    limits = fixed(Limits, cancel_grace=0.01)
     async with serving(stage.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')

@@ -22,6 +22,7 @@ from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
+from ...fixed import fixed
 from ..stage import Stage, ended, heard, serving, told_in_log
 
 pytestmark = unversioned('what is told of a run is below what versions differ in')
@@ -174,7 +175,11 @@ async def test_on_cancel_is_told_of_a_run_that_its_task_did_not_wait_for() -> No
         finally:
             await end.wait()
 
-    options: dict[str, Any] = {'limits': Limits(cancel_grace=0.01), 'on_cancel': canceled.hear, 'deps_factory': slow}
+    options: dict[str, Any] = {
+        'limits': fixed(Limits, cancel_grace=0.01),
+        'on_cancel': canceled.hear,
+        'deps_factory': slow,
+    }
     async with serving(stage.agent, **options) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')

@@ -22,6 +22,7 @@ from pydantic_ai_a2a.telemetry import metrics
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only
+from ...fixed import fixed
 from ...webhooks import webhook
 from ..asking import Tools
 from ..stage import ended, serving
@@ -186,7 +187,7 @@ async def test_a_run_that_does_not_stop_loses_its_lease_when_its_task_is_cancell
         stopped.set()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(ignore)), limits=Limits(cancel_grace=0.01))
+    app = to_a2a(Agent(FunctionModel(ignore)), limits=fixed(Limits, cancel_grace=0.01))
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
         task = await client.send(returnImmediately=True)
@@ -234,7 +235,7 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
 
 
 async def test_each_try_to_call_a_webhook_is_counted_with_its_outcome(measured: Metrics) -> None:
-    push = Push(private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
+    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
     app = to_a2a(Agent(FunctionModel(answer)), push=push)
     async with webhook(200, 503, 503, 200) as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})

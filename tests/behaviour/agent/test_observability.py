@@ -22,6 +22,7 @@ from pydantic_ai_a2a import Push, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import json_rpc, only
+from ...fixed import fixed
 from ...webhooks import webhook
 from ..rows import covers
 from ..stage import ended
@@ -120,7 +121,7 @@ async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) 
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
 async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1'], backoff=0.01))
+    app = to_a2a(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01))
     async with webhook(503, 200) as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)

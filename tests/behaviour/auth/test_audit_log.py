@@ -21,6 +21,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...dialects import unversioned
+from ...fixed import fixed
 from ..stage import Stage, ended
 
 pytestmark = unversioned('it is about the log')
@@ -94,7 +95,7 @@ async def test_what_may_be_an_attack_is_one_record(
 ) -> None:
     options: Any = {
         'access': Access(allowed_hosts=['testserver']),
-        'limits': Limits(body=4_000, body_time=0.01),
+        'limits': fixed(Limits, body=4_000, body_time=0.01),
         'push': Push(),
     }
     app = to_a2a(Agent('test'), auth=AUTH, **options)
@@ -196,7 +197,7 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
     ends: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    stage, limits = Stage(), Limits(cancel_grace=LIMIT)
+    stage, limits = Stage(), fixed(Limits, cancel_grace=LIMIT)
     async with lifespan(app := to_a2a(stage.agent, auth=AUTH, limits=limits)), asyncio.timeout(LIMIT):
         client = Client(app, headers=bearer(ANN))
         task = await client.send(SECRET, returnImmediately=True)

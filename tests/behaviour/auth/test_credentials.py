@@ -46,6 +46,7 @@ from pydantic_ai_a2a import (
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import only
+from ...fixed import fixed
 from ..asking import answers, approve, asked
 from ..stage import ended
 
@@ -93,7 +94,7 @@ class Desk:
         timeout: float = 10.0,
         **options: Any,
     ) -> A2AApp:
-        credentials = Credentials(exchange=exchange, keys=keys, timeout=timeout)
+        credentials = fixed(Credentials, exchange=exchange, keys=keys, timeout=timeout)
         access = Access(credentials=credentials)
         return to_a2a(self.agent, auth=BearerAuth(TOKENS), access=access, **options)
 

@@ -19,6 +19,7 @@ from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, message, state_of, texts
+from ...fixed import fixed
 from ..own_parts import Breaking, OwnStorage, Slow, storage
 from ..stage import Stage, ended, heard, prompts, serving
 
@@ -238,7 +239,7 @@ async def test_a_late_result_does_not_overwrite_a_cancellation() -> None:
 
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     agent = Agent(FunctionModel(stubborn))
-    async with serving(agent, storage=storage, limits=Limits(cancel_grace=0.01)) as client:
+    async with serving(agent, storage=storage, limits=fixed(Limits, cancel_grace=0.01)) as client:
         task = await client.send('one', returnImmediately=True)
         await reached.wait()
         canceled = await client.call('CancelTask', {'id': task['id']})

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import spoken
+from ...fixed import fixed
 from ..own_parts import StorageError
 from ..stage import ended, heard, serving
 
@@ -257,7 +258,7 @@ async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
 
 async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
     worker = Acting()
-    async with serving(agent, workers=Workers(worker=worker), limits=Limits(cancel_grace=15)) as client:
+    async with serving(agent, workers=Workers(worker=worker), limits=fixed(Limits, cancel_grace=15)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'

@@ -20,6 +20,7 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of
+from ...fixed import fixed
 from ..foreign import foreign
 from ..metered import AUTH, DAY, HTTP, USED, Clock, by, over, work, working
 from ..refused import send
@@ -172,7 +173,7 @@ class Held:
 @pytest.mark.parametrize('grace', [LIMIT, 0.001], ids=['in time', 'over its head'])
 async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> None:
     held = Held(stubborn=grace != LIMIT)
-    limits = Limits(cancel_grace=grace)
+    limits = fixed(Limits, cancel_grace=grace)
     async with budgeted(held.agent, Budget(window=DAY, requests=9), limits=limits) as (client, _):
         task = await client.send(returnImmediately=True)
         await held.begun.wait()

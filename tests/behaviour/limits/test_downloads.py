@@ -32,6 +32,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 from pydantic_ai_a2a import AgentWorker, Limits, Workers
 
 from ...client import message, state_of, texts
+from ...fixed import fixed
 from ..stage import serving
 
 PNG = b'\x89PNG\r\n\x1a\n'
@@ -153,7 +154,7 @@ async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accept
 
 async def test_a_file_that_never_ends_fails_its_task() -> None:
     agent = Agent(Provider())
-    limits = Limits(download_time=2)
+    limits = fixed(Limits, download_time=2)
     async with (
         host(ends=False) as (url, gone),
         serving(agent, workers=Workers(worker=worker(agent)), limits=limits) as client,

@@ -25,10 +25,11 @@ from pydantic_ai_a2a.http.base import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
 from ...dialects import Call, only, unversioned
+from ...fixed import fixed
 from ..stage import Stage, ended, serving
 
 LONG = 900_000
-SOON = Limits(answer_time=0.01)
+SOON = fixed(Limits, answer_time=0.01)
 LATE = 'A client did not read its answer in time'
 
 
@@ -173,7 +174,7 @@ def until_reset(connection: socket.socket) -> int:
 def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None:
     heard, logger = Heard(LATE), logging.getLogger('pydantic_ai_a2a')
     logger.addHandler(heard)
-    app = to_a2a(Agent('test'), limits=Limits(answer_time=0.05, text=9_000_000))
+    app = to_a2a(Agent('test'), limits=fixed(Limits, answer_time=0.05, part=9_000_000))
     try:
         with serve(app) as server, socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -24,6 +24,7 @@ from pydantic_ai_a2a.http import slow_clients
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Exchange, lifespan
 from ...dialects import unversioned
+from ...fixed import fixed
 
 pytestmark = unversioned('it is about connections')
 ANN = 'the-token-of-ann-1234'
@@ -124,7 +125,7 @@ async def test_a_quota_that_is_used_up_does_not_end_the_connection() -> None:
     ],
 )
 def test_a_server_hangs_up_on_a_body_that_nobody_waits_for(http: Any, first: bytes, status: bytes) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(body_time=1_000))
+    app = to_a2a(Agent('test'), auth=AUTH, limits=fixed(Limits, body_time=1_000))
     with serve(app, http=http) as server:
         host, port = server.url.removeprefix('http://').rstrip('/').split(':')
         with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:

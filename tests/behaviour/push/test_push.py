@@ -21,12 +21,13 @@ from pydantic_ai_a2a.store.ports import Outbox
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
 from ...dialects import only, spoken, unversioned
+from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
 from ..auth.test_callers import by_header, caller
 from ..pushing import create, delete, get, listed
 from ..stage import Stage, ended, serving
 
-LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 TARGET = {'id': 'mine', 'url': 'https://example.com/hook', 'token': 't', 'authentication': {'scheme': 'Bearer'}}
 
 
@@ -84,7 +85,7 @@ async def test_one_that_is_registered_again_is_replaced() -> None:
 
 async def test_a_task_has_no_more_of_them_than_it_may() -> None:
     stage = Stage()
-    async with serving(stage.agent, push=Push(configs=2)) as client:
+    async with serving(stage.agent, push=fixed(Push, configs=2)) as client:
         task_id = await queued(client)
         for name in ('a', 'b', 'a'):
             await create(client, task_id, id=name, url='https://example.com/')
@@ -359,7 +360,7 @@ async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.
 
 @only('1.0', 'what is erased is not a matter of versions')
 async def test_what_is_erased_is_delivered_to_nobody() -> None:
-    push = Push(private_hosts=['127.0.0.1'], backoff=1000)
+    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=1000)
     async with webhook(500) as hook, serving(Agent('test'), push=push) as client:
         task = await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(1)

@@ -7,6 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Push
 
 from ...dialects import only
+from ...fixed import fixed
 from ...webhooks import webhook
 from ..stage import serving
 
@@ -14,7 +15,7 @@ pytestmark = only('1.0', 'where tasks are kept is not a matter of versions')
 
 
 async def test_every_event_arrives_in_order(postgres_url: str) -> None:
-    push = Push(private_hosts=['127.0.0.1'], backoff=0.0001)
+    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001)
     async with webhook(500, 200) as hook, serving(Agent('test'), backend=postgres_url, push=push) as client:
         for n in range(1, 31):
             await client.send(taskPushNotificationConfig={'url': hook.url})

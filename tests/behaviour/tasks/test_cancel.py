@@ -18,6 +18,7 @@ from pydantic_ai_a2a.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, message, state_of, texts
+from ...fixed import fixed
 from ..queues import Cancels
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
@@ -185,7 +186,7 @@ async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_
         await release.wait()
         stopped.set()
 
-    async with serving(agent, limits=Limits(cancel_grace=0.01)) as client:
+    async with serving(agent, limits=fixed(Limits, cancel_grace=0.01)) as client:
         async with client.send_streaming('stubborn') as stream:
             task = (await anext(stream)).result['task']
             await running.wait()

@@ -19,6 +19,7 @@ from pydantic_ai_a2a import Limits, Workers, to_a2a
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import unversioned
+from ...fixed import fixed
 from ..refused import refusal, send
 from ..rows import covers
 from ..stage import Stage, ended, heard, tasks_of
@@ -109,7 +110,7 @@ async def test_streams_of_a_task_that_is_handed_over_end_with_the_drain(tmp_path
         stage.agent,
         backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         workers=Workers(drain_grace=0.01),
-        limits=Limits(keep_alive=3600),
+        limits=fixed(Limits, keep_alive=3600),
     )
     async with stopping(app) as (client, stack):
         task = await client.send('hi', returnImmediately=True)

@@ -13,6 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Limits
 
 from ...client import LIMIT, Event, Stream, state_of, texts
+from ...fixed import fixed
 from ...long import size
 from ..rows import covers
 from ..stage import ended, heard, prompts, serving
@@ -76,7 +77,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
 @covers(ROW)
 async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
     agent, go = flood()
-    limits = Limits(reader_lag=30_000_000)
+    limits = fixed(Limits, reader_lag=30_000_000)
     async with serving(agent, limits=limits) as client, client.send_streaming('flood') as slow:
         task_id = (await anext(slow)).result['task']['id']
         await slow.until('TASK_STATE_WORKING')

@@ -27,6 +27,7 @@ from pydantic_ai_a2a import A2AApp, Caller, Limits, Messages
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import unversioned
+from ...fixed import fixed
 from ..stage import ended, serving
 
 PNG = b'\x89PNG\r\n\x1a\n'
@@ -116,7 +117,7 @@ async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
 
 
 async def test_a_message_that_refers_to_too_many_tasks_is_refused() -> None:
-    async with serving(AGENT, limits=Limits(references=1)) as client:
+    async with serving(AGENT, limits=fixed(Limits, references=1)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message('hi', referenceTaskIds=['a', 'b']))
     assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
@@ -124,7 +125,7 @@ async def test_a_message_that_refers_to_too_many_tasks_is_refused() -> None:
 
 @unversioned('what a model is told is below what versions differ in')
 async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
-    async with serving(AGENT, limits=Limits(referenced=200)) as client:
+    async with serving(AGENT, limits=fixed(Limits, referenced=200)) as client:
         small, large = await client.send('small'), await client.send('l' * 200)
         answer = await client.send(message('hi', referenceTaskIds=[small['id'], large['id']]))
     assert json.loads(texts(answer)[0]) == [

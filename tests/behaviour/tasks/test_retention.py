@@ -24,6 +24,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned
+from ...fixed import fixed
 from ...long import size
 from ...suites import values
 from ...webhooks import webhook
@@ -141,7 +142,7 @@ async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() 
         await found.wait()
         return ['127.0.0.1']
 
-    push = Push(private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
+    push = fixed(Push, private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
     retention = Retention(max_tasks=1, max_contexts=1)
     async with webhook() as hook, serving(Ready(Agent(TestModel())), push=push, retention=retention) as client:
         url = hook.url.replace('127.0.0.1', 'hook.internal')

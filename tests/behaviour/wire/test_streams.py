@@ -17,6 +17,7 @@ from pydantic_ai_a2a import Limits, Results, to_a2a
 
 from ...client import LIMIT, Client, Event, Exchange, RpcError, lifespan, message, rpc
 from ...dialects import json_rpc, only, spoken
+from ...fixed import fixed
 
 
 async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -114,7 +115,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(keep_alive=0.01))
+    app = to_a2a(Agent(FunctionModel(answer)), limits=fixed(Limits, keep_alive=0.01))
     async with lifespan(app), Client(app).send_streaming() as stream:
         await stream.until('TASK_STATE_WORKING')
         comments = 0

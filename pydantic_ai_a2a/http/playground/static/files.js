@@ -34,9 +34,8 @@ export class Attachments {
   }
 
   #fault(file) {
-    const { files, raw, body } = this.limits;
+    const { files, body } = this.limits;
     if (this.files.length >= files) return `a message may have ${files} files.`;
-    if (file.size > raw) return `the file has ${bytes(file.size)}. The server takes ${bytes(raw)}.`;
     const total = this.files.reduce((sum, one) => sum + one.size, file.size);
     if ((total * 4) / 3 + ROOM > body) return `the message would be larger than ${bytes(body)}, which the server takes.`;
     return '';

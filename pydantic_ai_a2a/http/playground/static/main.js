@@ -12,7 +12,7 @@ import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
 const PAUSE = 100; // milliseconds between two drawings
-const { root, anonymous, files, raw, body } = document.documentElement.dataset;
+const { root, anonymous, files, body } = document.documentElement.dataset;
 const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
 
 let timer = null;
@@ -25,7 +25,7 @@ const access = new Access();
 const log = new Log(events, changed);
 const api = new Api(root, access, log);
 const chat = new Chat(api, { changed, denied });
-const attachments = new Attachments({ list: byId('attached'), limits: { files: +files, raw: +raw, body: +body }, complain });
+const attachments = new Attachments({ list: byId('attached'), limits: { files: +files, body: +body }, complain });
 const credentials = el('div');
 const tasks = el('nav', { 'aria-label': 'Tasks of this conversation' });
 const facts = el('div');
