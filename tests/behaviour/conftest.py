@@ -1,4 +1,7 @@
-"""Every test of this folder runs over every protocol version and binding, unless a mark says why not."""
+"""Tests of `wire`, and those that show a promised behaviour, run over every protocol version and binding.
+
+Their marks say why not. All other tests of this folder run in A2A 1.0 over JSON-RPC.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if any('version' in (names.split(',') if isinstance(names, str) else names) for names in given):
         return  # its cases say which version they are of
     mark = metafunc.definition.get_closest_marker('versions')
+    if mark is None and 'wire' not in metafunc.definition.path.parts and 'rows' not in metafunc.fixturenames:
+        return
     framed = metafunc.definition.get_closest_marker('json_rpc') is not None
     names = [
         name

@@ -18,7 +18,6 @@ from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Res
 from pydantic_ai_a2a.conversion.schemas import CLIENT_SCHEMA_URI, states_of
 
 from ...client import RpcError, message, state_of, texts
-from ...dialects import only, unversioned
 from ..asking import answers, approve, asked
 from ..declaring import declaring, result, tool
 from ..rows import covers
@@ -217,7 +216,6 @@ async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(
     assert part['data']['result'] == {**PARIS, **({'more': 1} if other else {})}
 
 
-@unversioned('where tasks are kept is below what versions differ in')
 async def test_the_schema_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     agent = Agent(TestModel(custom_output_args=PARIS))
@@ -288,7 +286,6 @@ async def test_a_client_that_reads_text_gets_the_data_as_text() -> None:
     assert refused.value.code == -32005
 
 
-@only('1.0', 'answers by messages are of 1.0')
 async def test_an_answer_without_a_task_fits_the_schema_too() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED, messages=Messages(reply='message')) as client:
         answer = await client.call('SendMessage', {'message': wanting()})
@@ -400,7 +397,6 @@ async def test_the_card_declares_the_extension() -> None:
     )
 
 
-@unversioned('no request is sent')
 def test_the_states_of_an_output_type_stay() -> None:
     def ask(question: str) -> InputRequired:
         return InputRequired(question)

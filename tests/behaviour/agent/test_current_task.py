@@ -16,7 +16,6 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai_a2a import Caller, CurrentTask, Messages, Workers, a2a, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
-from ...dialects import only
 from ..asking import answers, approve
 from ..stage import ended, serving
 
@@ -156,7 +155,6 @@ async def test_a_failed_task_keeps_the_artifacts_of_its_tools() -> None:
     assert (state_of(task), names(task)) == ('FAILED', [('chart', 'a chart'), ('sum', 'the last')])
 
 
-@only('1.0', 'a store has no version')
 async def test_a_run_that_another_process_takes_over_keeps_the_artifacts_of_its_tools(tmp_path: Path) -> None:
     first, second = Shop('chart'), Shop('chart')
     first.gate.clear()
@@ -173,14 +171,12 @@ async def test_a_run_that_another_process_takes_over_keeps_the_artifacts_of_its_
     assert names(done) == [('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 
 
-@only('1.0', 'the answer is a message in both versions')
 async def test_a_direct_reply_has_the_artifacts_of_its_tools() -> None:
     async with serving(Shop('price', 'chart').agent, messages=Messages(reply='message')) as client:
         reply = await client.call('SendMessage', {'message': message('go')})
     assert [part['text'] for part in reply['message']['parts']] == ['a chart', 'the last', 'done']
 
 
-@only('1.0', 'no server is called')
 async def test_outside_of_a2a_a_tool_does_nothing() -> None:
     seen: list[CurrentTask] = []
     shop = Shop('price', 'chart')

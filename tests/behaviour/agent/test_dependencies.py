@@ -20,12 +20,9 @@ from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Calle
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
-from ...dialects import unversioned
 from ...fixed import fixed
 from ..queues import Cancels
 from ..stage import Stage, ended, heard, serving
-
-pytestmark = unversioned('what a run depends on is below what versions differ in')
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 

@@ -19,11 +19,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import CallContext
 
 from ...client import Client, state_of
-from ...dialects import unversioned
 from ...long import size
 from ..stage import prompts, serving
-
-pytestmark = unversioned('what a run depends on is below what versions differ in')
 
 Session = sqlite3.Connection
 AT_ONCE = 25

@@ -27,7 +27,7 @@ from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, only, spoken, unversioned
+from ...dialects import json_rpc, spoken
 from ..refused import refusal
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -99,7 +99,6 @@ async def test_a_stream_is_the_message_and_closes() -> None:
     assert text_of(official(frame)) == 'hello'
 
 
-@unversioned('it is the third dialect')
 async def test_fasta2as_client_reads_it() -> None:
     request = {
         'jsonrpc': '2.0',
@@ -457,7 +456,6 @@ class Contended(MemoryBackend):
         return Store(self, self.namespace, owner)
 
 
-@unversioned('what is stored is not a matter of versions')
 async def test_a_turn_is_added_after_those_of_others() -> None:
     async with serving(ECHO, messages=Messages(reply='message'), backend=Contended(3)) as client:
         assert text_of(await say(client, 'one', contextId='c')) == 'one'
@@ -473,7 +471,6 @@ async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[
 
 
 @json_rpc('one binding will do')
-@only('1.0', 'one version will do')
 async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
     agent = Agent(FunctionModel(heard, stream_function=streamed))
     for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):
@@ -483,7 +480,6 @@ async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
             assert text_of(await say(client, text, contextId='c')) == heard_by_then
 
 
-@unversioned('it is refused before anything is served')
 def test_it_needs_conversations_of_our_own() -> None:
     from fasta2a.storage import InMemoryStorage
 

@@ -24,11 +24,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, InputRequired
 
 from ...client import Client, message, state_of, texts
-from ...dialects import unversioned
 from ..asking import answers, approve
 from ..stage import prompts, serving
-
-pytestmark = unversioned('messages of the model are below what versions differ in')
 
 
 def requests_anew(messages: list[ModelMessage]) -> list[ModelMessage]:

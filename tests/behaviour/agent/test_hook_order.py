@@ -28,11 +28,8 @@ from pydantic_graph import End
 from pydantic_ai_a2a import A2AApp, to_a2a
 
 from ...client import Client, state_of, texts
-from ...dialects import unversioned
 from ..asking import answers, approve
 from ..stage import prompts, serving
-
-pytestmark = unversioned('the hooks are below what versions differ in')
 
 HOOKS = [
     name

@@ -21,11 +21,8 @@ from pydantic_ai_a2a import A2AApp, AgentWorker, CallContext, Caller, InputRequi
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
-from ...dialects import unversioned
 from ...fixed import fixed
 from ..stage import Stage, ended, heard, serving, told_in_log
-
-pytestmark = unversioned('what is told of a run is below what versions differ in')
 
 AGENT = Agent(FunctionModel(heard))
 

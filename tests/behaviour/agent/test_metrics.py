@@ -21,13 +21,10 @@ from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
 from pydantic_ai_a2a.telemetry import metrics
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
-from ...dialects import only
 from ...fixed import fixed
 from ...webhooks import webhook
 from ..asking import Tools
 from ..stage import ended, serving
-
-pytestmark = only('1.0', 'metrics are the same in each version')
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
 

@@ -243,7 +243,6 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
     assert [dict(span.attributes or {}).get('a2a.task.id') for span in of_task] == [task['id']] * len(of_task)
 
 
-@only('1.0', 'older versions have not all operations')
 async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans: Spans) -> None:
     release = asyncio.Event()
 

@@ -16,7 +16,6 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
 
 from ...client import LIMIT, Event, state_of, texts
-from ...dialects import unversioned
 from ..rows import covers
 from ..stage import serving
 
@@ -122,7 +121,6 @@ async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(place: s
         assert 'artifacts' not in await client.get_task(task['id'])
 
 
-@unversioned('the rate is below what versions differ in')
 async def test_partial_data_comes_at_most_once_in_an_interval() -> None:
     agent = Agent(Writer('{"steps": ["0"', *[f', "{n}"' for n in range(1, 50)], ']}').model, output_type=Recipe)
     events, task = await watched(agent, Results(interval=3600, progress=Progress(partial_data=True)))
@@ -130,13 +128,11 @@ async def test_partial_data_comes_at_most_once_in_an_interval() -> None:
     assert len(results(task['artifacts'])[0]['steps']) == 50
 
 
-@unversioned('below what versions differ in')
 async def test_nobody_gets_partial_data_by_default() -> None:
     events, _ = await watched(Agent(Writer().model, output_type=Recipe), Results(interval=0))
     assert results(artifacts(events)) == [RECIPE]
 
 
-@unversioned('below what versions differ in')
 async def test_an_answer_that_is_refused_is_written_anew() -> None:
     tries = iter([('{"title": "Soup", "steps": [1', ']}'), PIECES])
 
@@ -149,7 +145,6 @@ async def test_an_answer_that_is_refused_is_written_anew() -> None:
     assert (state_of(task), results(artifacts(events))[-1]) == ('COMPLETED', RECIPE)
 
 
-@unversioned('below what versions differ in')
 @pytest.mark.parametrize(
     ('modes', 'data_as_text'), [({}, True), ({'acceptedOutputModes': ['text/plain']}, False)], ids=['both', 'only']
 )
@@ -163,7 +158,6 @@ async def test_partial_data_is_never_text(modes: dict[str, Any], data_as_text: b
     assert state_of(task) == 'COMPLETED'
 
 
-@unversioned('below what versions differ in')
 async def test_the_text_of_an_answer_is_no_data() -> None:
     async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield 'It is '
@@ -191,7 +185,6 @@ def validated(validate: Callable[..., Any]) -> Agent[Any, Any]:
     return agent
 
 
-@unversioned('an argument')
 @pytest.mark.parametrize(
     'agent',
     [
@@ -207,7 +200,6 @@ def test_functions_that_would_run_on_partial_outputs_are_refused(agent: Agent[An
         to_a2a(agent, results=PARTIAL)
 
 
-@unversioned('below what versions differ in')
 async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay_out_of_the_run() -> None:
     seen: list[bool] = []
 
@@ -228,7 +220,6 @@ async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay
     assert (seen[-1], {*seen[:-1]}) == (False, {True})
 
 
-@unversioned('below what versions differ in')
 async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
     def cook(ctx: RunContext[None], recipe: Recipe) -> Any:
         return object() if ctx.partial_output else recipe
@@ -238,7 +229,6 @@ async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
     assert results(artifacts(events)) == [RECIPE]
 
 
-@unversioned('below what versions differ in')
 async def test_a_call_that_waits_is_no_partial_data() -> None:
     async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaToolCall]]:
         yield {0: DeltaToolCall(name='pay', json_args='{"amount":', tool_call_id='c')}
@@ -256,7 +246,6 @@ async def test_a_call_that_waits_is_no_partial_data() -> None:
     assert (state_of(task), artifacts(events)) == ('INPUT_REQUIRED', [])
 
 
-@unversioned('below what versions differ in')
 async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outputs() -> None:
     seen: list[bool] = []
     agent: Agent[Any, Any] = Agent(Writer().model, output_type=Recipe)
@@ -275,7 +264,6 @@ async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outpu
 # --- clients of the package -----------------------------------------------------------------------------------------
 
 
-@unversioned('by the client of the package')
 async def test_a_remote_agent_returns_the_answer_and_no_partial_data() -> None:
     with serve(to_a2a(Agent(Writer().model, output_type=Recipe), results=PARTIAL)) as server:
         async with asyncio.timeout(LIMIT), RemoteAgent(server.url, output_type=Recipe) as remote:

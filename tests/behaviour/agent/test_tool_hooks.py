@@ -21,11 +21,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
 
 from ...client import message, state_of, texts
-from ...dialects import unversioned
 from ..asking import Tools, answers, approve, asked
 from ..stage import serving
-
-pytestmark = unversioned('hooks are below what versions differ in')
 
 
 class Log:

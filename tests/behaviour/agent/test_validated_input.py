@@ -22,7 +22,6 @@ from pydantic_ai_a2a import AgentWorker, CallContext, Messages, NoInput, ToolCal
 from pydantic_ai_a2a.settings import LONG
 
 from ...client import message, state_of, texts
-from ...dialects import only, unversioned
 from ..asking import answers, approve
 from ..rows import covers
 from ..stage import serving
@@ -143,7 +142,6 @@ async def test_the_input_holds_after_a_pause_and_for_the_next_messages() -> None
     assert desk.seen == [ORDER] * 5  # two runs have dependencies
 
 
-@unversioned('where tasks are kept is below what versions differ in')
 async def test_the_input_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     first, second = Desk(approval=True), Desk(approval=True)
@@ -155,7 +153,6 @@ async def test_the_input_holds_for_an_app_that_takes_the_task_over(tmp_path: Pat
     assert (first.seen, second.seen) == ([ORDER], [ORDER] * 4)
 
 
-@unversioned('where tasks are kept is below what versions differ in')
 async def test_a_task_that_began_before_the_type_was_declared_has_no_input(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     first, second = Desk(approval=True), Desk(approval=True)
@@ -183,14 +180,12 @@ async def test_another_type_and_an_app_without_a_type_have_no_input() -> None:
     assert len(desk.seen) == 4
 
 
-@unversioned('no protocol is involved')
 async def test_a_run_without_a2a_has_no_input() -> None:
     desk = Desk()
     await desk.agent.run('hello', deps=None)
     assert str(desk.seen[0]).startswith('The task has no validated input: it runs outside of A2A')
 
 
-@only('1.0', 'answers by messages are of 1.0')
 async def test_an_answer_without_a_task_has_the_input_too() -> None:
     desk = Desk()
     options = Messages(input_type=Order, reply='message')
@@ -200,7 +195,6 @@ async def test_an_answer_without_a_task_has_the_input_too() -> None:
     assert desk.seen == [ORDER] * 4
 
 
-@unversioned('the worker reads what is stored')
 async def test_a_worker_of_ones_own_reads_the_validated_data() -> None:
     class Reader(AgentWorker):
         def build_message_history(self, history: list[Message]) -> list[ModelMessage]:

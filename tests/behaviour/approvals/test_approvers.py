@@ -18,7 +18,7 @@ from pydantic_ai_a2a import Access, Approvals, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
-from ...dialects import only, spoken
+from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
 from ..rows import covers
@@ -307,7 +307,6 @@ async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.
     assert (record['caller'], record['owner'], record['decisions']) == ('boss', 'ann', {'c1': 'approve'})
 
 
-@only('1.0', 'the options are the same')
 @pytest.mark.parametrize(
     ('approvers', 'error', 'text'),
     [

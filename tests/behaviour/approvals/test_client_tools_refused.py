@@ -18,7 +18,7 @@ from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
 
 from ...client import Client, RpcError, message, state_of, texts
-from ...dialects import only, spoken
+from ...dialects import spoken
 from ...fixed import fixed
 from ..asking import ROW, answers, asked
 from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
@@ -267,7 +267,6 @@ async def test_an_answer_may_declare_tools_where_messages_enter_runs() -> None:
     assert texts(done) == ['search:a + search=1 + tools: fetch,look']
 
 
-@only('1.0', 'the options are the same')
 def test_options_without_a_task_to_wait_in_are_refused() -> None:
     with pytest.raises(TypeError, match="client_tools cannot be combined with reply='message'"):
         to_a2a(Agent('test'), messages=Messages(client_tools=True, reply='message'))

@@ -18,11 +18,9 @@ from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, rpc
-from ...dialects import only, unversioned
 from ..refused import refusal
 from ..stage import serving
 
-LISTS = only('1.0', reason='0.3 has no lists')
 ANN = 'the-token-of-ann-1234'
 STRANGER, HERE, INSIDE = '192.0.2.1', '127.0.0.1', 'testclient'
 
@@ -37,7 +35,6 @@ async def listed(client: Client, address: str | None, headers: dict[str, str] | 
     return await exchange.answer()
 
 
-@LISTS
 @pytest.mark.parametrize(
     ('anonymous_list', 'may'),
     [(None, [HERE, '::1', '::ffff:127.0.0.1', INSIDE]), (True, [HERE, INSIDE, STRANGER, None]), (False, [])],
@@ -68,7 +65,6 @@ BY_PROXY = [
 ]
 
 
-@LISTS
 @pytest.mark.parametrize('header', BY_PROXY)
 @pytest.mark.parametrize(('anonymous_list', 'status'), [(None, 403), (True, 200)])
 async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
@@ -79,7 +75,6 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
         assert (await listed(client, HERE)).status == 200
 
 
-@unversioned('it is about the log')
 async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         for headers in ({}, {}, {'X-Forwarded-For': STRANGER}, {'X-Forwarded-For': STRANGER}):
@@ -90,14 +85,12 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytes
     ]
 
 
-@LISTS
 async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(anonymous_list=False)) as client:
         assert (await listed(client, STRANGER, bearer(ANN))).status == 200
     assert caplog.records == []
 
 
-@LISTS
 async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         refusal(await listed(client, STRANGER), status=403)
@@ -105,7 +98,6 @@ async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pyt
     assert [record[fact] for fact in ('event', 'operation', 'remote')] == ['forbidden', 'ListTasks', STRANGER]
 
 
-@unversioned('it does not come to a request')
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize('host', ['0.0.0.0', '::', 'agent.example.com'])
 def test_on_a_public_address_everybody_may_call_only_if_that_is_said(start: Any, host: str) -> None:
@@ -144,7 +136,6 @@ WRAPS: list[Callable[[A2AApp], ASGIApp]] = [
 ]
 
 
-@unversioned('it does not come to a request')
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize('wrap', WRAPS)
 def test_an_app_that_is_wrapped_is_found(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
@@ -153,14 +144,12 @@ def test_an_app_that_is_wrapped_is_found(start: Any, wrap: Callable[[A2AApp], AS
         start(wrap(app), host='0.0.0.0')
 
 
-@unversioned('it does not come to a request')
 @pytest.mark.parametrize('start', [run, serve])
 def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(start: Any) -> None:
     with pytest.raises(ValueError, match=r'can be found.*To let everybody call, say anonymous=True'):
         start(hiding(to_a2a(Agent('test'))), host='0.0.0.0')
 
 
-@unversioned('it does not come to a request')
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize(
     ('of_app', 'given'), [(None, ['agent.example.com']), (['agent.example.com'], None), (['*'], ['localhost'])]
@@ -171,7 +160,6 @@ def test_a_name_that_is_not_of_this_machine_is_as_good_as_a_public_address(start
         start(app, allowed_hosts=given)
 
 
-@unversioned('no operation is called')
 def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
     app = to_a2a(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(allowed_hosts=['agent.example.com']))
     with serve(Wrapped(app)) as server:
@@ -182,7 +170,6 @@ def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
     assert statuses == [200, 421]
 
 
-@unversioned('no operation is called')
 @pytest.mark.parametrize(('host', 'options'), [('127.0.0.1', {}), ('0.0.0.0', {'anonymous': True})])
 def test_what_has_no_app_that_can_be_found_is_served_here_or_if_that_is_said(host: str, options: Any) -> None:
     with serve(hiding(to_a2a(Agent('test'))), host=host, **options) as server:
@@ -190,7 +177,6 @@ def test_what_has_no_app_that_can_be_found_is_served_here_or_if_that_is_said(hos
         assert httpx.get(f'http://127.0.0.1:{port}/health/live', timeout=LIMIT).status_code == 200
 
 
-@unversioned('it is about the log')
 @pytest.mark.parametrize('options', [{'anonymous': True}, {}], ids=['said', 'with auth'])
 def test_an_app_is_served_to_everybody_if_that_is_said(options: Any) -> None:
     app = to_a2a(Agent('test'), auth=None if options else BearerAuth({ANN: 'ann'}))

@@ -20,11 +20,9 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
-from ...dialects import unversioned
 from ...fixed import fixed
 from ..stage import Stage, ended
 
-pytestmark = unversioned('it is about the log')
 ANN = 'the-token-of-ann-1234'
 AUTH = BearerAuth({ANN: Caller(id='ann', tenant='acme')})
 JSON = {'Content-Type': 'application/json'}

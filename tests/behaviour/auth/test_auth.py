@@ -31,7 +31,7 @@ from pydantic_ai_a2a.errors import OverloadedError
 
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
 from ...client import Client, Exchange, lifespan, message, rpc
-from ...dialects import json_rpc, only, unversioned
+from ...dialects import json_rpc
 from ..refused import refusal, send, untouched
 
 ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
@@ -145,7 +145,6 @@ async def test_all_of_several_ways_may_be_needed_at_once() -> None:
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
 
 
-@unversioned('one card serves all versions')
 async def test_the_card_declares_what_is_enforced() -> None:
     auth = [TOKENS, AllOf(JWT, KEYS), BearerAuth({CAROL: 'carol'})]
     async with untouched(auth=auth, access=Access(scopes={'*': ['b', 'a']})) as client:
@@ -283,7 +282,6 @@ async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog:
     assert reasons == ([{'Stamp': 'smudged'}] if stamp == 'bad' else [])
 
 
-@only('1.0', 'the audit log is the same in all versions')
 async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     unsigned = shared('c' * 40)
@@ -358,14 +356,12 @@ CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@unversioned('no operation is called')
 @pytest.mark.parametrize(('options', 'kind', 'complaint'), CONTRADICTIONS, ids=range(len(CONTRADICTIONS)))
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[Exception], complaint: str) -> None:
     with pytest.raises(kind, match=complaint):
         to_a2a(Agent('test'), **options)
 
 
-@unversioned('no operation is called')
 def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
     with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))

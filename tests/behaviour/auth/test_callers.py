@@ -15,7 +15,7 @@ from pydantic_ai_a2a import Caller, to_a2a
 from pydantic_ai_a2a.auth.callers import Authenticate
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, only, spoken, unversioned
+from ...dialects import json_rpc, spoken
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -68,7 +68,6 @@ async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> N
         assert await app.list_tasks(caller=Caller(id='bob')) == []
 
 
-@unversioned('no operation is called')
 async def test_the_card_is_public() -> None:
     async with untouched(auth=by_header) as client:
         assert (await client.get('/.well-known/agent-card.json')).status == 200
@@ -98,7 +97,6 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
     assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
 
 
-@only('1.0', '0.3 has no lists')
 async def test_a_list_shows_the_callers_own_tasks_only() -> None:
     app = to_a2a(Agent('test'), auth=by_header)
     async with lifespan(app):

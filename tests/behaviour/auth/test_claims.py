@@ -22,7 +22,6 @@ from starlette.requests import Request
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, texts
-from ...dialects import only
 from ..stage import ended
 
 SECRET = 'ann@example.com'
@@ -82,7 +81,6 @@ async def test_a_run_reads_any_name_of_its_caller() -> None:
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
-@only('1.0', 'a store has no version')
 async def test_a_run_in_another_process_reads_the_claims(tmp_path: Path) -> None:
     first = Desk()
     first.gate.clear()
@@ -101,7 +99,6 @@ async def test_a_run_in_another_process_reads_the_claims(tmp_path: Path) -> None
     assert texts(done) == ['2']
 
 
-@only('1.0', 'logs and spans have no version')
 async def test_no_log_and_no_span_has_claims(caplog: pytest.LogCaptureFixture) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

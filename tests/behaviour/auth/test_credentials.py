@@ -45,7 +45,6 @@ from pydantic_ai_a2a import (
 )
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
-from ...dialects import only
 from ...fixed import fixed
 from ..asking import answers, approve, asked
 from ..stage import ended
@@ -155,7 +154,6 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue('postgres_url') if request.param == 'postgres' else f'sqlite:///{tmp_path}/desk.db'
 
 
-@only('1.0', 'a store has no version')
 async def test_another_process_reads_the_credential_with_an_older_key(backend: str) -> None:
     first, second = Desk(), Desk()
     first.gate.clear()
@@ -213,7 +211,6 @@ async def test_a_credential_for_one_pause_does_not_authorise_later_messages() ->
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 
-@only('1.0', 'the run has no version')
 async def test_a_credential_of_before_is_not_used_after_its_time() -> None:
     async def brief(request: Request, caller: Caller) -> Credential:
         return Credential(value=SECRET, expires_in=0.0001)
@@ -277,7 +274,6 @@ async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
     assert not desk.asking.is_set()
 
 
-@only('1.0', 'a store has no version')
 async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
     async def none(request: Request, caller: Caller) -> None:
         return None
@@ -300,7 +296,6 @@ async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
     await asyncio.to_thread(app.backend.close)
 
 
-@only('1.0', 'the key has no version')
 async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backend = f'sqlite:///{tmp_path}/desk.db'
     first, second = Desk(), Desk()
@@ -504,7 +499,6 @@ async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(
     assert (texts(task), texts(following)) == ([read], [f'{read} + And then?'])
 
 
-@only('1.0', 'a store has no version')
 async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_model_again(backend: str) -> None:
     async def hang() -> str:
         """Read the mail."""

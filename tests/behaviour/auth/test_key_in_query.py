@@ -19,9 +19,7 @@ from starlette.websockets import WebSocket
 from pydantic_ai_a2a import Access, AllOf, APIKeyAuth, BearerAuth, mount, serve, to_a2a
 
 from ...client import LIMIT, Exchange, lifespan
-from ...dialects import unversioned
 
-pytestmark = unversioned('it is about requests of all kinds')
 BOB = 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({BOB: 'bob'}, query='key')
 APP = 'https://app.example.com'

@@ -12,7 +12,6 @@ from pydantic_ai_a2a import Access, AllOf, Approvals, BearerAuth, Caller, to_a2a
 from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
 
 from ...client import Client, RpcError, lifespan
-from ...dialects import unversioned
 from ..asking import Tools, answers, approve
 from ..refused import refusal, send, untouched
 
@@ -89,7 +88,6 @@ async def test_a_coroutine_is_no_caller(caplog: pytest.LogCaptureFixture) -> Non
     assert _named(caplog, 'auth=', _forgets_to_await)
 
 
-@unversioned('the way to authenticate is below what versions differ in')
 async def test_each_of_all_ways_has_to_find_a_caller_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
     ann = BearerAuth({TOKEN: 'ann'})
     for auth in (Careless(), AllOf(ann, Careless()), AllOf(Careless(), ann)):

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, texts
-from ...dialects import only, spoken, unversioned
+from ...dialects import spoken
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, heard
 
@@ -59,7 +59,6 @@ async def test_another_team_or_tenant_does_not_find_them(who: str) -> None:
     assert texts(own) == ['two']
 
 
-@only('1.0', reason='0.3 has no lists')
 async def test_a_team_lists_its_tasks() -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -72,7 +71,6 @@ async def test_a_team_lists_its_tasks() -> None:
     assert sizes == [2, 2, 1, 1]
 
 
-@unversioned('it is about Python')
 async def test_the_python_api_takes_callers_as_they_authenticate() -> None:
     app = shared()
     ann, bob, carol = (Caller(id=name, tenant='acme') for name in TEAMS)
@@ -106,13 +104,11 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
     assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
 
 
-@unversioned('nothing is sent')
 def test_owners_need_callers_that_are_known() -> None:
     with pytest.raises(TypeError, match=r'Access\.owner needs auth='):
         to_a2a(Agent('test'), access=Access(owner=team))
 
 
-@unversioned('nothing is sent')
 def test_no_two_pairs_of_tenant_and_name_are_one_owner() -> None:
     names = ['a', 'b', 'a/b', 'a%2Fb', '/', '%2F', ' ', 'ä', '']
     pairs = [(tenant, name) for tenant in names for name in names if name]

@@ -36,7 +36,6 @@ from pydantic_ai_a2a.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc
-from ...dialects import unversioned
 from ...docs.blocks import ROOT, table
 from ..refused import refusal, untouched
 from ..stage import serving
@@ -139,7 +138,6 @@ async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
     assert KEY not in caplog.text
 
 
-@unversioned('it is what the store keeps')
 async def test_a_task_that_ends_with_its_server_says_so() -> None:
     held = asyncio.Event()
 

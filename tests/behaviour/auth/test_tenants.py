@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Rate, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ...dialects import PATHS, Call, json_rpc, only, spoken, unversioned
+from ...dialects import PATHS, Call, json_rpc, spoken
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -55,7 +55,6 @@ async def refused(client: Client, task_id: str) -> int:
     return error.value.code
 
 
-@only('1.0', '0.3 has no params for it')
 async def test_params_name_it_as_well() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True))
     async with lifespan(app):
@@ -95,7 +94,6 @@ def not_umbrella(caller: Caller, name: str) -> bool:
     return name != 'umbrella'
 
 
-@only('1.0', '0.3 has no params for it')
 @pytest.mark.parametrize('tenant', ['umbrella', 'tasks', 'message:x', '..', 'a' * 257, 'a\u2028b', 'v1', 'health'])
 async def test_params_name_no_other(tenant: str) -> None:
     async with untouched(auth=AUTH, access=Access(tenants=not_umbrella)) as client:
@@ -106,7 +104,6 @@ async def test_params_name_no_other(tenant: str) -> None:
     assert [(error.code, error.message) for error in map(refusal, answers)] == [(-32602, NONE)] * 2
 
 
-@only('1.0', '0.3 has no params for it')
 async def test_what_the_path_and_the_params_say_must_agree() -> None:
     async with untouched(access=Access(tenants=True)) as client:
         said = {'message': message(), 'tenant': 'umbrella'}
@@ -115,7 +112,6 @@ async def test_what_the_path_and_the_params_say_must_agree() -> None:
 
 
 @json_rpc('the paths are of HTTP+JSON')
-@only('1.0', 'HTTP+JSON is of 1.0')
 @pytest.mark.parametrize(
     ('verb', 'path'),
     [
@@ -202,7 +198,6 @@ async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping
     assert (owned['id'], nothing.status) == (task['id'], 404)
 
 
-@unversioned('it compares two bindings')
 async def test_without_tenants_both_bindings_serve_a_request_that_names_one() -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         known = {'X-API-Key': ANN}
@@ -224,7 +219,6 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
 
 
 @json_rpc('an HTTP+JSON client has no such path')
-@only('1.0', 'one version will do')
 async def test_the_apps_own_paths_stay_what_they_are() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
     app = to_a2a(Agent('test'), access=Access(tenants=True), routes=own)
@@ -245,7 +239,6 @@ async def test_the_apps_own_paths_stay_what_they_are() -> None:
         to_a2a(Agent('test'), access=Access(tenants='acme'))
 
 
-@unversioned('there is one card for all versions')
 async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
     app, parent = to_a2a(Agent('test'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
@@ -279,7 +272,6 @@ async def test_the_extended_card_is_that_of_the_tenant() -> None:
     assert (card['version'], card['supportedInterfaces'][0]['tenant']) == ('acme', 'acme')
 
 
-@only('1.0', '0.3 has no params for it')
 @pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
 async def test_params_that_are_read_late_name_it_too(method: str) -> None:
     async with untouched(auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})) as client:
@@ -289,14 +281,12 @@ async def test_params_that_are_read_late_name_it_too(method: str) -> None:
 
 
 @json_rpc('a query has only text')
-@only('1.0', '0.3 has no params for it')
 async def test_what_is_no_name_is_refused_there() -> None:
     async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
 
-@unversioned('it is about one binding')
 @pytest.mark.parametrize(
     ('verb', 'path', 'status', 'reason'),
     [
@@ -318,7 +308,6 @@ async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
             assert (answer.status, answer.json['error']['details'][0]['reason']) == (status, reason)
 
 
-@unversioned('it is about one binding')
 @pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
 async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str) -> None:
     async with untouched(access=Access(tenants=True), push=Push()) as client:
@@ -332,7 +321,6 @@ async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str
     assert 'METHOD_NOT_FOUND' not in str(refusals)
 
 
-@unversioned('it is about one binding')
 @pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
 async def test_there_is_nothing_below_what_is_no_tenants_path(path: str) -> None:
     async with untouched(access=Access(tenants=True)) as client:
@@ -343,7 +331,6 @@ def caller_of(request: Request) -> Caller:
     return Caller(id=request.headers['x-caller'], tenant='acme')
 
 
-@only('1.0', 'deletion needs no versions')
 async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
     app = to_a2a(Agent('test'), auth=caller_of, access=Access(tenants=True))
     async with lifespan(app):

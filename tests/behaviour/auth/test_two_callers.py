@@ -25,7 +25,6 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller, Workers, to_a2a
 
 from ...client import LIMIT, Answer, Client, RpcError, lifespan, message, rpc, state_of, texts
-from ...dialects import unversioned
 from ...long import LONG, drawn
 from ..refused import refusal
 from ..stage import heard, prompts
@@ -262,7 +261,6 @@ class TwoCallers(RuleBasedStateMachine):
         return task
 
 
-@unversioned('lists and details of errors are those of 1.0')
 def test_two_callers_know_nothing_of_each_other() -> None:
     steps = 650 if LONG else 40  # of which some are nobody's
     checks = [HealthCheck.large_base_example, HealthCheck.too_slow] if LONG else []
@@ -309,7 +307,6 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@unversioned('lists are of 1.0')
 @pytest.mark.parametrize('backend', ['memory', 'sqlite'])
 @pytest.mark.parametrize('state', ['COMPLETED', 'WORKING'])
 @pytest.mark.parametrize('operation', OPERATIONS)

@@ -32,12 +32,9 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
-from ...dialects import unversioned
 from ...suites import values
 from ..stage import ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
 PIECES = Results(stream='mark', interval=0)

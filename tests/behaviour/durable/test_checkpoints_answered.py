@@ -21,13 +21,10 @@ from pydantic_ai_a2a.store.ports import DEAD_LETTER
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
-from ...dialects import unversioned
 from ...suites import values
 from ..asking import Tools, answers, approve
 from ..stage import ended, prompts
 from ..steps import what
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 LOOK, LATER = (ToolCallPart('look', {}, call) for call in ('l', 'later'))
 DELETE, OTHER, ALL = (ToolCallPart('delete', {'path': path}, path) for path in ('a', 'b', 'all'))

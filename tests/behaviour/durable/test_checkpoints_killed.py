@@ -13,11 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from ...client import state_of, texts
-from ...dialects import unversioned
 from ...e2e.server import Process, process
 from .test_durable_processes import Remote
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 Start: TypeAlias = Callable[[], AbstractContextManager[Process]]
 

@@ -13,13 +13,10 @@ import pytest
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
 from ...client import state_of, texts
-from ...dialects import unversioned
 from ...e2e.server import Process, process
 from ..asking import asked
 from ..declaring import result, tool
 from .test_durable_processes import Remote
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 STOPPED = ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_COMPLETED')
 Start: TypeAlias = Callable[[], AbstractContextManager[Process]]

@@ -122,7 +122,6 @@ async def test_a_file_that_is_damaged_while_it_is_open_is_named_in_the_log_and_b
     assert 'the file is damaged: ' in capsys.readouterr().err
 
 
-@BELOW
 def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / 'agent.db'
     connect(SqliteFile(path=file)).close()
@@ -139,7 +138,6 @@ def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pyt
     assert 'try again later. (the file is damaged: database disk image is malformed' in capsys.readouterr().err
 
 
-@BELOW
 async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = os.umask(0)
     try:
@@ -152,7 +150,6 @@ async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog:
     assert caplog.messages == []
 
 
-@BELOW
 async def test_a_file_that_others_can_read_stays_as_it_is_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,7 +218,6 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
     assert damaged in str(record.exc_info and record.exc_info[1])
 
 
-@BELOW
 async def test_a_task_in_an_unknown_state_can_be_erased_alone_and_with_its_context(tmp_path: Path) -> None:
     file = tmp_path / 'agent.db'
     async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:

@@ -21,14 +21,11 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import AgentWorker, Workers, to_a2a
 
 from ...client import message, state_of, texts
-from ...dialects import unversioned
 from ...engines import need_dbos
 from ..asking import Tools, answers, approve
 from ..fasta2a.test_worker import Acting
 from ..stage import ended, serving
 from .test_checkpoints import begun, served
-
-pytestmark = unversioned('how an agent runs is below what versions differ in')
 
 
 @asynccontextmanager

@@ -24,12 +24,9 @@ from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock
-from ...dialects import unversioned
 from ...suites import values
 from ..queues import StorageError
 from ..stage import ended, heard, serving, told_in_log
-
-pytestmark = unversioned('leases are below what versions differ in')
 
 T = TypeVar('T')
 THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'

@@ -17,7 +17,6 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
-from ...dialects import only
 from ...suites import values
 from ..queues import StorageError
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
@@ -197,7 +196,6 @@ def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
     assert runs == ['one', 'two', 'two', 'three']
 
 
-@only('1.0', 'the thief writes an event that is not whole')
 async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:

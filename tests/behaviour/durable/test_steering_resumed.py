@@ -12,11 +12,8 @@ import pytest
 from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, texts
-from ...dialects import unversioned
 from ..desk import Desk
 from ..stage import ended, prompts
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 
 @asynccontextmanager

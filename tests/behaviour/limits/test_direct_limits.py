@@ -27,7 +27,6 @@ from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, Exchange, message, rpc
-from ...dialects import unversioned
 from ..refused import refusal
 from ..stage import heard, prompts, serving, told_in_log, told_to_loop
 
@@ -131,7 +130,6 @@ async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path:
     backend.close()
 
 
-@unversioned('how long a client waits is below what versions differ in')
 async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_again(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.types import Message, Part
 
 from ...client import Client, lifespan, message, rpc, state_of
-from ...dialects import json_rpc, only, spoken, unversioned
+from ...dialects import json_rpc, spoken
 from ...fixed import fixed
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving
@@ -98,7 +98,6 @@ async def test_output_modes_are_limited_like_metadata(method: str) -> None:
     assert (error.code, error.fields) == (-32602, ['configuration.acceptedOutputModes'])
 
 
-@only('1.0', '0.3 has no lists')
 @pytest.mark.parametrize('token', ['x' * 8193, 'nul\0'])
 async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> None:
     async with untouched() as client:
@@ -106,7 +105,6 @@ async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> 
     assert (error.code, error.fields) == (-32602, ['pageToken'])
 
 
-@only('1.0', '0.3 has no lists')
 async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None:
     app = to_a2a(Agent('test'), limits=fixed(Limits, page=25_000))
     async with lifespan(app):
@@ -153,7 +151,6 @@ async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room(
         assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 
-@unversioned('a method of one dialect each')
 @pytest.mark.parametrize('method', ['SendMessage', 'message/send'])
 @pytest.mark.parametrize(('fields', 'field'), OVER)
 async def test_the_dialects_that_are_told_by_the_method_are_limited_too(
@@ -205,7 +202,6 @@ async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() 
     assert told == [[ImageUrl(url='s3://bucket/a.png', _media_type='image/png')]]
 
 
-@unversioned('nothing is sent')
 async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -> None:
     agent, s3 = Agent('test'), frozenset({'s3'})
     broker, storage = InMemoryBroker(), InMemoryStorage()

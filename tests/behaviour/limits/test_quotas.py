@@ -14,7 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
 from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
-from ...dialects import json_rpc, only
+from ...dialects import json_rpc
 from ..metered import AUTH, DAY, HTTP, TOKENS, Clock, by, over
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving, tasks_of
@@ -36,7 +36,6 @@ async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None
         ('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://example.com'}, -32003),
     ],
 )
-@only('1.0', reason='the names are those of 1.0')
 async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named(
     method: str, params: Any, code: int
 ) -> None:
@@ -88,7 +87,6 @@ async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> No
         over(await client.post(send()), 'rates.*')
 
 
-@only('1.0', reason='0.3 has no lists')
 async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> None:
     rates = {'SendMessage': Rate(1, DAY), 'GetTask': Rate(2, DAY), 'ListTasks': Rate(1, DAY), '*': Rate(1, DAY)}
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rates))) as client:

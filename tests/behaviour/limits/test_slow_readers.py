@@ -24,7 +24,7 @@ from pydantic_ai_a2a.http import slow_clients
 from pydantic_ai_a2a.http.base import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
-from ...dialects import Call, only, unversioned
+from ...dialects import Call
 from ...fixed import fixed
 from ..stage import Stage, ended, serving
 
@@ -60,7 +60,6 @@ def asking(client: Client, method: str, params: dict[str, Any]) -> Unread:
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'ListTasks', 'SubscribeToTask'])
-@only('1.0', reason='0.3 has no lists')
 async def test_an_answer_that_is_not_read_is_given_up(method: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     async with serving(stage.agent, limits=SOON) as client:
@@ -89,7 +88,6 @@ class HalfRead(Unread):
         await super()._send(message)
 
 
-@unversioned('memory is the same in all')
 async def test_the_part_of_an_answer_that_was_read_takes_no_memory() -> None:
     async with serving(Agent('test')) as client:
         for _ in range(10):
@@ -122,7 +120,6 @@ async def test_a_long_answer_goes_bit_by_bit_and_whole() -> None:
     assert first.result['task']['history'][0]['parts'] == [{'text': 'x' * LONG}]
 
 
-@unversioned('memory is the same in all')
 async def test_an_open_stream_does_not_keep_the_snapshot_that_it_began_with() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
@@ -170,7 +167,6 @@ def until_reset(connection: socket.socket) -> int:
         read += len(piece)
 
 
-@unversioned('it is about the connection')
 def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None:
     heard, logger = Heard(LATE), logging.getLogger('pydantic_ai_a2a')
     logger.addHandler(heard)
@@ -270,7 +266,6 @@ async def in_fasta2as_dialect(client: Client) -> AsyncGenerator[Exchange]:
             await asyncio.wait([stream.task])
 
 
-@unversioned('FastA2A has a dialect of its own')
 async def test_what_a_stream_holds_for_its_end_counts_until_then() -> None:
     two, before = InTwo(), slow_clients.UNSENT.bytes
     async with serving(two.agent) as client, in_fasta2as_dialect(client) as stream:
@@ -286,7 +281,6 @@ async def test_what_a_stream_holds_for_its_end_counts_until_then() -> None:
 
 @AT_ONCE
 @pytest.mark.usefixtures('stall')
-@unversioned('FastA2A has a dialect of its own')
 async def test_a_stream_that_holds_much_is_cut_for_a_new_long_answer(caplog: pytest.LogCaptureFixture) -> None:
     two, limits = InTwo(), Limits(unsent=2 * LONG + LONG // 4)
     async with serving(two.agent, limits=limits) as client, in_fasta2as_dialect(client) as stream:

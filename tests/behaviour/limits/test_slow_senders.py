@@ -14,12 +14,10 @@ from starlette.types import Message
 from pydantic_ai_a2a import Limits, serve, to_a2a
 
 from ...client import LIMIT, Client, Exchange, state_of
-from ...dialects import unversioned
 from ...fixed import fixed
 from ..refused import refusal, send, untouched
 from ..stage import serving
 
-pytestmark = unversioned('a body comes before there is a version')
 SOON = fixed(Limits, body_time=0.01)
 NEVER = fixed(Limits, body_time=1000)
 

@@ -23,10 +23,8 @@ from pydantic_ai_a2a.http import slow_clients
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Exchange, lifespan
-from ...dialects import unversioned
 from ...fixed import fixed
 
-pytestmark = unversioned('it is about connections')
 ANN = 'the-token-of-ann-1234'
 AUTH = BearerAuth({ANN: 'ann'})
 CARD = '/.well-known/agent-card.json'

@@ -11,10 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Push
 
 from ...client import Client, Exchange
-from ...dialects import only
 from ..stage import serving
-
-pytestmark = only('1.0', 'HTTP+JSON is of 1.0')
 
 
 async def request(client: Client, verb: str, path: str, body: Any = None) -> tuple[int, Any]:

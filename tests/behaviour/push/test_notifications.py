@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
 
 from ...client import Answer, Client, lifespan, message, rpc, state_of
-from ...dialects import json_rpc, only, spoken
+from ...dialects import json_rpc, spoken
 from ..refused import refusal, untouched
 from ..stage import Stage, serving
 
@@ -94,7 +94,6 @@ async def test_what_is_no_request_is_answered_because_nobody_can_tell(body: byte
             assert answer.json['error']['code'] == (code if not version else -32009)
 
 
-@only('1.0', 'the others write the same')
 async def test_null_is_an_id() -> None:
     async with untouched() as client:
         assert refusal(await client.post(rpc('GetTask', {'id': 't'}, id=None)), id=None).code == -32001

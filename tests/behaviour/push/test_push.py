@@ -20,7 +20,7 @@ from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, to_a2a
 from pydantic_ai_a2a.store.ports import Outbox
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
-from ...dialects import only, spoken, unversioned
+from ...dialects import spoken
 from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
 from ..auth.test_callers import by_header, caller
@@ -94,7 +94,6 @@ async def test_a_task_has_no_more_of_them_than_it_may() -> None:
         stage.open('hello')
 
 
-@unversioned('the card is the same for all')
 @pytest.mark.parametrize('push', [None, Push()], ids=['none', 'push'])
 async def test_the_card_says_whether_there_are_any(push: Push | None) -> None:
     card = (await Client(to_a2a(Agent('test'), push=push)).get('/.well-known/agent-card.json')).json
@@ -178,7 +177,6 @@ async def test_one_caller_learns_nothing_of_what_another_has_registered() -> Non
         assert await listed(ann, task_id) == [config]
 
 
-@only('1.0', 'who may do what is not a matter of versions')
 async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_too() -> None:
     callers = {
         'the-token-of-reader': Caller(id='r', scopes=frozenset({'send'})),
@@ -264,7 +262,6 @@ async def test_what_failed_is_sent_again_with_the_same_id_before_what_follows() 
         assert len({each.id for each in received}) == len(told) - 2
 
 
-@unversioned('in which order webhooks are sent is below what versions differ in')
 async def test_several_webhooks_do_not_wait_for_each_other() -> None:
     stage = Stage()
     async with webhook(HANGS) as slow, webhook() as fast, serving(stage.agent, push=LOCAL) as client:
@@ -308,7 +305,6 @@ async def test_an_artifact_that_is_streamed_to_others_is_whole() -> None:
         assert says(await hook.got(len(told))) == told
 
 
-@only('1.0', '0.3 sends tasks')
 async def test_chunks_are_told_by_the_setting() -> None:
     push = Push(private_hosts=['127.0.0.1'], chunks=True)
     async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=text)), push=push) as client:
@@ -318,7 +314,6 @@ async def test_chunks_are_told_by_the_setting() -> None:
         assert [each.json for each in received] == [event.result for event in events[1:]]
 
 
-@only('1.0', 'what watches is not a matter of versions')
 async def test_a_webhook_is_nobody_who_watches() -> None:
     """So that a model is not streamed for it."""
     streamed: list[str] = []
@@ -343,7 +338,6 @@ def outbox_of(client: Client) -> Outbox:
     return outbox
 
 
-@only('1.0', 'what is given up is not a matter of versions')
 async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async with webhook(*[500] * 8, 200) as hook, serving(Agent('test'), push=LOCAL) as client:
         task = await client.send(taskPushNotificationConfig={'url': hook.url, 'token': 'secret'})
@@ -358,7 +352,6 @@ async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.
     assert 'secret' not in caplog.text
 
 
-@only('1.0', 'what is erased is not a matter of versions')
 async def test_what_is_erased_is_delivered_to_nobody() -> None:
     push = fixed(Push, private_hosts=['127.0.0.1'], backoff=1000)
     async with webhook(500) as hook, serving(Agent('test'), push=push) as client:
@@ -370,7 +363,6 @@ async def test_what_is_erased_is_delivered_to_nobody() -> None:
         assert (await outbox_of(client).lease(lease=1000, limit=1, held={})).wait is None
 
 
-@only('1.0', 'what is stored is not a matter of versions')
 @pytest.mark.parametrize('keys', [[], [Fernet.generate_key().decode()]])
 async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_path: Path) -> None:
     app = to_a2a(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys))
@@ -386,7 +378,6 @@ async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_pat
 # Where there is nothing to deliver with.
 
 
-@unversioned('it is about settings')
 def test_a_backend_without_push_notifications_is_refused() -> None:
     from fasta2a.storage import InMemoryStorage
 

@@ -33,7 +33,6 @@ async def registered(client: Client, *names: str) -> str:
     return task_id
 
 
-@only('1.0', '0.3 has no pages')
 async def test_webhooks_are_listed_page_by_page() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = await registered(client, 'c', 'a', 'd', 'b')
@@ -47,7 +46,6 @@ async def test_webhooks_are_listed_page_by_page() -> None:
     assert exact == (['a', 'b', 'd'], '')
 
 
-@only('1.0', '0.3 has no pages')
 @pytest.mark.parametrize(
     ('params', 'field'),
     [
@@ -66,7 +64,6 @@ async def test_what_is_no_page_is_refused(params: dict[str, Any], field: str) ->
     assert (refused.value.code, refused.value.fields) == (-32602, [field])
 
 
-@only('1.0', '0.3 has no pages')
 async def test_a_page_of_another_task_is_refused() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         one, other = await registered(client, 'a', 'b'), await registered(client, 'a', 'b')
@@ -119,7 +116,6 @@ async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(
         assert await listed(client, task_id) == []
 
 
-@only('1.0', '0.3 has no params for it')
 async def test_or_whose_name_their_params_have() -> None:
     app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme']))
     async with lifespan(app):

@@ -6,12 +6,9 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Push
 
-from ...dialects import only
 from ...fixed import fixed
 from ...webhooks import webhook
 from ..stage import serving
-
-pytestmark = only('1.0', 'where tasks are kept is not a matter of versions')
 
 
 async def test_every_event_arrives_in_order(postgres_url: str) -> None:

@@ -19,12 +19,9 @@ from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, lifespan, texts
-from ...dialects import unversioned
 from ...suites.values import claim_one, claim_some, message, submit
 from ..metered import AUTH, by
 from ..stage import Stage, ended, serving
-
-pytestmark = unversioned('claims are below what versions differ in')
 
 OFTEN = Workers(running=1, lease=0.3)
 """Looks for lost tasks every tenth of a second."""

@@ -27,7 +27,6 @@ from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
-from ...dialects import only, unversioned
 from ..stage import ended
 
 
@@ -50,7 +49,6 @@ async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> 
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
-@unversioned('it is about the event loop')
 def test_ctrl_c_in_a_run_ends_the_loop() -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise KeyboardInterrupt
@@ -62,7 +60,6 @@ def test_ctrl_c_in_a_run_ends_the_loop() -> None:
     gc.collect()  # asyncio logs now, and not in another test, that nobody has asked for the task's outcome
 
 
-@unversioned('it is about the event loop')
 def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(MemoryBackend):
         def listen(self, on_ready: Any, on_cancel: Any) -> Any:
@@ -129,7 +126,6 @@ async def test_messages_that_wait_in_one_task_are_bounded() -> None:
     assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 
 
-@only('1.0', '0.3 has no lists')
 @pytest.mark.parametrize('status_at', [2**70, -1, True, 'x'])
 async def test_a_forged_page_token_is_refused(status_at: Any) -> None:
     client = Client(to_a2a(Agent(TestModel())))
@@ -177,7 +173,6 @@ def strand_a_worker(backend: MemoryBackend) -> None:
     asyncio.run(start())
 
 
-@unversioned('it is about event loops')
 async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:
     begun = asyncio.Event()
 
@@ -198,13 +193,11 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
         assert state_of(await client.call('CancelTask', {'id': each['id']})) == 'CANCELED'
 
 
-@unversioned('it is only the Python API')
 async def test_a_list_of_no_tasks_is_refused() -> None:
     with pytest.raises(ValueError, match='limit must be at least 1, not 0'):
         await to_a2a(Agent(TestModel())).list_tasks(limit=0)
 
 
-@unversioned('it is about the bytes that are sent, not what they are')
 async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
     backend = MemoryBackend('agent', reader_lag=1_000_000)
     app = to_a2a(Agent(TestModel()), backend=backend)

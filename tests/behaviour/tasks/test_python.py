@@ -19,10 +19,8 @@ from pydantic_ai_a2a import A2AApp, Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ...client import LIMIT, Client, RpcError, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken, unversioned
+from ...dialects import json_rpc, spoken
 from ..stage import Stage, heard, prompts, serving
-
-PYTHON = unversioned('it is about the Python API')
 
 
 def app_of(client: Client) -> A2AApp:
@@ -30,7 +28,6 @@ def app_of(client: Client) -> A2AApp:
     return client.app
 
 
-@PYTHON
 async def test_a_task_can_be_read_as_it_is() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         sent = await client.send('hi')
@@ -46,7 +43,6 @@ async def test_a_task_can_be_read_as_it_is() -> None:
     )
 
 
-@PYTHON
 async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -> None:
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
@@ -106,7 +102,6 @@ async def test_a_task_can_be_erased_once_it_is_over() -> None:
     assert refused.value.code == -32001
 
 
-@PYTHON
 async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         app = app_of(client)
@@ -122,7 +117,6 @@ async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     assert texts(anew) == ['three']
 
 
-@PYTHON
 async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         store = app_of(client).conversations()
@@ -142,7 +136,6 @@ async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> No
     assert texts(again) == ['one + three + five']
 
 
-@PYTHON
 async def test_a_conversation_that_was_saved_from_python_is_continued() -> None:
     agent = Agent(FunctionModel(heard))
     async with serving(agent) as client:

@@ -26,7 +26,6 @@ from starlette.requests import Request
 from pydantic_ai_a2a import A2AApp, Caller, Limits, Messages
 
 from ...client import RpcError, message, state_of, texts
-from ...dialects import unversioned
 from ...fixed import fixed
 from ..stage import ended, serving
 
@@ -85,7 +84,6 @@ async def test_artifacts_of_a_task_that_a_message_refers_to_reach_the_model() ->
     ]
 
 
-@unversioned('what a model is told is below what versions differ in')
 async def test_data_is_read_as_data_and_the_parts_of_the_message_follow() -> None:
     async with serving(Agent(FunctionModel(read), output_type=[str, Plan])) as client:
         task = await client.send('plan')
@@ -105,7 +103,6 @@ async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike()
     assert answers == [['["hi"]'], ['["hi"]']]
 
 
-@unversioned('what a model is told is below what versions differ in')
 async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
     async with serving(AGENT) as client:
         assert isinstance(client.app, A2AApp)
@@ -123,7 +120,6 @@ async def test_a_message_that_refers_to_too_many_tasks_is_refused() -> None:
     assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
 
 
-@unversioned('what a model is told is below what versions differ in')
 async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
     async with serving(AGENT, limits=fixed(Limits, referenced=200)) as client:
         small, large = await client.send('small'), await client.send('l' * 200)
@@ -135,7 +131,6 @@ async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
     ]
 
 
-@unversioned('what a model is told is below what versions differ in')
 async def test_what_the_model_does_not_take_is_left_out() -> None:
     blind = Agent(FunctionModel(read, profile=ModelProfile(supports_image_input=False)))
     async with serving(blind) as client:
@@ -147,7 +142,6 @@ async def test_what_the_model_does_not_take_is_left_out() -> None:
     ]
 
 
-@unversioned('what a model is told is below what versions differ in')
 async def test_a_message_that_enters_a_run_brings_along_what_it_refers_to() -> None:
     looking, found = asyncio.Event(), asyncio.Event()
 

@@ -172,7 +172,6 @@ class Clogged(SqlHousekeeping):
         return await super().sweep(retention, at=at, on_expired=on_expired)
 
 
-@ALIKE
 async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     clogged = backend.housekeeping = Clogged(backend)
@@ -245,7 +244,6 @@ def ann(_: object) -> Caller:
     return Caller(id='ann')
 
 
-@ALIKE
 async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
     failures: asyncio.Queue[RunFailure] = asyncio.Queue()

@@ -17,13 +17,10 @@ from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
-from ...dialects import unversioned
 from ...suites.values import OVER
 from ..asking import Tools, answers, approve, model
 from ..stage import ended
 from ..steps import Steps
-
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 
 @pytest.fixture

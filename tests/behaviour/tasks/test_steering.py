@@ -21,7 +21,6 @@ from examples import steering
 from pydantic_ai_a2a import A2AApp, Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
-from ...dialects import unversioned
 from ...long import size
 from ..desk import Desk
 from ..foreign import foreign
@@ -112,7 +111,6 @@ async def test_a_message_of_another_caller_does_not_enter_a_run_but_gets_one_of_
     ]
 
 
-@unversioned('what a message refers to is below what versions differ in')
 async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
     desk = Desk()
     desk.found.set()
@@ -188,7 +186,6 @@ async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected()
         assert texts(await ended(client, task_id)) == ['one']
 
 
-@unversioned('the example is the same in all')
 async def test_the_example_stops_counting_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     said = asyncio.Event()
 
@@ -401,7 +398,6 @@ class Crowd:
             await ended(client, task_id)
 
 
-@unversioned('what a message is to its task is below what versions differ in')
 @pytest.mark.long
 @pytest.mark.parametrize(('while_working', 'works_on'), [('queue', 0.1), ('steer', 0.6)])
 async def test_of_many_messages_at_random_moments_none_is_lost_and_none_comes_twice(
