@@ -1,8 +1,7 @@
-"""Fixtures of all tests. Every wait is bounded: a test that hangs fails after `TEST_LIMIT` seconds with its stack."""
+"""Fixtures of all tests. Every wait is bounded: a test that hangs ends after `TEST_LIMIT` seconds with its stacks."""
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import warnings
 from asyncio import AbstractEventLoop
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
-from .bounds import TEST_LIMIT
 from .long import size
 from .postgres import Postgres, any_postgres
+from .watchdog import Watchdog
 
 # The same examples in every run and process, however busy the machine is.
 settings.register_profile('steady', max_examples=size(40, 100), deadline=None, derandomize=True, database=None)
@@ -106,12 +106,19 @@ def calls_of_closed_loops() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope='session')
+def watchdog(pytestconfig: pytest.Config) -> Watchdog:
+    watchdog = Watchdog(pytestconfig.stash[fault_handler_stderr_fd_key])  # which no capture takes
+    watchdog.start()
+    return watchdog
+
+
 @pytest.fixture(autouse=True)
-def bounded() -> Iterator[None]:
-    """End the process rather than hang: pytest cannot interrupt a test that blocks its thread."""
-    faulthandler.dump_traceback_later(TEST_LIMIT, exit=True)
+def bounded(watchdog: Watchdog) -> Iterator[None]:
+    """End the process rather than hang."""
+    watchdog.reset()
     yield
-    faulthandler.cancel_dump_traceback_later()
+    watchdog.reset()
 
 
 @pytest.fixture(scope='session')
