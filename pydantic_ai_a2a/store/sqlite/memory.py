@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from threading import RLock
 from typing import ParamSpec, TypeVar
+from weakref import finalize
 
 from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
@@ -71,6 +72,7 @@ class MemoryBackend(SqlBackend):
         connection = sqlite3.connect(
             ':memory:', check_same_thread=False, isolation_level=None, cached_statements=_STATEMENTS
         )
+        finalize(self, connection.close)
         tell_time(connection, self.clock)
         perform(connection, missing(MIGRATIONS))
         self._empty = _used(connection)
@@ -129,7 +131,7 @@ class MemoryBackend(SqlBackend):
         return partial(self._listeners.remove, listeners)
 
     def close(self) -> None:
-        """Do nothing: the memory goes with the backend."""
+        """Do nothing: an app that starts again has its tasks. The database goes with the backend."""
 
 
 def _used(connection: sqlite3.Connection) -> int:

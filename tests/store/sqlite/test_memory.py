@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sqlite3
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -89,3 +92,21 @@ async def test_a_sweep_leaves_a_second_long_conversation_to_the_next_one() -> No
     keep = Retention(contexts=timedelta(seconds=1))
     steps = [await backend.housekeeping.sweep(keep, at=AT + 2000) for _ in range(4)]
     assert (sum(steps), max(steps)) == (1202, 502)
+
+
+def test_the_database_is_closed_with_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[None] = []
+
+    class Connection(sqlite3.Connection):
+        def close(self) -> None:
+            closed.append(None)
+            super().close()
+
+    monkeypatch.setattr(sqlite3, 'connect', partial(sqlite3.connect, factory=Connection))
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    assert backend.size == 0
+    backend.close()
+    assert closed == []
+    del backend
+    gc.collect()
+    assert closed == [None]
