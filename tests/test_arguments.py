@@ -44,6 +44,7 @@ from pydantic_ai_a2a.arguments import Span, checked
 
 from .bounds import LIMIT
 from .client import Client, lifespan, state_of
+from .tables import each_case
 
 AGENT = Agent('test')
 SECRET = 'correct-horse-battery'
@@ -57,7 +58,7 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
     return f'{refused.type.__name__}: {refused.value}'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ('options', 'text'),
     [
         ({'auth': SECRET}, 'auth takes an Authenticator, a list of Authenticator, a function or None, not a string.'),
@@ -100,7 +101,7 @@ def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_t
     assert SECRET not in said
 
 
-@pytest.mark.parametrize(
+@each_case(
     ('target', 'args', 'options', 'text'),
     [
         (to_a2a, ['openai:gpt-5.2'], {}, 'TypeError: to_a2a(): agent takes an Agent, not a string.'),

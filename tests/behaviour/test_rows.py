@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ..dialects import BINDINGS, DIALECTS, unversioned
+from ..tables import each_case
 from .rows import ROWS, Row, covered_by, covers
 
 pytestmark = unversioned('it is about the tests')
@@ -32,7 +33,7 @@ def tests_by_row(request: pytest.FixtureRequest) -> dict[str, list[str]]:
     return tests
 
 
-@pytest.mark.parametrize('row', ROWS.values(), ids=lambda row: row.id)
+@each_case('row', ROWS.values(), ids=lambda row: row.id)
 def test_a_behaviour_that_is_promised_has_a_test(
     row: Row, tests_by_row: dict[str, list[str]], pytestconfig: pytest.Config
 ) -> None:
@@ -41,7 +42,7 @@ def test_a_behaviour_that_is_promised_has_a_test(
     assert tests_by_row[row.name]
 
 
-@pytest.mark.parametrize('row', ROWS.values(), ids=lambda row: row.id)
+@each_case('row', ROWS.values(), ids=lambda row: row.id)
 def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
     shown = [item for item in request.session.items if row in covered_by(item)]
     versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}

@@ -16,6 +16,7 @@ from pydantic_ai_a2a.conversion.inbound import Accepts, accepts, user_prompt
 from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsError
 from pydantic_ai_a2a.types import Part
 
+from ..tables import each_case
 from .parts import EVERYTHING, TEXT_ONLY, message
 
 
@@ -131,7 +132,7 @@ def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
         one(Part(url=url))
 
 
-@pytest.mark.parametrize(
+@each_case(
     'host',
     [
         'localhost',

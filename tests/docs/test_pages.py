@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from ..tables import each_case
 from ..words import QUESTION_WORDS, measure
 from .blocks import ROOT, blocks
 
@@ -35,7 +34,7 @@ def test_the_navigation_lists_every_page_once() -> None:
     assert sorted(re.findall(r': (\S+\.md)$', navigation, re.MULTILINE)) == [path.name for path in PAGES]
 
 
-@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+@each_case('path', PAGES, ids=lambda path: path.stem)
 def test_a_page_has_one_title_and_headings_without_question_words(path: Path) -> None:
     headings = [line.partition(' ') for line in _lines(path) if re.match('#+ ', line)]
     assert [marks for marks, _, _ in headings].count('#') == 1
@@ -44,23 +43,23 @@ def test_a_page_has_one_title_and_headings_without_question_words(path: Path) ->
     ] == []
 
 
-@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+@each_case('path', PAGES, ids=lambda path: path.stem)
 def test_a_page_is_short(path: Path) -> None:
     assert _words(path) <= MOST_WORDS
 
 
-@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+@each_case('path', PAGES, ids=lambda path: path.stem)
 def test_a_page_has_short_sentences(path: Path) -> None:
     assert measure(path).long_sentences == []
 
 
-@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+@each_case('path', PAGES, ids=lambda path: path.stem)
 def test_code_fits_the_column_of_a_page(path: Path) -> None:
     code = [line for block in blocks(path) for line in block.text.splitlines()]
     assert [line for line in code if len(line) > MOST_COLUMNS] == []
 
 
-@pytest.mark.parametrize('path', PROSE, ids=lambda path: path.stem)
+@each_case('path', PROSE, ids=lambda path: path.stem)
 def test_prose_fits_an_editor(path: Path) -> None:
     prose = [line for line in _lines(path) if not line.startswith('|')]
     assert [line for line in prose if len(line) > MOST_PROSE_COLUMNS] == []

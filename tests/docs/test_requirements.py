@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-import pytest
-
 from ..requirements import PLACE, Requirement, on_page_markdown, requirements
+from ..tables import each_case
 from .blocks import ROOT
 
 ALL = requirements()
@@ -19,7 +18,7 @@ def test_all_of_them_are_there_in_order() -> None:
     assert list(ALL) == [f'R{n}' for n in range(1, 144)]
 
 
-@pytest.mark.parametrize('requirement', ALL.values(), ids=ALL)
+@each_case('requirement', ALL.values(), ids=ALL)
 def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) -> None:
     ways = [bool(requirement.tests), requirement.later is not None, requirement.not_here is not None]
     assert ways.count(True) == 1
@@ -28,7 +27,7 @@ def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) 
         assert (requirement.level, bool(requirement.tests)) == ('must', True)
 
 
-@pytest.mark.parametrize('requirement', ALL.values(), ids=ALL)
+@each_case('requirement', ALL.values(), ids=ALL)
 def test_the_tests_that_show_it_are_there(requirement: Requirement) -> None:
     missing = [test for test in requirement.tests if test.partition('::')[2] not in _tests(test.partition('::')[0])]
     assert missing == []

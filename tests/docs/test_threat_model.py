@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
+from ..tables import each_case
 from .blocks import ROOT, table
 
 CLAIMS = table(ROOT / 'docs' / 'attacks.md', 'Attack')
@@ -16,7 +15,7 @@ def test_each_attack_has_a_protection_and_a_test() -> None:
     assert [row for row in CLAIMS if not row[-1].startswith('tests/')] == []
 
 
-@pytest.mark.parametrize('test', [row[-1] for row in CLAIMS])
+@each_case('test', [row[-1] for row in CLAIMS])
 def test_a_test_that_is_named_exists(test: str) -> None:
     path, _, name = test.partition('::')
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -56,6 +56,7 @@ from pydantic_ai_a2a.types import (
     TaskEvent,
 )
 
+from ..tables import each_case
 from .strategies import ARTIFACTS, NAME, STRUCT, exact, messages, stored_tasks
 
 NEWER, OLDER, FASTA2A = V1_0(), V0_3(), FastA2ADialect()
@@ -270,7 +271,7 @@ KINDS = sorted(
 )
 
 
-@pytest.mark.parametrize('kind', KINDS)
+@each_case('kind', KINDS)
 def test_an_error_is_read_with_its_code_text_and_correlation_id(kind: type[A2AError]) -> None:
     error = kind()
     over_rpc = rpc_error(from_json(NEWER.encode_error(error, 'name')), error.http_status if error.transport else 200)

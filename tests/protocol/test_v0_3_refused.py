@@ -10,6 +10,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.protocol.operations import RpcRefused
 from pydantic_ai_a2a.protocol.v0_3 import METHODS
 
+from ..tables import each_case
 from .v0_3_requests import CODEC, bad, bad_part, minimal, refused, rpc
 
 
@@ -58,8 +59,8 @@ def test_a_method_of_another_version_is_not_found(method: str) -> None:
     assert refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
 
 
-@pytest.mark.parametrize('method', ['message/send', 'message/stream', 'tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
-@pytest.mark.parametrize('params', [None, 5, 'x', [], [{'id': 't'}]])
+@each_case('method', ['message/send', 'message/stream', 'tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
+@each_case('params', [None, 5, 'x', [], [{'id': 't'}]])
 def test_params_of_a_wrong_type_are_named(method: str, params: object) -> None:
     assert list(bad(method, params)) == ['params']
 
@@ -175,8 +176,8 @@ def test_there_is_at_least_one_part_and_parts_are_objects(parts: object) -> None
     assert set(bad('message/send', {'message': minimal(parts=parts)})) <= {'message.parts', 'message.parts[0]'}
 
 
-@pytest.mark.parametrize('id', ['', 'x' * 257, 'a\x00', '\n', None, 5, True, ['x'], {}])
-@pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
+@each_case('id', ['', 'x' * 257, 'a\x00', '\n', None, 5, True, ['x'], {}])
+@each_case('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
 def test_a_task_id_is_a_text_of_1_to_256_characters_without_controls(method: str, id: object) -> None:
     assert list(bad(method, {'id': id})) == ['id']
 

@@ -10,6 +10,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.protocol.operations import RpcRefused
 from pydantic_ai_a2a.protocol.stored import STATES
 
+from ..tables import each_case
 from .v1_0_requests import CODEC, bad, message, minimal, refused, rpc
 
 DEEP = b'[' * 300 + b']' * 300
@@ -81,8 +82,8 @@ def test_an_unknown_method_is_not_found_and_not_repeated(method: str) -> None:
     assert refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
 
 
-@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'])
-@pytest.mark.parametrize('params', [None, 5, 'x', [], [{'id': 't'}]])
+@each_case('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'])
+@each_case('params', [None, 5, 'x', [], [{'id': 't'}]])
 def test_params_of_a_wrong_type_are_named(method: str, params: object) -> None:
     assert list(bad(method, params)) == ['params']
 
@@ -211,8 +212,8 @@ def test_more_parts_than_anybody_needs_are_refused_without_looking_at_each() -> 
     )
 
 
-@pytest.mark.parametrize('id', ['', 'x' * 257, 'a\x00', '\x1f', '\x7f', 'a\x85b', '\n', None, 5, True, ['x'], {}])
-@pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+@each_case('id', ['', 'x' * 257, 'a\x00', '\x1f', '\x7f', 'a\x85b', '\n', None, 5, True, ['x'], {}])
+@each_case('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
 def test_a_task_id_is_a_text_of_1_to_256_characters_without_controls(method: str, id: object) -> None:
     assert list(bad(method, {'id': id})) == ['id']
 

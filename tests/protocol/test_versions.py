@@ -14,6 +14,8 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.errors import InvalidRequestError, VersionNotSupportedError
 from pydantic_ai_a2a.protocol.versions import SUPPORTED, CodecChoice, Versions, codec_of, in_dialect_of
 
+from ..tables import each_case
+
 BOTH = Versions()
 choose, before_reading, DEFAULT = BOTH.choose, BOTH.before_reading, BOTH.default
 CODECS = {name: codec_of(name) for name in SUPPORTED}
@@ -36,7 +38,7 @@ def test_the_supported_versions_are_those_of_the_codecs() -> None:
     assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED == BOTH.served
 
 
-@pytest.mark.parametrize('body', [SENT_1_0, b'{"method":"message/send"}', b'{'])
+@each_case('body', [SENT_1_0, b'{"method":"message/send"}', b'{'])
 @pytest.mark.parametrize(
     ('version', 'dialect'),
     [(each, '1.0') for each in ('1.0', '1', '1.0.0', '1.0.3', ' 1.0\t', '01.0', '1.0, 1.0', '1.0,1.0.1', ',1.0,')]

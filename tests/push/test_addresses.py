@@ -14,6 +14,8 @@ from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.public_hosts import is_public
 from pydantic_ai_a2a.push.addresses import AddressPolicy, AddressRefused
 
+from ..tables import each_case
+
 PUBLIC = ['93.184.216.34', '1.1.1.1', '2606:4700:4700::1111', '64:ff9b::5db8:d822']
 PRIVATE = [
     *('127.0.0.1', '127.255.255.254', '0.0.0.0', '10.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.1.1'),
@@ -31,7 +33,7 @@ def test_public_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
-@pytest.mark.parametrize('address', [*PRIVATE, 'localhost', '', '1.2.3'])
+@each_case('address', [*PRIVATE, 'localhost', '', '1.2.3'])
 def test_nothing_else_is(address: str) -> None:
     assert not is_public(address)
 
@@ -58,7 +60,7 @@ def test_public_addresses_are_taken(address: str) -> None:
     AddressPolicy(()).check_url(f'https://{host}/hook')
 
 
-@pytest.mark.parametrize('address', [address for address in PRIVATE if '%' not in address])
+@each_case('address', [address for address in PRIVATE if '%' not in address])
 def test_private_addresses_are_refused_at_once(address: str) -> None:
     host = f'[{address}]' if ':' in address else address
     with pytest.raises(AddressRefused, match='must not name an address that is not public'):
@@ -71,7 +73,7 @@ def test_addresses_are_read_as_the_system_reads_them(host: str) -> None:
         AddressPolicy(()).check_url(f'https://{host}/hook')
 
 
-@pytest.mark.parametrize(
+@each_case(
     ('url', 'why'),
     [
         ('http://example.com/', 'must begin with https://'),

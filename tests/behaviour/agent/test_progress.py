@@ -18,6 +18,7 @@ from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results, to_a2a
 
 from ...client import LIMIT, Client, Event, Stream, lifespan, message, state_of, texts
 from ...dialects import spoken
+from ...tables import each_case
 from ..rows import covers
 from ..stage import serving
 
@@ -345,7 +346,7 @@ APPROVE = {'decision': 'approve'}
 
 
 @covers('thinking, tool calls', '`DeferredToolRequests`')
-@pytest.mark.parametrize(
+@each_case(
     ('tool', 'answer_data', 'ran'),
     [
         (unapproved, APPROVE, [CALL, RETURN]),
@@ -357,7 +358,7 @@ APPROVE = {'decision': 'approve'}
     ],
     ids=['approved', 'same', 'changed', 'denied', 'result', 'sign-in'],
 )
-@pytest.mark.parametrize('options', [{}, HIDDEN], ids=['', 'hidden'])
+@each_case('options', [{}, HIDDEN], ids=['', 'hidden'])
 async def test_a_call_that_its_tool_defers_is_shown_when_the_tool_gets_it_and_again_only_with_other_arguments(
     tool: Any, answer_data: dict[str, Any] | None, ran: list[Any], options: Any
 ) -> None:

@@ -19,6 +19,7 @@ from pydantic_ai_a2a.conversion.asking import instruction
 from pydantic_ai_a2a.conversion.schemas import problem
 
 from ...client import Client, RpcError, message, state_of, texts
+from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
 from ..queues import Overtaken
 from ..rows import covers
@@ -84,8 +85,8 @@ async def test_words_do_not_approve_by_default_and_question_and_error_say_what_t
 
 
 @covers(ROW)
-@pytest.mark.parametrize('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
-@pytest.mark.parametrize('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
+@each_case('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
+@each_case('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
 async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
     tools = Tools()
     async with serving(tools.agent, **option) as client:
@@ -96,7 +97,7 @@ async def test_words_approve_where_that_is_said(words: str, option: dict[str, An
 
 
 @covers(ROW)
-@pytest.mark.parametrize(
+@each_case(
     'words', ['yes, but only a', 'yes: but another one', 'maybe', 'yes?', 'yes no', 'no way, yes', 'yes\nno', '.']
 )
 async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_for_it(words: str) -> None:
@@ -127,7 +128,7 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
 
 
 @covers(ROW)
-@pytest.mark.parametrize(
+@each_case(
     ('prompt', 'option', 'what'),
     [
         ('delete two', ALL, 'The task needs several answers'),
@@ -137,7 +138,7 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     ],
     ids=['several', 'external', 'none, approval', 'none, question'],
 )
-@pytest.mark.parametrize('words', ['yes', 'no', 'large'])
+@each_case('words', ['yes', 'no', 'large'])
 async def test_words_are_refused_where_they_cannot_answer(
     prompt: str, option: dict[str, Any], what: str, words: str
 ) -> None:
@@ -310,7 +311,7 @@ OBJECT: dict[str, Any] = {'type': 'object', 'properties': {'n': {'type': 'intege
 
 
 @covers(ROW)
-@pytest.mark.parametrize(
+@each_case(
     ('schema', 'parts', 'value'),
     [
         (None, [{'text': 'three'}], 'three'),
@@ -344,7 +345,7 @@ async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_nu
 
 
 @covers(ROW)
-@pytest.mark.parametrize(
+@each_case(
     ('schema', 'parts'),
     [
         (INTEGER, [{'text': 'three'}]),
@@ -412,7 +413,7 @@ def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
 
 
 @covers(ROW)
-@pytest.mark.parametrize(
+@each_case(
     ('schema', 'parts', 'told'),
     [
         (INTEGER, [{'text': '3'}], 'COMPLETED'),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -14,6 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Approvals, AuthRequired
 
 from ...client import Client, message, state_of
+from ...tables import each_case
 from ..asking import ROW, answers, approve, asked, model
 from ..rows import covers
 from ..stage import serving
@@ -46,9 +46,9 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
 
 
 @covers(ROW)
-@pytest.mark.parametrize('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
-@pytest.mark.parametrize('options', [{}, HIDDEN], ids=['shown', 'hidden'])
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+@each_case('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
+@each_case('options', [{}, HIDDEN], ids=['shown', 'hidden'])
+@each_case('backend', ['memory', 'sqlite'])
 async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gave(
     error: Callable[[], Exception], options: dict[str, Any], backend: str, tmp_path: Any
 ) -> None:

@@ -19,6 +19,7 @@ from pydantic_ai_a2a.audit import LOGGER
 
 from ...client import Client, RpcError, message, texts
 from ...dialects import unversioned
+from ...tables import each_case
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..queues import Overtaken
 from ..rows import covers
@@ -53,7 +54,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @covers(ROW)
-@pytest.mark.parametrize(('items', 'field'), BAD.values(), ids=BAD)
+@each_case(('items', 'field'), BAD.values(), ids=BAD)
 async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(items: Any, field: str) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:

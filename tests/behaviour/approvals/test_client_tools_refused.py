@@ -20,6 +20,7 @@ from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_
 from ...client import Client, RpcError, message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
+from ...tables import each_case
 from ..asking import ROW, answers, asked
 from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
 from ..foreign import foreign
@@ -106,7 +107,7 @@ async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
 
 
 @covers(ROW)
-@pytest.mark.parametrize(('declared', 'field', 'fault'), BAD.values(), ids=BAD)
+@each_case(('declared', 'field', 'fault'), BAD.values(), ids=BAD)
 async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(
     declared: Any, field: str, fault: str
 ) -> None:

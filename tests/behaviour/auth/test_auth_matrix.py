@@ -16,6 +16,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
 from ...client import Client, lifespan, message, rpc
 from ...dialects import BINDINGS, Dialect, spoken
+from ...tables import each_case
 from ..pushing import create, listed
 from ..refused import refusal
 
@@ -59,7 +60,7 @@ async def webhooks(client: Client, task_id: str) -> list[str]:
 
 
 @EVERY_OPERATION
-@pytest.mark.parametrize(
+@each_case(
     ('credentials', 'challenge'),
     [
         pytest.param(dict, 'Bearer realm="a2a"', id='none'),

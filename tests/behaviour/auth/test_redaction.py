@@ -37,6 +37,7 @@ from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
+from ...tables import each_case
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -176,7 +177,7 @@ class Raising(TaskReader):
         raise self.error from ValueError(SECRET)
 
 
-@pytest.mark.parametrize('error', CLIENT_ERRORS)
+@each_case('error', CLIENT_ERRORS)
 async def test_an_error_is_its_own_sentence_and_a_correlation_id(
     error: type[errors.A2AError], spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:

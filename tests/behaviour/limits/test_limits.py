@@ -22,6 +22,7 @@ from pydantic_ai_a2a.types import Message, Part
 from ...client import Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, spoken
 from ...fixed import fixed
+from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving
 
@@ -52,8 +53,8 @@ OVER = [
 ]
 
 
-@pytest.mark.parametrize(('fields', 'field'), OVER)
-@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+@each_case(('fields', 'field'), OVER)
+@each_case('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_a_message_that_holds_too_much_is_refused_by_its_field(
     method: str, fields: dict[str, Any], field: str
 ) -> None:
@@ -151,8 +152,8 @@ async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room(
         assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 
-@pytest.mark.parametrize('method', ['SendMessage', 'message/send'])
-@pytest.mark.parametrize(('fields', 'field'), OVER)
+@each_case('method', ['SendMessage', 'message/send'])
+@each_case(('fields', 'field'), OVER)
 async def test_the_dialects_that_are_told_by_the_method_are_limited_too(
     method: str, fields: dict[str, Any], field: str
 ) -> None:

@@ -20,6 +20,7 @@ from pydantic_ai_a2a import Access, Caller, serve, to_a2a
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...dialects import json_rpc, spoken, unversioned
+from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -38,7 +39,7 @@ async def ask(app: ASGIApp, host: str | None, method: str = 'POST', path: str = 
 
 
 @covers('`text/plain` from a foreign Origin')
-@pytest.mark.parametrize(
+@each_case(
     'host',
     [
         'agent.example.com',
@@ -89,7 +90,7 @@ BAD_HOSTS = [
 
 
 @covers('`text/plain` from a foreign Origin')
-@pytest.mark.parametrize('host', BAD_HOSTS)
+@each_case('host', BAD_HOSTS)
 @json_rpc('what the other one answers is in test_wire_rest')
 async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(host: str) -> None:
     async with untouched(access=Access(allowed_hosts=OURS)) as client:

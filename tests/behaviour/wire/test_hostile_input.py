@@ -20,6 +20,7 @@ from pydantic_ai_a2a import Caller, to_a2a
 
 from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, only, spoken, unversioned
+from ...tables import each_case
 from ..refused import send, untouched
 
 Change = Callable[[bytes], bytes]
@@ -142,7 +143,7 @@ def hostile_body(change: Change, dialect: str) -> tuple[bytes, dict[str, str]]:
     return change(body), {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
 
 
-@pytest.mark.parametrize('case', CORPUS)
+@each_case('case', CORPUS)
 @json_rpc('HTTP+JSON has no envelope; its bodies are in test_wire_rest')
 async def test_a_hostile_request_is_refused(case: str) -> None:
     change, code = CORPUS[case]
@@ -152,7 +153,7 @@ async def test_a_hostile_request_is_refused(case: str) -> None:
 
 
 @unversioned("it is FastA2A's dialect")
-@pytest.mark.parametrize('case', CORPUS)
+@each_case('case', CORPUS)
 async def test_a_hostile_request_is_refused_in_fasta2as_dialect_too(case: str) -> None:
     change, code = CORPUS[case]
     body, headers = hostile_body(change, 'fasta2a')
@@ -178,7 +179,7 @@ async def test_refused_requests_leave_nothing_in_memory() -> None:
     assert growth[-1] < 8 * len(CORPUS)  # which one block for each request would be
 
 
-@pytest.mark.parametrize(
+@each_case(
     'charset',
     [
         *('punycode', 'undefined', 'idna', 'unicode_escape', 'raw_unicode_escape', 'utf-7', 'zlib_codec', 'rot13'),
@@ -237,7 +238,7 @@ ALIKE = [
 """Pairs that some comparison takes for the same."""
 
 
-@pytest.mark.parametrize(('one', 'other'), ALIKE)
+@each_case(('one', 'other'), ALIKE)
 async def test_ids_that_look_alike_are_different_ones(one: str, other: str) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):
@@ -255,7 +256,7 @@ def named(request: Request) -> Caller:
 
 
 @unversioned('it is about callers')
-@pytest.mark.parametrize(
+@each_case(
     ('one', 'other'),
     [
         *(({'id': one}, {'id': other}) for one, other in ALIKE),
@@ -358,8 +359,8 @@ ECHOED = [
 ]
 
 
-@pytest.mark.parametrize('evil', EVIL, ids=range(len(EVIL)))
-@pytest.mark.parametrize('name', ECHOED)
+@each_case('evil', EVIL)
+@each_case('name', ECHOED)
 async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(name: str, evil: str) -> None:
     async with untouched() as client:
         answers = [
@@ -384,7 +385,7 @@ async def test_what_a_query_says_never_gets_into_the_headers_of_the_answer(query
 
 
 @unversioned('no operation is called')
-@pytest.mark.parametrize(
+@each_case(
     'path',
     [
         '/..',
@@ -396,7 +397,7 @@ async def test_what_a_query_says_never_gets_into_the_headers_of_the_answer(query
         '/\xff',
     ],
 )
-@pytest.mark.parametrize('method', ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T'])
+@each_case('method', ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T'])
 async def test_there_is_nothing_at_other_paths(path: str, method: str) -> None:
     async with untouched() as client:
         exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send())
@@ -405,8 +406,8 @@ async def test_there_is_nothing_at_other_paths(path: str, method: str) -> None:
 
 
 @only('1.0', '0.3 has no lists')
-@pytest.mark.parametrize('task_id', ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']])
-@pytest.mark.parametrize('at', [0, -1, 2**63, 1.5, 'x', None])
+@each_case('task_id', ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']])
+@each_case('at', [0, -1, 2**63, 1.5, 'x', None])
 async def test_a_page_token_that_somebody_made_up_is_refused(at: object, task_id: object) -> None:
     """Whoever knows how tokens are made may make one; what it holds is checked all the same."""
     app = to_a2a(Agent('test'))

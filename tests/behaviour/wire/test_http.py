@@ -18,6 +18,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
+from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -122,8 +123,8 @@ async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
 
 @unversioned('the version is none')
 @covers('`A2A-Version: 9.9`')
-@pytest.mark.parametrize('where', ['header', 'query'])
-@pytest.mark.parametrize('method', [*OPERATIONS, *METHODS.values()])
+@each_case('where', ['header', 'query'])
+@each_case('method', [*OPERATIONS, *METHODS.values()])
 async def test_a_version_that_is_not_served_is_refused_in_every_operation(method: str, where: str) -> None:
     async with untouched() as client:
         client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
@@ -142,7 +143,7 @@ async def test_a_version_that_is_not_served_is_refused_in_every_operation(method
     ],
     indirect=['version'],
 )
-@pytest.mark.parametrize('where', ['header', 'query'])
+@each_case('where', ['header', 'query'])
 async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_the_method(
     version: Dialect, named: str | None, where: str
 ) -> None:

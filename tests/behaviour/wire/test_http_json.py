@@ -21,6 +21,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, only
+from ...tables import each_case
 from ..agent.test_observability import Spans, spans
 from ..refused import refusal, untouched
 from .test_hostile_input import CORPUS, sound
@@ -117,8 +118,8 @@ async def test_a_path_says_which_other_verbs_it_takes(verb: str, path: str, allo
     assert answer.json['error']['status'] == 'UNIMPLEMENTED'
 
 
-@pytest.mark.parametrize('verb', ['GET', 'POST', 'DELETE'])
-@pytest.mark.parametrize(
+@each_case('verb', ['GET', 'POST', 'DELETE'])
+@each_case(
     'path',
     [
         '/message:',
@@ -354,7 +355,7 @@ def hostile_call(case: str) -> tuple[Call, int]:
     return Call.to(*PATHS['SendMessage'], change(json.dumps({'message': said}).encode())), code
 
 
-@pytest.mark.parametrize('case', [case for case in CORPUS if case not in ENVELOPE])
+@each_case('case', [case for case in CORPUS if case not in ENVELOPE])
 async def test_a_hostile_body_is_refused(case: str) -> None:
     body, code = hostile_call(case)
     async with untouched() as client:

@@ -33,6 +33,7 @@ from pydantic_ai_a2a import to_a2a
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, spoken
+from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -130,7 +131,7 @@ async def test_any_data_that_goes_in_comes_out(data: Any) -> None:
 
 
 @covers('raw without media type / text file')
-@pytest.mark.parametrize(
+@each_case(
     ('data', 'media_type'),
     [
         (PNG, 'image/png'),
@@ -188,7 +189,7 @@ async def test_what_the_model_does_not_take_is_refused_before_anything_runs(
 
 
 @only('1.0', 'parts of 0.3 have no media type besides files')
-@pytest.mark.parametrize(
+@each_case(
     ('part', 'code', 'problem'),
     [
         ({'text': 'hello', 'mediaType': 'image/png'}, -32005, 'image/png is not supported for text'),
@@ -199,7 +200,7 @@ async def test_what_the_model_does_not_take_is_refused_before_anything_runs(
         ({'data': 1, 'mediaType': 'json'}, -32602, 'must be a media type, such as image/png'),
     ],
 )
-@pytest.mark.parametrize('before', [[], [{'text': 'first'}, {'text': 'second', 'mediaType': 'text/markdown'}]])
+@each_case('before', [[], [{'text': 'first'}, {'text': 'second', 'mediaType': 'text/markdown'}]])
 async def test_text_and_data_of_another_type_are_refused_before_anything_runs(
     before: list[dict[str, str]], part: dict[str, Any], code: int, problem: str
 ) -> None:
@@ -245,7 +246,7 @@ async def test_a_url_is_a_file_of_the_type_it_has(part: dict[str, str], expected
 
 
 @covers('url part with media type; .png; .mp4')
-@pytest.mark.parametrize(
+@each_case(
     'url',
     [
         'file:///etc/passwd',

@@ -19,6 +19,7 @@ from pydantic_ai_a2a import Access, APIKeyAuth, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import unversioned
+from ...tables import each_case
 from ..stage import serving
 
 pytestmark = unversioned('it is about paths')
@@ -130,8 +131,8 @@ async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_
     assert (head.status, head.body) == (200, b'')
 
 
-@pytest.mark.parametrize('verb', ['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'])
-@pytest.mark.parametrize('path', ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card'])
+@each_case('verb', ['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'])
+@each_case('path', ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card'])
 async def test_an_unknown_path_is_answered_with_what_is_there(verb: str, path: str) -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         answer = await ask(client.app, verb, path)

@@ -14,6 +14,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import Client, RpcError, lifespan, message, rpc
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only
+from ...tables import each_case
 from ..refused import refusal, send, sending, untouched
 from ..rows import covers
 
@@ -204,7 +205,7 @@ async def test_wrong_params_are_refused_by_their_names(
 
 @WRONG_PARAMS
 @BAD_ID
-@pytest.mark.parametrize('field', ['messageId', 'taskId', 'contextId'])
+@each_case('field', ['messageId', 'taskId', 'contextId'])
 async def test_a_bad_id_in_a_message_is_refused(field: str, bad: object) -> None:
     async with untouched() as client:
         error = refusal(await client.post(send(**{field: bad})))
@@ -213,7 +214,7 @@ async def test_a_bad_id_in_a_message_is_refused(field: str, bad: object) -> None
 
 @WRONG_PARAMS
 @BAD_ID
-@pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+@each_case('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
 @json_rpc('a path has ids that are text')
 async def test_a_bad_task_id_is_refused(method: str, bad: object) -> None:
     async with untouched() as client:

@@ -34,6 +34,7 @@ from pydantic_ai_a2a import Artifacts, Rejected, to_a2a
 
 from ...client import Client, lifespan, message, state_of
 from ...dialects import spoken
+from ...tables import each_case
 from ..rows import covers
 
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
@@ -114,7 +115,7 @@ DATA = covers('model, dataclass, tuple, list, dict, int, None, union')
 
 
 @DATA
-@pytest.mark.parametrize(
+@each_case(
     ('output_type', 'args', 'result', 'python_type'),
     [
         pytest.param(Weather, {'place': 'Rome'}, {'placeName': 'Rome', 'celsius': 20.5}, 'Weather', id='model'),

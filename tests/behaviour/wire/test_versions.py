@@ -14,6 +14,7 @@ from pydantic_ai_a2a import Access, APIKeyAuth, to_a2a
 
 from ...client import message, rpc, state_of
 from ...dialects import DIALECTS, only, spoken, unversioned
+from ...tables import each_case
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -66,8 +67,8 @@ async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
         assert read.model_dump(mode='json', by_alias=True, exclude_none=True) == card
 
 
-@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask'])
-@pytest.mark.parametrize('named', [True, False])
+@each_case('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask'])
+@each_case('named', [True, False])
 async def test_a_version_that_is_off_is_refused_in_every_operation(method: str, named: bool) -> None:
     other: Any = '0.3' if spoken().version == '1.0' else '1.0'
     async with untouched(access=Access(versions=[other])) as client:
