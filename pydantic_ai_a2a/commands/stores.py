@@ -30,7 +30,7 @@ from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedCon
 from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
 from ..store.shared import SharedBackend
-from ..store.sql.schema import MIGRATIONS, script
+from ..store.sql.schema import MIGRATIONS, newest, script
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, TERMINAL, Caller, TaskHeader, TaskQuery, new_correlation_id
 from .terminal import Command, apart, find, place_options, say, write_table
@@ -577,12 +577,12 @@ def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool,
     if sql:
         echo(store.script(version), nl=False)
         return 0
-    newest = len(MIGRATIONS)
+    last = newest(MIGRATIONS)
     if check:
-        say(f'the store has the schema {version}, and {newest} is the newest')
-        return int(version < newest)
+        say(f'the store has the schema {version}, and {last} is the newest')
+        return int(version < last)
     store.migrate()
-    say(f'the store has the schema {newest}' + (f', and had {version} before' if version < newest else ' already'))
+    say(f'the store has the schema {last}' + (f', and had {version} before' if version < last else ' already'))
     return 0
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
 
 from .command import command
 
 Capture = pytest.CaptureFixture[str]
 URL = 'sqlite:///agent.db'
-NEWEST = len(MIGRATIONS)
+NEWEST = newest(MIGRATIONS)
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys:
     printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
     assert printed.startswith('BEGIN;\n')
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
-        f'-- Step {n}' for n in range(1, NEWEST + 1)
+        f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
     ]
     assert command(capsys, 'migrate', '--backend', URL, '--check').code == 1
     with closing(sqlite3.connect(directory / 'agent.db')) as connection:

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store import postgres as postgres_room
 from pydantic_ai_a2a.store.postgres.settings import Postgres
 from pydantic_ai_a2a.store.postgres.statements import script_of
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 
 from ..client import message
 from ..e2e.server import LIMIT, process, rpc
@@ -25,7 +25,7 @@ from ..postgres import postgres_server
 from .command import command, die, finish, in_store
 
 Capture = pytest.CaptureFixture[str]
-NEWEST = len(MIGRATIONS)
+NEWEST = newest(MIGRATIONS)
 
 
 def database(url: str) -> str:
@@ -91,7 +91,7 @@ def test_an_app_says_in_which_schema_its_tables_are(
 def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
-        f'-- Step {n}' for n in range(1, NEWEST + 1)
+        f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
     ]
     postgres.run(printed, database(postgres_url))
     assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 0

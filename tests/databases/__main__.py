@@ -14,7 +14,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan, message, state_of
@@ -29,7 +29,7 @@ _PREAMBLE = re.compile(
 """Lines of `pg_dump` that older servers do not know, that differ from run to run, or that say nothing."""
 
 
-def stored(backend: str, version: int = len(MIGRATIONS)) -> Path:
+def stored(backend: str, version: int = newest(MIGRATIONS)) -> Path:
     """Return the path of a stored database."""
     return FOLDER / f'version_{version}.{backend}.sql'
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 
 from ..behaviour.asking import answers, approve, asked
 from ..behaviour.stage import ended
@@ -23,7 +23,7 @@ from .__main__ import stored
 from .agent import HOST, WEBHOOK, Desk
 
 REPAIR = 'the schema of a version that is not released has changed; run: python -m tests.databases'
-VERSIONS = range(1, len(MIGRATIONS) + 1)
+VERSIONS = range(FIRST, newest(MIGRATIONS) + 1)
 PROMPTS = {'one': 'COMPLETED', 'two': 'COMPLETED', 'delete': 'INPUT_REQUIRED', 'never': 'CANCELED'}
 """States of the stored tasks that nothing runs, by prompt. The tasks `look` and `three` run when a worker starts."""
 

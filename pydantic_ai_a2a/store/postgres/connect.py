@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ...clock import SYSTEM, Clock
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
-from ..sql.schema import MIGRATIONS, missing, version
+from ..sql.schema import MIGRATIONS, missing, newest, version
 from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
 from .settings import Postgres
 from .statements import CLOCK, begin, key_of, lock, migrations_of, translated
@@ -130,7 +130,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
     Raises:
         BackendUnusable: The server is too old, or the tables are newer than the package.
     """
-    if await stored_version(settings, connection) == len(MIGRATIONS):
+    if await stored_version(settings, connection) == newest(MIGRATIONS):
         return  # a role without CREATE rights can use a complete schema
     patient = await open_connection(settings, settings.url, patient=True)
     try:
@@ -140,7 +140,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
 
 
 async def stored_version(settings: Postgres, connection: Connection) -> int:
-    """Return the number of schema steps in a database; 0 if it has no tables.
+    """Return the number of the last step that a database has taken; 0 if it has no tables.
 
     Raises:
         BackendUnusable: As for `migrate`.

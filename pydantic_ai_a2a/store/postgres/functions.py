@@ -1,18 +1,20 @@
 """PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
 
-The functions exist for speed. A generator of `backends.sql` takes a round trip for each step, and a call takes one. The
+The functions exist for speed. A generator of `store.sql` takes a round trip for each step, and a call takes one. The
 generators take 4 steps for the start of a task, 3 for events, 5 for a checkpoint, 7 for the end and 5 to file tasks.
 
 A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
 function sees what others have committed before the statement. In a case that is not common, a function writes nothing
 and returns FALSE, and the generator does the whole write. The generator is the oracle of the tests.
 
-The text is translated like the statements of `backends.sql`.
+The text is translated like the statements of `store.sql`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+from ..sql.schema import FIRST
 
 _BEGIN = """
     -- The defaults of the database may differ. A snapshot from before the lock would miss the writes of lock holders.
@@ -195,5 +197,5 @@ BEGIN
 END $$
 """
 
-FUNCTIONS: Mapping[int, Sequence[str]] = {5: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
+FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
 """The functions that each step of the schema creates or replaces, after the statements of the step."""

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import count
 from urllib.parse import quote
 
-from ..sql.schema import Migrations, script
+from ..sql.schema import FIRST, Migrations, script
 from ..sql.transaction import LockName
 from .functions import FUNCTIONS
 from .settings import Postgres
@@ -45,12 +45,12 @@ def migrations_of(migrations: Migrations) -> Migrations:
     """Translate the steps of the schema for PostgreSQL, with the functions of each step."""
     return [
         [typed for statement in (*statements, *FUNCTIONS.get(number, ())) for typed in _typed(statement)]
-        for number, statements in enumerate(migrations, 1)
+        for number, statements in enumerate(migrations, FIRST)
     ]
 
 
 def script_of(settings: Postgres, migrations: Migrations, taken: int) -> str:
-    """Return the steps after the first `taken` ones as SQL, like `script`."""
+    """Return the steps after the step `taken` as SQL, like `script`."""
     first = [f'SET LOCAL search_path TO {settings.schema}']
     if not taken:
         first = [f'CREATE SCHEMA IF NOT EXISTS {settings.schema}', *first]

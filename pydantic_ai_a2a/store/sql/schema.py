@@ -1,4 +1,4 @@
-"""The tables, indexes and triggers of a store: the statements of steps 1, 2 and 4 of `MIGRATIONS`.
+"""The tables, indexes and triggers of a store, and the numbered steps that create them.
 
 The text is SQL of SQLite, and `store.postgres.statements` translates it. A blank line ends a statement. Text between
 `/*` and `*/` is for PostgreSQL only.
@@ -12,7 +12,7 @@ The text is SQL of SQLite, and `store.postgres.statements` translates it. A blan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import dedent
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ CREATE TABLE task (
     -- The status that clients see.
     state TEXT NOT NULL,
     status_at BIGINT NOT NULL, -- time of the status
-    filed INTEGER NOT NULL DEFAULT 0, -- 1: a stopped task is in the indexes of lists; see the module `filing`
+    filed INTEGER NOT NULL DEFAULT 0, -- 1: a stopped task is in the indexes of lists; see the module `runs`
     failure TEXT, -- class of the failure of a failed task
     retried_as TEXT, -- id of the task that repeats this dead letter
     -- The queue: see the module `contexts`.
@@ -72,24 +72,19 @@ CREATE TABLE task (
     digest BLOB NOT NULL, -- of the content: the same id with another digest is refused
     accepted_at BIGINT NOT NULL,
     message BLOB NOT NULL, -- JSON of A2A 1.0
-    ending BLOB, -- messages and artifacts that the end of the task has added: see the module `endings`
+    ending BLOB, -- messages and artifacts that the end of the task has added: see the module `vocabulary`
     PRIMARY KEY (agent, id)
 ) /* WITH (fillfactor = 80) */
 
 -- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
--- This index is replaced in step 4.
 CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
-    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 0
+    WHERE filed = 0 AND state NOT IN ('submitted', 'working')
 
 -- Lists the filed tasks of an owner, in the order of pages.
--- This index is replaced in step 4.
-CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed)
-    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
+CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed) WHERE filed = 1
 
 -- Lists the filed tasks of a context, in the order of pages.
--- This index is replaced in step 4.
-CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed)
-    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
+CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed) WHERE filed = 1
 
 -- Finds the queued tasks of a context, in their order.
 CREATE INDEX task_line ON task (agent, owner, context_id, queue_seq) WHERE queued = 1
@@ -107,9 +102,8 @@ CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued 
 CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1
 
 -- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
--- This index is replaced in step 4.
 CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
-    WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND filed = 1
+    WHERE filed = 1 AND state NOT IN ('auth-required', 'input-required')
 
 -- Finds waiting tasks that expire.
 CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')
@@ -169,6 +163,19 @@ CREATE TABLE checkpoint (
     PRIMARY KEY (agent, task_id, n)
 ) WITHOUT ROWID
 
+-- Encrypted credentials that runs use on behalf of callers, until the end of their task.
+CREATE TABLE credential (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    id TEXT NOT NULL, -- id in the request of the message
+    until BIGINT NOT NULL, -- when the credential expires
+    body BLOB NOT NULL, -- encrypted
+    PRIMARY KEY (agent, task_id, id)
+) WITHOUT ROWID
+
+-- Finds expired credentials, which sweeps delete.
+CREATE INDEX credential_until ON credential (agent, until)
+
 -- Contexts, as conversations of Pydantic AI.
 CREATE TABLE conversation (
     agent TEXT NOT NULL,
@@ -177,7 +184,7 @@ CREATE TABLE conversation (
     head_id TEXT, -- `entry.id` of the newest message
     revision TEXT NOT NULL, -- changes with each write
     updated_at BIGINT NOT NULL,
-    listed_at BIGINT, -- an `updated_at` of now or before, for sweeps; NULL: not listed; see the module `filing`
+    listed_at BIGINT, -- an `updated_at` of now or before, for sweeps; NULL: not listed; see the module `runs`
     record BLOB NOT NULL, -- the whole ConversationRecord, as JSON
     PRIMARY KEY (agent, owner, id)
 ) WITHOUT ROWID
@@ -291,7 +298,7 @@ CREATE TABLE spending (
 -- Finds rows that no longer count, which sweeps delete.
 CREATE INDEX spending_until ON spending (agent, until)
 
--- Numbers of filed tasks and of listed conversations, up to the last sweep: see the module `totals`.
+-- Numbers of filed tasks and of listed conversations, up to the last sweep: see the module `reads`.
 CREATE TABLE total (
     agent TEXT NOT NULL,
     owner TEXT NOT NULL, -- empty for all owners together
@@ -337,103 +344,72 @@ END
 
 SCHEMA = tuple(_SQL.strip().split('\n\n'))
 
-_CREDENTIALS_SQL = """
--- Encrypted credentials that runs use on behalf of callers, until the end of their task.
-CREATE TABLE credential (
-    agent TEXT NOT NULL,
-    task_id TEXT NOT NULL,
-    id TEXT NOT NULL, -- id in the request of the message
-    until BIGINT NOT NULL, -- when the credential expires
-    body BLOB NOT NULL, -- encrypted
-    PRIMARY KEY (agent, task_id, id)
-) WITHOUT ROWID
-
--- Finds expired credentials, which sweeps delete.
-CREATE INDEX credential_until ON credential (agent, until)
-"""
-
-CREDENTIALS = tuple(_CREDENTIALS_SQL.strip().split('\n\n'))
-
-_INDEXES_SQL = """
-DROP INDEX task_unfiled
-
--- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
-CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
-    WHERE filed = 0 AND state NOT IN ('submitted', 'working')
-
-DROP INDEX task_owner
-
--- Lists the filed tasks of an owner, in the order of pages.
-CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed) WHERE filed = 1
-
-DROP INDEX task_context
-
--- Lists the filed tasks of a context, in the order of pages.
-CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed) WHERE filed = 1
-
-DROP INDEX task_ended
-
--- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
-CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
-    WHERE filed = 1 AND state NOT IN ('auth-required', 'input-required')
-"""
-
-INDEXES = tuple(_INDEXES_SQL.strip().split('\n\n'))
-"""Indexes with short conditions. For a list of three values or more, SQLite fills a table in memory each time that it
-checks the condition: these were 20 tables a task, and a quarter of the work of the writing thread."""
-
 
 # --- the numbered steps from an empty database to the newest schema ---------------------------------------------------
 # The first step creates the tables above. A release that changes them appends a step. A step that was released is
 # never changed, because stores count the steps that they have taken.
+#
+# Indexes have short conditions: for a list of three values or more, SQLite fills a table in memory each time that it
+# checks the condition.
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS, (), INDEXES, ())
-"""The third and the fifth step change functions of PostgreSQL alone: see `postgres.functions`."""
+MIGRATIONS: Migrations = (SCHEMA,)
+
+FIRST = 6
+"""Number of the first step. Versions from before the first release have taken steps up to 5."""
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'
+
+
+def newest(migrations: Migrations) -> int:
+    """Return the number of the last step."""
+    return FIRST + len(migrations) - 1
+
+
+def after(migrations: Migrations, taken: int) -> Iterator[tuple[int, Sequence[str]]]:
+    """Return the numbers and the statements of the steps after the step `taken`; 0: a database without tables."""
+    return ((number, step) for number, step in enumerate(migrations, FIRST) if number > taken)
 
 
 def missing(migrations: Migrations) -> Transaction[None]:
     """Take the steps that a database lacks. The transaction keeps out others who take steps.
 
     Raises:
-        BackendUnusable: The database has steps that this version of the package does not know.
+        BackendUnusable: See `version`.
     """
     yield CREATE_VERSION, ()
-    taken = yield from version(migrations)
-    for number, statements in enumerate(migrations[taken:], taken + 1):
+    for number, statements in after(migrations, (yield from version(migrations))):
         for statement in statements:
             yield statement, ()
         yield 'INSERT INTO a2a_schema (version) VALUES (?)', (number,)
 
 
 def version(migrations: Migrations) -> Transaction[int]:
-    """Return how many steps a database has taken.
+    """Return the number of the last step that a database has taken; 0 if it has taken none.
 
     Raises:
-        BackendUnusable: The database has taken more steps than this version of the package knows.
+        BackendUnusable: This version of the package does not know the step.
     """
     rows = yield READ_VERSION, ()
     taken: int = rows[0][0]
-    if taken > len(migrations):
+    if taken and not FIRST <= taken <= newest(migrations):
         raise BackendUnusable(
             'it was written by a newer version of pydantic-ai-a2a, or by one from before the first release (schema'
-            f' {taken}, and this version knows {len(migrations)}): upgrade the package, or use another database'
+            f' {taken}, and this version knows {newest(migrations)}): upgrade the package, or use another database'
         )
     return taken
 
 
 def script(migrations: Migrations, taken: int, first: Sequence[str] = ()) -> str:
-    """Return the steps after the first `taken` ones as SQL, or an empty string if there are none.
+    """Return the steps after the step `taken` as SQL, or an empty string if there are none.
 
     Nothing else may change the schema of the database while the SQL is executed.
     """
     lines: list[str] = []
-    for number, statements in enumerate(migrations[taken:], taken + 1):
+    for number, statements in after(migrations, taken):
         lines += [f'-- Step {number}', *(f'{dedent(statement).strip()};' for statement in statements)]
         lines.append(f'INSERT INTO a2a_schema (version) VALUES ({number});')
     before = [f'{statement};' for statement in ('BEGIN', *first, CREATE_VERSION)]

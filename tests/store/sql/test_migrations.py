@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.postgres import connect as postgres_connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
 from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, script
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest, script
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, perform
 
@@ -55,7 +55,7 @@ STEP = (
     """.strip(),
 )
 LATER = (*MIGRATIONS, STEP)
-VERSIONS = range(1, len(LATER) + 1)
+VERSIONS = range(FIRST, newest(LATER) + 1)
 NOTED = 'SELECT id, noted FROM task ORDER BY id'
 
 
@@ -98,9 +98,9 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
 
 
 async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Path) -> None:
-    printed = script(LATER, len(MIGRATIONS))
+    printed = script(LATER, newest(MIGRATIONS))
     assert printed.startswith(
-        f'BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step {len(LATER)}\n'
+        f'BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step {newest(LATER)}\n'
     )
     files: list[SqliteFile] = []
     for name in ('printed', 'started'):
@@ -111,7 +111,7 @@ async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Pat
     connect(files[0], LATER).close()
     connect(files[1], LATER).close()
     assert schema(files[0]) == schema(files[1])
-    assert script(LATER, len(LATER)) == ''
+    assert script(LATER, newest(LATER)) == ''
 
 
 async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
@@ -146,7 +146,7 @@ def in_schema(postgres: Server, url: str, query: str) -> list[str]:
 def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres: Server, postgres_url: str) -> None:
     settings = Postgres(postgres_url)
     postgres.run(script_of(settings, MIGRATIONS, 0), database(postgres_url))
-    printed = script_of(settings, LATER, len(MIGRATIONS))
+    printed = script_of(settings, LATER, newest(MIGRATIONS))
     assert 'CREATE SCHEMA' not in printed
     assert all(statement.strip() in printed for statement in migrations_of(LATER)[-1][1:])
     postgres.run(printed, database(postgres_url))
@@ -156,15 +156,16 @@ def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres:
     assert in_schema(postgres, postgres_url, 'SELECT COUNT(*) FROM note') == ['0']
 
 
-def test_a_file_of_a_development_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize('schema', [1, 5, 17])
+def test_a_file_of_a_development_version_is_refused(tmp_path: Path, schema: int) -> None:
     file = SqliteFile(path=tmp_path / 'agent.db')
     with closing(sqlite3.connect(file.path)) as connection, connection:
         connection.execute('CREATE TABLE a2a_schema (version INTEGER NOT NULL)')
-        connection.execute('INSERT INTO a2a_schema VALUES (17)')
+        connection.execute(f'INSERT INTO a2a_schema VALUES ({schema})')
     with pytest.raises(BackendUnusable) as refused:
         connect(file)
     assert str(refused.value) == (
         f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a, or by one'
-        f' from before the first release (schema 17, and this version knows {len(MIGRATIONS)}): upgrade the package,'
-        ' or use another database.'
+        f' from before the first release (schema {schema}, and this version knows {newest(MIGRATIONS)}): upgrade the'
+        ' package, or use another database.'
     )

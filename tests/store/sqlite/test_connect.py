@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, vacuum
 
@@ -61,7 +61,7 @@ def test_an_older_file_gets_the_steps_that_it_lacks_each_once(file: SqliteFile) 
         connection = connect(file, later)
         assert connection.execute('SELECT word FROM new').fetchall() == [('kept',)]
         taken = connection.execute('SELECT version FROM a2a_schema').fetchall()
-        assert taken == [(n,) for n in range(1, len(later) + 1)]
+        assert taken == [(n,) for n in range(FIRST, newest(later) + 1)]
         connection.close()
 
 
@@ -75,12 +75,13 @@ def test_a_step_that_fails_leaves_nothing(file: SqliteFile) -> None:
 
 def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
     connect(file, [*MIGRATIONS, []]).close()
+    known = newest(MIGRATIONS)
     with pytest.raises(BackendUnusable) as refused:
         connect(file)
     assert str(refused.value) == (
         f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a, or by one'
-        f' from before the first release (schema {len(MIGRATIONS) + 1}, and this version knows {len(MIGRATIONS)}):'
-        ' upgrade the package, or use another database.'
+        f' from before the first release (schema {known + 1}, and this version knows {known}): upgrade the package, or'
+        ' use another database.'
     )
 
 
