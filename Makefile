@@ -67,6 +67,7 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive pydantic_ai_a2a
 	@$(BIN)/python -m tests.words
 	@$(BIN)/python -m tests.audit
+	@$(BIN)/python -m tests.measure
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
