@@ -487,7 +487,7 @@ class Conversion:
     def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
         """Return the job that runs the tasks."""
         if self._foreign is not None:
-            from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - apps without an own worker need none
+            from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
             return WorkerJob(self._foreign)
         assert self._runner is not None, 'there is no other worker'

@@ -24,25 +24,25 @@ class OwnParts(NamedTuple):
 
     @property
     def foreign(self) -> Worker[Any] | None:
-        """The worker, if the worker runs tasks itself."""
+        """The worker, if it overrides `run_task` or is no `AgentWorker`."""
         return foreign_worker(self.worker)
 
     def backend(self, memory: MemoryBackend) -> Backend:
         """Return the backend of the user's parts and a backend in memory."""
         inner = memory
         if self.storage is not None:
-            from .store import FastA2ABackend  # noqa: PLC0415 - apps without an own storage need none
+            from .store import FastA2ABackend  # noqa: PLC0415 - only apps with a FastA2A storage need it
 
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
         if self.broker is None:
             return inner
-        from .store import BrokeredBackend  # noqa: PLC0415 - apps without an own broker need none
+        from .store import BrokeredBackend  # noqa: PLC0415 - only apps with a FastA2A broker need it
 
         return BrokeredBackend(inner, self.broker)
 
 
 def foreign_worker(worker: Worker[Any] | None) -> Worker[Any] | None:
-    """Return the worker if the worker runs tasks itself."""
+    """Return a worker that runs tasks itself, else None."""
     own = agent_worker(worker)
     return worker if own is None or own.runs_itself else None
 
@@ -51,7 +51,7 @@ def agent_worker(worker: Worker[Any] | None) -> AgentWorker | None:
     """Return the worker if the worker is an `AgentWorker`."""
     if worker is None:
         return None
-    from .worker import AgentWorker  # noqa: PLC0415 - apps without an own worker need none
+    from .worker import AgentWorker  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
     return worker if isinstance(worker, AgentWorker) else None
 

@@ -259,8 +259,10 @@ class Exchange(ABC):
         except asyncio.CancelledError:
             assert self._task is not None, 'the request has a stream'
             dropped = stream.subscription is not None and stream.subscription.dropped
+            # The drop cancels the task of the request. If that was the only cancel, `uncancel` returns 0, and the
+            # request goes on to its end. If the server ends the request, too, its cancel must not be swallowed.
             if not dropped or self._task.uncancel():
-                raise  # not the reader's lag: the server ends the request
+                raise
             logger.warning(
                 'A subscriber read its events too slowly and was disconnected; the task goes on (correlation id %s).',
                 self.correlation_id,

@@ -78,7 +78,7 @@ class _JsonRpcExchange(Exchange):
 
 
 def _without_body(send: Send) -> Send:
-    """Return a `send` that drops the body of an answer, and makes HTTP 204 of HTTP 200."""
+    """Return a `send` that drops the body of an answer, and turns HTTP 200 into HTTP 204."""
 
     async def send_head(message: Message) -> None:
         if message['type'] == 'http.response.start':

@@ -341,6 +341,8 @@ class UnsentAnswer:
         self._over = True
         self._pieces.clear()
         self._readers.unsent.forget(self)
+        # The cut cancels the task of the answer. A second cancel, such as that of a shutdown, is not swallowed: then
+        # `uncancel` returns more than 0.
         if self._cut and isinstance(error, asyncio.CancelledError) and not self._task.uncancel():
             raise AnswerUnread('A slow client was disconnected to free memory for other answers') from None
 

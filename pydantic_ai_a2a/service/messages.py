@@ -218,7 +218,7 @@ def answered(
 ) -> tuple[Submission, Pending | None]:
     """Return a message as the answer to a waiting task, and the answered calls for the audit log, if any.
 
-    A message that is no answer gets the error as its refusal, because a repeated message still gets its task.
+    The error is kept with a message that does not answer: a repeat of an accepted message must still find its task.
 
     Args:
         submission: The message.

@@ -62,7 +62,7 @@ class Backend(ABC):
         """Take the room of a message of so many bytes that is not submitted to the queue.
 
         Raises:
-            OverloadedError: There is not as much.
+            OverloadedError: The store has no room for the message.
         """
 
     @abstractmethod

@@ -145,7 +145,7 @@ def expired_status(header: TaskHeader, run: int, at: int) -> Status:
     return Status('failed', at, stored.message(stored.new_id(), b'ROLE_AGENT', parts, rest))
 
 
-def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:
+def report_expired(ended: Expired, on_expired: OnExpired | None) -> None:
     """Log the tasks that a sweep has failed, under the correlation ids that clients read, and call the listener."""
     for header, event in ended:
         failure_id = from_json(event.payload)['statusUpdate']['status']['message']['metadata']['correlationId']

@@ -231,7 +231,7 @@ class Peers:
     """The workers and readers of this process that are told of writes by other processes.
 
     Args:
-        tails: The readers of this process.
+        event_bus: The readers of this process.
         now: The clock of the marks (ms), the same for all processes of the store, independent of the wall clock.
     """
 

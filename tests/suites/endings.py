@@ -1,4 +1,4 @@
-"""Tests of callers waiting for the end of a task since before the submission of the task."""
+"""Callers that wait for a task before it is submitted."""
 
 from __future__ import annotations
 

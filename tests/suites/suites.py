@@ -17,6 +17,7 @@ from .housekeeping import RetentionSuite
 from .machine import QueueMachineSuite
 from .outbox import OutboxSuite
 from .owners import OwnerSuite
+from .pending_deliveries import PendingDeliverySuite
 from .push_configs import PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
@@ -26,7 +27,6 @@ from .slots import SlotSuite
 from .steering import SteeringSuite
 from .submit import SubmitSuite
 from .totals import TotalsSuite
-from .untold import UntoldSuite
 
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
@@ -49,7 +49,7 @@ class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
     """Tests of `Housekeeping`: retention by age and number, and the commands of operators."""
 
 
-class PushSuite(PushConfigSuite, OutboxSuite, UntoldSuite):
+class PushSuite(PushConfigSuite, OutboxSuite, PendingDeliverySuite):
     """Tests of `PushConfigs`, `Outbox` and their `Housekeeping`, for backends with push notifications."""
 
 

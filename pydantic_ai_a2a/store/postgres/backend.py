@@ -448,8 +448,8 @@ class Listener:
         channel: The notification channel of the namespace.
         sender: Id of this process in the channel.
         namespace: Namespace of the agent.
-        tails: The readers of this process.
-        others: State about other processes, and the local callbacks.
+        event_bus: The readers of this process.
+        peers: State about other processes, and the local callbacks.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProx
 Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 
 CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
-"""A conflict with another transaction: a repetition sees the writes of the other transaction."""
+"""Conflicts with another transaction: the transaction is tried again, and then sees the writes of the other."""
 _LOST = (
     OSError,
     TimeoutError,

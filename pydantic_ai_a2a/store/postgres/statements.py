@@ -97,7 +97,7 @@ def channel(settings: Postgres, namespace: str) -> str:
 
 
 def notify(channel: str, sender: str, flags: str, tasks: Iterable[tuple[str, int]]) -> str:
-    """Tell of tasks, each with the number of its newest event or 0, in as few notifications as there can be."""
+    """Return the fewest notifications that tell other processes of tasks and of their newest events (0: none)."""
     payloads = [f'{sender} {flags}']
     for task_id, newest in tasks:
         entry = f' {quote(task_id, safe="")}:{newest}'  # has no character that would end a literal

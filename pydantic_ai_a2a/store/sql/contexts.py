@@ -70,7 +70,7 @@ def lock_rounds(agent: str, owner: str) -> LockName:
     return LockName((agent, owner, 'rounds', ''))
 
 
-def let_go(agent: str, owner: str, task_id: str) -> Write:
+def release_context(agent: str, owner: str, task_id: str) -> Write:
     """Give a round to the new first task of a context, after the end of a task."""
     statement = f'UPDATE task SET behind = 0, round = {ROUND} WHERE agent = ? AND id = ? AND behind = 1'
     return statement, [(agent, agent, owner, agent, task_id)]

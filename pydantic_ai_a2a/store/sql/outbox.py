@@ -41,7 +41,7 @@ def wait(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int 
 
 
 def _others(held: Mapping[str, int], room: int) -> tuple[str, list[str]]:
-    """The condition that keeps out owners who have as many as there is room for, and its values."""
+    """Return a SQL condition, with its values, that skips owners without a free slot."""
     served = [owner for owner, count in held.items() if count >= room]
     return f' AND owner NOT IN ({", ".join("?" * len(served))})' if served else '', served
 

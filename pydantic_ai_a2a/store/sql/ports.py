@@ -41,7 +41,7 @@ from ..ports import (
     TaskQueue,
     TaskReader,
 )
-from ..rules import Expired, tell_expired
+from ..rules import Expired, report_expired
 from . import contexts, conversations, outbox, quotas, reads, runs, sweep, vocabulary
 from . import submit as accept
 from . import sweep as dead
@@ -84,7 +84,7 @@ def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **
 
 
 def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
-    """Release the claimed task of a message without a caller."""
+    """Release a task whose sender has gone since the claim."""
     if (claim := result[0].claim) is not None:
         yield from runs.release(agent, claim)
 
@@ -300,7 +300,7 @@ class SqlHousekeeping(Port, Housekeeping):
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         await asyncio.sleep(0)
         swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
-        tell_expired(ended, on_expired)
+        report_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

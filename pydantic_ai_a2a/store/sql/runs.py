@@ -26,7 +26,7 @@ from ..ports import (
 )
 from ..rules import check_answer, handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, vocabulary
-from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
+from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, release_context
 from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, Write, among
 from .vocabulary import (
     FIRST_UNREAD,
@@ -365,7 +365,7 @@ def _end(
     if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
         writes.append(vocabulary.drop_credentials(agent, claimed.header.id))
     if following is not None:
-        writes.append(let_go(agent, claimed.header.owner, following))
+        writes.append(release_context(agent, claimed.header.owner, following))
     return writes
 
 

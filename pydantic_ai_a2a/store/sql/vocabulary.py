@@ -15,7 +15,7 @@ from ..histories import load_messages, load_usage
 from ..ports import SealedCredential, Status, Takes
 from ..rules import status_event
 from . import conversations
-from .contexts import NEXT, let_go
+from .contexts import NEXT, release_context
 from .transaction import LockName, LockTasks, Transaction, Write
 
 LAST_EVENT = (
@@ -135,7 +135,7 @@ def log_from_now(agent: str, task_id: str) -> Write:
 
 
 def drop_checkpoint(agent: str, task_id: str) -> Write:
-    """Delete how far a task's run has come."""
+    """Delete the checkpoint of a task."""
     return 'DELETE FROM checkpoint WHERE agent = ? AND task_id = ?', [(agent, task_id)]
 
 
@@ -182,7 +182,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     drops = drop_checkpoint(agent, header.id), drop_credentials(agent, header.id)
     yield [*set_status(agent, header.id, status), ended, log, *drops]
     if following is not None and header.state in LIVE:
-        yield [let_go(agent, header.owner, following)]
+        yield [release_context(agent, header.owner, following)]
     if push:
         yield from enqueue_deliveries(agent, header, push, [event])
     return event

@@ -39,7 +39,7 @@ PAGES = 100
 
 
 def _give_back() -> Transaction[None]:
-    """Give back free pages at the end of the file, and none if a version without this setting has created the file."""
+    """Return free pages of the file to the disk. Files of versions without this setting have none to return."""
     free = yield 'PRAGMA freelist_count', ()
     for _ in range(min(free[0][0], PAGES)):
         yield 'PRAGMA incremental_vacuum(1)', ()  # Python's driver frees one page a statement
@@ -172,7 +172,7 @@ class _Housekeeping(SqlHousekeeping):
 # --- one process's part of a SQLite file ------------------------------------------------------------------------------
 # Threads, readers, workers, and a poll for writes of other processes.
 #
-# A forked child process makes an own instance, because threads do not survive a fork.
+# A forked child process makes a new instance: threads do not survive a fork.
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

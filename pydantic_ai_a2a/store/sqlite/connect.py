@@ -48,7 +48,7 @@ class SqliteFile:
         """Read a URL.
 
         Raises:
-            ValueError: It has another form, or an option that there is not.
+            ValueError: The URL is malformed, or has an unknown option.
         """
         parts = urlsplit(url)
         path = unquote(parts.path)[1:]
@@ -321,7 +321,7 @@ def read(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
         except BaseException as error:  # raised to the caller, who waits in another thread
             failed = error
         _roll_back(connection)
-        jobs.pop(0)  # before done(): the next job may look for an idle lane at once
+        jobs.pop(0)  # before done(): the next job may look for an idle thread at once
         job.done(result, failed)
 
 
@@ -487,8 +487,7 @@ _OTHERS = 0o044
 class OpenedFile:
     """A file, as opened by the connections of this process.
 
-    What is written to a file without a name is lost when the process ends, so nothing is read or written while another
-    file, or none, has the name.
+    Writes to a deleted file are lost at exit, so the file is refused while its path is missing or names another file.
 
     Args:
         file: The file.

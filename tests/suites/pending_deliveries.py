@@ -15,7 +15,7 @@ from .base import PortSuite
 from .push import fail, finished, in_short, lease, outbox_of, sweep, with_config
 from .values import AT, LEASE, OWNER, message, run, submit
 
-__all__ = ('UntoldSuite',)
+__all__ = ('PendingDeliverySuite',)
 
 
 async def kept(backend: Backend) -> list[str]:
@@ -23,7 +23,7 @@ async def kept(backend: Backend) -> list[str]:
     return sorted(task.header.id for task in page.tasks)
 
 
-class UntoldSuite(PortSuite):
+class PendingDeliverySuite(PortSuite):
     """Tests of ended tasks whose webhooks have not been notified yet."""
 
     async def test_it_stays_until_they_have_been_told_however_old_it_is(self, backend: Backend) -> None:
