@@ -19,6 +19,8 @@ def each_case(
 ) -> Any:
     """Run a test with each case, as `pytest.mark.parametrize` does. The cases share the fixtures of the test.
 
+    Where one app serves all cases, as it does if each is refused, a test takes `subtests` and has the loop itself.
+
     Args:
         names: Names of arguments.
         cases: Their values: one value for one name, a tuple for several names, or a `pytest.param`.

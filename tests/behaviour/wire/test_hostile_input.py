@@ -9,6 +9,7 @@ import sys
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 from unicodedata import normalize
 
@@ -20,7 +21,6 @@ from pydantic_ai_a2a import Caller, to_a2a
 
 from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, only, spoken, unversioned
-from ...tables import each_case
 from ..refused import send, untouched
 
 Change = Callable[[bytes], bytes]
@@ -143,22 +143,23 @@ def hostile_body(change: Change, dialect: str) -> tuple[bytes, dict[str, str]]:
     return change(body), {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
 
 
-@each_case('case', CORPUS)
-@json_rpc('HTTP+JSON has no envelope; its bodies are in test_wire_rest')
-async def test_a_hostile_request_is_refused(case: str) -> None:
-    change, code = CORPUS[case]
-    body, headers = hostile_body(change, spoken().version)
-    async with untouched() as client:
-        assert sound(await Exchange(client.app, 'POST', '/', headers, body).answer())['error']['code'] == code
+@json_rpc('HTTP+JSON has no envelope; its bodies are in test_http_json')
+async def test_a_hostile_request_is_refused(subtests: pytest.Subtests) -> None:
+    await refuse_corpus(spoken().version, subtests)
 
 
 @unversioned("it is FastA2A's dialect")
-@each_case('case', CORPUS)
-async def test_a_hostile_request_is_refused_in_fasta2as_dialect_too(case: str) -> None:
-    change, code = CORPUS[case]
-    body, headers = hostile_body(change, 'fasta2a')
+async def test_a_hostile_request_is_refused_in_fasta2as_dialect_too(subtests: pytest.Subtests) -> None:
+    await refuse_corpus('fasta2a', subtests)
+
+
+async def refuse_corpus(dialect: str, subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        assert sound(await Exchange(client.app, 'POST', '/', headers, body).answer())['error']['code'] == code
+        for case, (change, code) in CORPUS.items():
+            with subtests.test(case):
+                body, headers = hostile_body(change, dialect)
+                answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
+                assert sound(answer)['error']['code'] == code
 
 
 @unversioned('one dialect tells')
@@ -179,18 +180,19 @@ async def test_refused_requests_leave_nothing_in_memory() -> None:
     assert growth[-1] < 8 * len(CORPUS)  # which one block for each request would be
 
 
-@each_case(
-    'charset',
-    [
-        *('punycode', 'undefined', 'idna', 'unicode_escape', 'raw_unicode_escape', 'utf-7', 'zlib_codec', 'rot13'),
-        *('mbcs', 'aliases', 'charmap', '..', 'x' * 8000),
-    ],
-)
-async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_text(charset: str) -> None:
+CHARSETS = [
+    *('punycode', 'undefined', 'idna', 'unicode_escape', 'raw_unicode_escape', 'utf-7', 'zlib_codec', 'rot13'),
+    *('mbcs', 'aliases', 'charmap', '..', 'x' * 8000),
+]
+
+
+async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_text(subtests: pytest.Subtests) -> None:
     raw = b64encode(b'a-' + b'8' * 300_000 + b'+2AA-\\ud800').decode()
     async with untouched() as client:
-        answer = await client.post(send(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}]))
-    assert sound(answer)['error']['code'] == -32602
+        for charset in CHARSETS:
+            with subtests.test(charset):
+                answer = await client.post(send(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}]))
+                assert sound(answer)['error']['code'] == -32602
 
 
 # What looks as if it were something else.
@@ -238,46 +240,48 @@ ALIKE = [
 """Pairs that some comparison takes for the same."""
 
 
-@each_case(('one', 'other'), ALIKE)
-async def test_ids_that_look_alike_are_different_ones(one: str, other: str) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        client = Client(app)
-        tasks = [await client.send(message(messageId=id * 8, contextId=id)) for id in (one, other)]
-        found = [[task['id'] for task in await app.list_tasks(context_id=id)] for id in (one, other)]
-        again = [await client.send(message(messageId=id * 8, contextId=id)) for id in (one, other)]
-    assert found == [[task['id']] for task in tasks]
-    assert [len(task['history']) for task in tasks] == [2, 2]
-    assert [task['id'] for task in again] != [task['id'] for task in tasks][::-1]
+async def test_ids_that_look_alike_are_different_ones(subtests: pytest.Subtests) -> None:
+    for pair in ALIKE:
+        with subtests.test(str(pair)):
+            app = to_a2a(Agent('test'))
+            async with lifespan(app):
+                client = Client(app)
+                tasks = [await client.send(message(messageId=id * 8, contextId=id)) for id in pair]
+                found = [[task['id'] for task in await app.list_tasks(context_id=id)] for id in pair]
+                again = [await client.send(message(messageId=id * 8, contextId=id)) for id in pair]
+            assert found == [[task['id']] for task in tasks]
+            assert [len(task['history']) for task in tasks] == [2, 2]
+            assert [task['id'] for task in again] != [task['id'] for task in tasks][::-1]
 
 
 def named(request: Request) -> Caller:
     return Caller(**json.loads(request.headers['x-caller']))
 
 
+CALLERS_ALIKE = [
+    *(({'id': one}, {'id': other}) for one, other in ALIKE),
+    *(({'id': 'ann', 'tenant': one}, {'id': 'ann', 'tenant': other}) for one, other in ALIKE),
+    ({'id': 'c', 'tenant': 'a/b'}, {'id': 'b/c', 'tenant': 'a'}),
+    ({'id': 'a/b'}, {'id': 'b', 'tenant': 'a'}),
+    ({'id': '/'}, {'id': '//'}),
+    ({'id': '/', 'tenant': 'a'}, {'id': 'a', 'tenant': '/'}),
+    ({'id': 'a\0'}, {'id': 'a'}),
+    ({'id': '\ud800'}, {'id': '\udfff'}),
+]
+
+
 @unversioned('it is about callers')
-@each_case(
-    ('one', 'other'),
-    [
-        *(({'id': one}, {'id': other}) for one, other in ALIKE),
-        *(({'id': 'ann', 'tenant': one}, {'id': 'ann', 'tenant': other}) for one, other in ALIKE),
-        ({'id': 'c', 'tenant': 'a/b'}, {'id': 'b/c', 'tenant': 'a'}),
-        ({'id': 'a/b'}, {'id': 'b', 'tenant': 'a'}),
-        ({'id': '/'}, {'id': '//'}),
-        ({'id': '/', 'tenant': 'a'}, {'id': 'a', 'tenant': '/'}),
-        ({'id': 'a\0'}, {'id': 'a'}),
-        ({'id': '\ud800'}, {'id': '\udfff'}),
-    ],
-)
-async def test_callers_that_look_alike_are_different_ones(one: dict[str, str], other: dict[str, str]) -> None:
-    app = to_a2a(Agent('test'), auth=named)
-    async with lifespan(app):
-        mine, yours = [Client(app, headers={'X-Caller': json.dumps(caller)}) for caller in (one, other)]
-        task = await mine.send(message(contextId='c'))
-        assert (await mine.call('ListTasks'))['totalSize'] == 1
-        assert (await yours.call('ListTasks'))['totalSize'] == 0
-        answer = await yours.post(rpc('GetTask', {'id': task['id']}))
-    assert sound(answer)['error']['code'] == -32001
+async def test_callers_that_look_alike_are_different_ones(subtests: pytest.Subtests) -> None:
+    for pair in CALLERS_ALIKE:
+        with subtests.test(ascii(pair)):
+            app = to_a2a(Agent('test'), auth=named)
+            async with lifespan(app):
+                mine, yours = [Client(app, headers={'X-Caller': json.dumps(caller)}) for caller in pair]
+                task = await mine.send(message(contextId='c'))
+                assert (await mine.call('ListTasks'))['totalSize'] == 1
+                assert (await yours.call('ListTasks'))['totalSize'] == 0
+                answer = await yours.post(rpc('GetTask', {'id': task['id']}))
+            assert sound(answer)['error']['code'] == -32001
 
 
 OTHER_SPELLINGS: list[Callable[[str], str]] = [str.upper, '{} '.format, '{}/'.format, './{}'.format, '%{}'.format]
@@ -359,17 +363,14 @@ ECHOED = [
 ]
 
 
-@each_case('evil', EVIL)
-@each_case('name', ECHOED)
-async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(name: str, evil: str) -> None:
+async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        answers = [
-            await client.post(rpc(method, {'id': 't'}), {name: evil}) for method in ('GetTask', 'SubscribeToTask')
-        ]
-    for answer in answers:
-        assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
-        assert 'EVIL' not in str(answer.headers)
-        assert b'\r' not in answer.body
+        for name, evil, method in product(ECHOED, EVIL, ('GetTask', 'SubscribeToTask')):
+            with subtests.test(f'{method}, {name}: {evil[:20]!a}'):
+                answer = await client.post(rpc(method, {'id': 't'}), {name: evil})
+                assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
+                assert 'EVIL' not in str(answer.headers)
+                assert b'\r' not in answer.body
 
 
 @unversioned('no version is named')
@@ -384,31 +385,33 @@ async def test_what_a_query_says_never_gets_into_the_headers_of_the_answer(query
     assert 'EVIL' not in str(answer.headers)
 
 
+OTHER_PATHS = [
+    '/..',
+    '/../health/ready/..',
+    '/.well-known/../agent.db',
+    '/.well-known/agent-card.json/',
+    '/health/ready\0',
+    '/%2e',
+    '/\xff',
+]
+
+
 @unversioned('no operation is called')
-@each_case(
-    'path',
-    [
-        '/..',
-        '/../health/ready/..',
-        '/.well-known/../agent.db',
-        '/.well-known/agent-card.json/',
-        '/health/ready\0',
-        '/%2e',
-        '/\xff',
-    ],
-)
-@each_case('method', ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T'])
-async def test_there_is_nothing_at_other_paths(path: str, method: str) -> None:
+async def test_there_is_nothing_at_other_paths(subtests: pytest.Subtests) -> None:
+    methods = ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T']
     async with untouched() as client:
-        exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send())
-        answer = await exchange.answer()
-    assert answer.status in {307, 404, 405}
+        for path, method in product(OTHER_PATHS, methods):
+            with subtests.test(ascii(f'{method} {path}')):
+                exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send())
+                assert (await exchange.answer()).status in {307, 404, 405}
+
+
+MADE_UP_TIMES = [0, -1, 2**63, 1.5, 'x', None]
+MADE_UP_TASK_IDS = ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']]
 
 
 @only('1.0', '0.3 has no lists')
-@each_case('task_id', ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']])
-@each_case('at', [0, -1, 2**63, 1.5, 'x', None])
-async def test_a_page_token_that_somebody_made_up_is_refused(at: object, task_id: object) -> None:
+async def test_a_page_token_that_somebody_made_up_is_refused(subtests: pytest.Subtests) -> None:
     """Whoever knows how tokens are made may make one; what it holds is checked all the same."""
     app = to_a2a(Agent('test'))
     async with lifespan(app):
@@ -417,6 +420,8 @@ async def test_a_page_token_that_somebody_made_up_is_refused(at: object, task_id
             await client.send()
         given = (await client.call('ListTasks', {'pageSize': 1}))['nextPageToken']
         mark = json.loads(urlsafe_b64decode(given))[2]
-        token = urlsafe_b64encode(json.dumps([at, task_id, mark]).encode()).decode()
-        answer = await client.post(rpc('ListTasks', {'pageSize': 1, 'pageToken': token}))
-    assert sound(answer)['error']['code'] == -32602
+        for at, task_id in product(MADE_UP_TIMES, MADE_UP_TASK_IDS):
+            with subtests.test(f'{at!r}, {task_id!a}'):
+                token = urlsafe_b64encode(json.dumps([at, task_id, mark]).encode()).decode()
+                answer = await client.post(rpc('ListTasks', {'pageSize': 1, 'pageToken': token}))
+                assert sound(answer)['error']['code'] == -32602
