@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,18 +17,17 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
 from ...client import Client, lifespan, message, rpc
 from ...dialects import BINDINGS, Dialect, spoken
-from ...tables import each_case
 from ..pushing import create, listed
 from ..refused import refusal
 
 SCOPES = {name: f'a2a:{name}' for name in OPERATIONS}
-EVERY_OPERATION = pytest.mark.parametrize(
-    ('version', 'method'),
-    [(way, name) for way, has in BINDINGS.items() for name in OPERATIONS if has.has_lists or name != 'ListTasks'],
-    indirect=['version'],
-)
+EVERY_BINDING = pytest.mark.parametrize('version', BINDINGS, indirect=True)
 ENDED = {'SendMessage': -32004, 'SendStreamingMessage': -32004, 'CancelTask': -32002, 'SubscribeToTask': -32004}
 """What a caller learns of its own task, which has ended; the others answer with a result."""
+
+
+def methods(version: Dialect) -> list[str]:
+    return [name for name in OPERATIONS if version.has_lists or name != 'ListTasks']
 
 
 def token(sub: str = 'ann', *, without: str = '', **changes: Any) -> str:
@@ -59,70 +59,76 @@ async def webhooks(client: Client, task_id: str) -> list[str]:
     return [each['id'] for each in await listed(Client(client.app, headers=bearer(token())), task_id)]
 
 
-@EVERY_OPERATION
-@each_case(
-    ('credentials', 'challenge'),
-    [
-        pytest.param(dict, 'Bearer realm="a2a"', id='none'),
-        pytest.param(lambda: {'Authorization': 'Basic YW5uOmFubg=='}, 'Bearer realm="a2a"', id='other-kind'),
-        pytest.param(lambda: bearer(shared('b' * 48)), 'Bearer realm="a2a", error="invalid_token"', id='wrong'),
-        pytest.param(
-            lambda: bearer(token(exp=int(time.time()) - 3600)),
-            'Bearer realm="a2a", error="invalid_token", error_description="The token has expired"',
-            id='expired',
-        ),
-    ],
-)
-async def test_who_is_not_known_is_refused(
-    version: Dialect, method: str, credentials: Callable[[], dict[str, str]], challenge: str
-) -> None:
+UNKNOWN: dict[str, tuple[Callable[[], dict[str, str]], str]] = {
+    'none': (dict, 'Bearer realm="a2a"'),
+    'other kind': (lambda: {'Authorization': 'Basic YW5uOmFubg=='}, 'Bearer realm="a2a"'),
+    'wrong': (lambda: bearer(shared('b' * 48)), 'Bearer realm="a2a", error="invalid_token"'),
+    'expired': (
+        lambda: bearer(token(exp=int(time.time()) - 3600)),
+        'Bearer realm="a2a", error="invalid_token", error_description="The token has expired"',
+    ),
+}
+"""Credentials that are nobody's, and the challenge that answers them."""
+
+
+@EVERY_BINDING
+async def test_who_is_not_known_is_refused(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
-        answer = await client.post(rpc(method, params), credentials())
-        assert await webhooks(client, params['id']) == [params['id']]
-    error = refusal(answer, status=401, id=None)
-    assert (error.code, error.reason) == (-32000, 'UNAUTHENTICATED')
-    assert answer.headers['www-authenticate'] == challenge
-    assert params['id'].encode() not in answer.body
+        for method, (case, (credentials, challenge)) in product(methods(version), UNKNOWN.items()):
+            with subtests.test(f'{method}: {case}'):
+                answer = await client.post(rpc(method, params), credentials())
+                assert await webhooks(client, params['id']) == [params['id']]
+                error = refusal(answer, status=401, id=None)
+                assert (error.code, error.reason) == (-32000, 'UNAUTHENTICATED')
+                assert answer.headers['www-authenticate'] == challenge
+                assert params['id'].encode() not in answer.body
 
 
-@EVERY_OPERATION
-async def test_who_is_known_is_served(version: Dialect, method: str) -> None:
+@EVERY_BINDING
+async def test_who_is_known_is_served(version: Dialect, subtests: pytest.Subtests) -> None:
+    for method in methods(version):
+        with subtests.test(method):
+            async with of_ann() as (client, params):
+                answer = await client.post(rpc(method, params), bearer(token()))
+                assert await webhooks(client, params['id']) == ([] if method.startswith('Delete') else [params['id']])
+            code = ENDED.get(method)
+            if code is None or (method == 'SubscribeToTask' and not version.refuses_ended):
+                assert (answer.status, b'"error"' in answer.body) == (200, False)
+            else:
+                assert refusal(answer).code == code
+
+
+@EVERY_BINDING
+async def test_another_owner_sees_and_changes_nothing(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
-        answer = await client.post(rpc(method, params), bearer(token()))
-        assert await webhooks(client, params['id']) == ([] if method.startswith('Delete') else [params['id']])
-    code = ENDED.get(method)
-    if code is None or (method == 'SubscribeToTask' and not version.refuses_ended):
-        assert (answer.status, b'"error"' in answer.body) == (200, False)
-    else:
-        assert refusal(answer).code == code
+        for method in methods(version):
+            with subtests.test(method):
+                answer = await client.post(rpc(method, params), bearer(token('bob')))
+                assert await webhooks(client, params['id']) == [params['id']]
+                if method == 'ListTasks':
+                    page = answer.json['result'] if version.has_envelope else answer.json
+                    assert page == {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0}
+                elif method == 'GetExtendedAgentCard':
+                    assert (answer.status, b'For you.' in answer.body) == (200, True)
+                else:
+                    assert refusal(answer).code == -32001
 
 
-@EVERY_OPERATION
-async def test_another_owner_sees_and_changes_nothing(version: Dialect, method: str) -> None:
+@EVERY_BINDING
+async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
-        answer = await client.post(rpc(method, params), bearer(token('bob')))
-        assert await webhooks(client, params['id']) == [params['id']]
-    if method == 'ListTasks':
-        page = answer.json['result'] if version.has_envelope else answer.json
-        assert page == {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0}
-    elif method == 'GetExtendedAgentCard':
-        assert (answer.status, b'For you.' in answer.body) == (200, True)
-    else:
-        assert refusal(answer).code == -32001
-
-
-@EVERY_OPERATION
-async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, method: str) -> None:
-    async with of_ann() as (client, params):
-        answer = await client.post(rpc(method, params), bearer(token(without=method)))
-        assert await webhooks(client, params['id']) == [params['id']]
-    error = refusal(answer, status=403)
-    needed = SCOPES[method]
-    assert (error.code, error.message) == (
-        -32000,
-        spoken().text(f'The operation needs credentials with the scope: {needed}.'),
-    )
-    assert answer.headers['www-authenticate'] == f'Bearer realm="a2a", error="insufficient_scope", scope="{needed}"'
-    if spoken().has_details:
-        assert error.reason == 'PERMISSION_DENIED'
-        assert error.data[0]['metadata']['requiredScopes'] == needed
+        for method in methods(version):
+            with subtests.test(method):
+                needed = SCOPES[method]
+                answer = await client.post(rpc(method, params), bearer(token(without=method)))
+                assert await webhooks(client, params['id']) == [params['id']]
+                error = refusal(answer, status=403)
+                assert (error.code, error.message) == (
+                    -32000,
+                    spoken().text(f'The operation needs credentials with the scope: {needed}.'),
+                )
+                challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{needed}"'
+                assert answer.headers['www-authenticate'] == challenge
+                if spoken().has_details:
+                    assert error.reason == 'PERMISSION_DENIED'
+                    assert error.data[0]['metadata']['requiredScopes'] == needed
