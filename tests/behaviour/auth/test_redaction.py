@@ -37,7 +37,6 @@ from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
-from ...tables import each_case
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -177,17 +176,20 @@ class Raising(TaskReader):
         raise self.error from ValueError(SECRET)
 
 
-@each_case('error', CLIENT_ERRORS)
 async def test_an_error_is_its_own_sentence_and_a_correlation_id(
-    error: type[errors.A2AError], spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    subtests: pytest.Subtests, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
     async with lifespan(app):
-        app.backend.reader = Raising(error())
-        client = Client(app, headers={'X-API-Key': KEY})
-        answer = await client.post(rpc('GetTask', {'id': SECRET}))
-    assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
-    assert SECRET not in str(answer) + told(spans) + caplog.text
+        for error in CLIENT_ERRORS:
+            with subtests.test(error.__name__):
+                caplog.clear()
+                spans.clear()
+                app.backend.reader = Raising(error())
+                client = Client(app, headers={'X-API-Key': KEY})
+                answer = await client.post(rpc('GetTask', {'id': SECRET}))
+                assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
+                assert SECRET not in str(answer) + told(spans) + caplog.text
 
 
 async def test_what_is_no_error_of_the_protocol_is_an_internal_one(
