@@ -375,16 +375,17 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @covers('data part')
-@pytest.mark.parametrize(('metadata', 'error'), BAD.values(), ids=BAD)
-async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored(metadata: Any, error: str) -> None:
+async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored(subtests: pytest.Subtests) -> None:
     forecaster = Forecaster()
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(metadata=metadata))
-        assert await tasks_of(client) == []
-    assert refused.value.code == -32602
-    assert str(refused.value) == f'-32602 Invalid parameters: {error}'
-    assert forecaster.schemas == []
+        for case, (metadata, error) in BAD.items():
+            with subtests.test(case):
+                with pytest.raises(RpcError) as refused:
+                    await client.send(message(metadata=metadata))
+                assert await tasks_of(client) == []
+                assert refused.value.code == -32602
+                assert str(refused.value) == f'-32602 Invalid parameters: {error}'
+                assert forecaster.schemas == []
 
 
 @covers('card')

@@ -19,7 +19,6 @@ from pydantic_ai_a2a.audit import LOGGER
 
 from ...client import Client, RpcError, message, texts
 from ...dialects import unversioned
-from ...tables import each_case
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..queues import Overtaken
 from ..rows import covers
@@ -54,16 +53,17 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @covers(ROW)
-@each_case(('items', 'field'), BAD.values(), ids=BAD)
-async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(items: Any, field: str) -> None:
+async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(subtests: pytest.Subtests) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
-        task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
-        assert await client.get_task(task['id']) == task
-        assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
-    assert (refused.value.code, refused.value.fields) == (-32602, [f'message.parts[0].data.{field}'])
+        for case, (items, field) in BAD.items():
+            with subtests.test(case):
+                task = await client.send('delete')
+                with pytest.raises(RpcError) as refused:
+                    await client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
+                assert await client.get_task(task['id']) == task
+                assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
+                assert (refused.value.code, refused.value.fields) == (-32602, [f'message.parts[0].data.{field}'])
 
 
 @covers(ROW)

@@ -20,7 +20,6 @@ from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_
 from ...client import Client, RpcError, message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
-from ...tables import each_case
 from ..asking import ROW, answers, asked
 from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
 from ..foreign import foreign
@@ -107,17 +106,16 @@ async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
 
 
 @covers(ROW)
-@each_case(('declared', 'field', 'fault'), BAD.values(), ids=BAD)
-async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(
-    declared: Any, field: str, fault: str
-) -> None:
+async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(subtests: pytest.Subtests) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
-        error = await refused(client, declares(declared))
-        assert await tasks_of(client) == []
-    assert (error.code, len(error.fields)) == (-32602, 1 if spoken().has_details else 0)
-    assert all(named.startswith(CLIENT_TOOLS_FIELD + field) for named in error.fields)
-    assert error.message.startswith(f'Invalid parameters: {CLIENT_TOOLS_FIELD}{field}')
-    assert fault in error.message
+        for case, (declared, field, fault) in BAD.items():
+            with subtests.test(case):
+                error = await refused(client, declares(declared))
+                assert await tasks_of(client) == []
+                assert (error.code, len(error.fields)) == (-32602, 1 if spoken().has_details else 0)
+                assert all(named.startswith(CLIENT_TOOLS_FIELD + field) for named in error.fields)
+                assert error.message.startswith(f'Invalid parameters: {CLIENT_TOOLS_FIELD}{field}')
+                assert fault in error.message
 
 
 @covers(ROW)
