@@ -90,21 +90,23 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-@pytest.mark.parametrize('prompt', ['text', 'pair', 'think', 'find', 'tell', 'delete'])
 async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
-    prompt: str, watched: bool, backend: str, caplog: pytest.LogCaptureFixture
+    subtests: pytest.Subtests, watched: bool, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(agent_of(), backend=backend, results=Results(progress=SHOWN))
-    async with lifespan(app):
-        client = Client(app)
-        task = await _told(client, prompt, watched=watched)
-        if prompt == 'delete':
-            task = await _told(client, answers(task, approve()), watched=watched)
-        assert state_of(task) == 'COMPLETED'
-        assert texts(task) == [{'text': MENDED, 'pair': 'a\U0001f600'}.get(prompt, 'done')]
-        again = await _told(client, message('find', contextId=task['contextId']), watched=watched)
-        assert state_of(again) == 'COMPLETED'
-    assert ('object of the type object' in caplog.text) is (prompt == 'tell')
+    for prompt in ['text', 'pair', 'think', 'find', 'tell', 'delete']:
+        with subtests.test(prompt):
+            caplog.clear()
+            app = to_a2a(agent_of(), backend=backend, results=Results(progress=SHOWN))
+            async with lifespan(app):
+                client = Client(app)
+                task = await _told(client, prompt, watched=watched)
+                if prompt == 'delete':
+                    task = await _told(client, answers(task, approve()), watched=watched)
+                assert state_of(task) == 'COMPLETED'
+                assert texts(task) == [{'text': MENDED, 'pair': 'a\U0001f600'}.get(prompt, 'done')]
+                again = await _told(client, message('find', contextId=task['contextId']), watched=watched)
+                assert state_of(again) == 'COMPLETED'
+            assert ('object of the type object' in caplog.text) is (prompt == 'tell')
 
 
 async def test_a_structured_output_is_mended(backend: str) -> None:
