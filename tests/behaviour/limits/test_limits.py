@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from pydantic_ai_a2a.types import Message, Part
 from ...client import Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, spoken
 from ...fixed import fixed
-from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving
 
@@ -35,32 +35,28 @@ def nested(depth: int) -> Any:
     return json.loads('{"a":' * (depth - 1) + '{}' + '}' * (depth - 1))
 
 
-OVER = [
-    pytest.param({'parts': [TEXT] * 4}, 'message.parts', id='parts'),
-    pytest.param({'parts': [TEXT, {'text': 'x' * 101}]}, 'message.parts[1].text', id='text'),
-    pytest.param({'parts': [{'data': {'a': 'x' * 100}}]}, 'message.parts[0].data', id='data'),
-    pytest.param({'parts': [{'data': nested(6)}]}, 'message.parts[0].data', id='depth'),
-    pytest.param({'parts': [FILE] * 3}, 'message.parts', id='files'),
-    pytest.param({'metadata': {'a': 'x' * 100}}, 'message.metadata', id='metadata'),
-    pytest.param({'metadata': nested(6)}, 'message.metadata', id='depth of metadata'),
-    pytest.param(
-        {'parts': [{'text': '', 'metadata': {'a': 'x' * 100}}]}, 'message.parts[0].metadata', id='metadata of a part'
-    ),
-    pytest.param({'parts': [{'url': f'https://example.com/{"a" * 8192}.png'}]}, 'message.parts[0].url', id='line: URL'),
-    pytest.param({'parts': [{**FILE, 'filename': 'a' * 8193}]}, 'message.parts[0].filename', id='line: file name'),
-    pytest.param({'extensions': ['x' * 50, 'y' * 50]}, 'message.extensions', id='extensions'),
-    pytest.param({'extensions': ['x' * 8193]}, 'message.extensions[0]', id='line: extension'),
-]
+OVER: dict[str, tuple[dict[str, Any], str]] = {
+    'parts': ({'parts': [TEXT] * 4}, 'message.parts'),
+    'text': ({'parts': [TEXT, {'text': 'x' * 101}]}, 'message.parts[1].text'),
+    'data': ({'parts': [{'data': {'a': 'x' * 100}}]}, 'message.parts[0].data'),
+    'depth': ({'parts': [{'data': nested(6)}]}, 'message.parts[0].data'),
+    'files': ({'parts': [FILE] * 3}, 'message.parts'),
+    'metadata': ({'metadata': {'a': 'x' * 100}}, 'message.metadata'),
+    'depth of metadata': ({'metadata': nested(6)}, 'message.metadata'),
+    'metadata of a part': ({'parts': [{'text': '', 'metadata': {'a': 'x' * 100}}]}, 'message.parts[0].metadata'),
+    'line: URL': ({'parts': [{'url': f'https://example.com/{"a" * 8192}.png'}]}, 'message.parts[0].url'),
+    'line: file name': ({'parts': [{**FILE, 'filename': 'a' * 8193}]}, 'message.parts[0].filename'),
+    'extensions': ({'extensions': ['x' * 50, 'y' * 50]}, 'message.extensions'),
+    'line: extension': ({'extensions': ['x' * 8193]}, 'message.extensions[0]'),
+}
 
 
-@each_case(('fields', 'field'), OVER)
-@each_case('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_message_that_holds_too_much_is_refused_by_its_field(
-    method: str, fields: dict[str, Any], field: str
-) -> None:
+async def test_a_message_that_holds_too_much_is_refused_by_its_field(subtests: pytest.Subtests) -> None:
     async with untouched(limits=SMALL) as client:
-        error = refusal(await client.post(rpc(method, {'message': message() | fields})))
-    assert (error.code, error.fields) == (-32602, [field])
+        for (case, (fields, field)), method in product(OVER.items(), ['SendMessage', 'SendStreamingMessage']):
+            with subtests.test(f'{method}: {case}'):
+                error = refusal(await client.post(rpc(method, {'message': message() | fields})))
+                assert (error.code, error.fields) == (-32602, [field])
 
 
 async def test_a_message_that_is_at_all_limits_is_served() -> None:
@@ -152,19 +148,17 @@ async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room(
         assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 
-@each_case('method', ['SendMessage', 'message/send'])
-@each_case(('fields', 'field'), OVER)
-async def test_the_dialects_that_are_told_by_the_method_are_limited_too(
-    method: str, fields: dict[str, Any], field: str
-) -> None:
+async def test_the_dialects_that_are_told_by_the_method_are_limited_too(subtests: pytest.Subtests) -> None:
     """With a `/` it is FastA2A's own, whose parts have no kind."""
-    role = 'user' if '/' in method else 'ROLE_USER'
-    body = {'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': {'message': message(role=role) | fields}}
     async with untouched(limits=SMALL) as client:
         client.headers = {}
-        answer = await client.post(json.dumps(body).encode())
-    assert answer.json['error']['code'] == -32602
-    assert f'{field}: ' in json.dumps(answer.json['error'])
+        for (case, (fields, field)), method in product(OVER.items(), ['SendMessage', 'message/send']):
+            with subtests.test(f'{method}: {case}'):
+                params = {'message': message(role='user' if '/' in method else 'ROLE_USER') | fields}
+                body = {'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': params}
+                answer = await client.post(json.dumps(body).encode())
+                assert answer.json['error']['code'] == -32602
+                assert f'{field}: ' in json.dumps(answer.json['error'])
 
 
 @pytest.mark.parametrize('number', ['9' * 309, '-' + '9' * 400, '1e309', '-1e999', '9' * 4300])
