@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import Client, RpcError, lifespan, message, rpc
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only
-from ...tables import each_case
 from ..refused import refusal, send, sending, untouched
 from ..rows import covers
 
@@ -55,68 +55,72 @@ async def test_a_batch_is_an_invalid_request() -> None:
     assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
 
 
+NO_REQUESTS: dict[str, tuple[dict[str, Any], object]] = {
+    'no jsonrpc': ({'jsonrpc': ...}, 'r-1'),
+    'other jsonrpc': ({'jsonrpc': '1.0'}, 'r-1'),
+    'no method': ({'method': ...}, 'r-1'),
+    'method that is no string': ({'method': 42}, 'r-1'),
+    'id is an object': ({'id': {}}, None),
+    'id is a list': ({'id': [1]}, None),
+    'id is a bool': ({'id': True}, None),
+    'id is a fraction': ({'id': 1.5}, None),
+    'overlong id': ({'id': 'x' * 10_000}, None),
+    'id is a lone surrogate': ({'id': '\ud800'}, None),
+}
+
+
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
-@pytest.mark.parametrize(
-    ('fields', 'id'),
-    [
-        pytest.param({'jsonrpc': ...}, 'r-1', id='no jsonrpc'),
-        pytest.param({'jsonrpc': '1.0'}, 'r-1', id='other jsonrpc'),
-        pytest.param({'method': ...}, 'r-1', id='no method'),
-        pytest.param({'method': 42}, 'r-1', id='method that is no string'),
-        pytest.param({'id': {}}, None, id='id is an object'),
-        pytest.param({'id': [1]}, None, id='id is a list'),
-        pytest.param({'id': True}, None, id='id is a bool'),
-        pytest.param({'id': 1.5}, None, id='id is a fraction'),
-        pytest.param({'id': 'x' * 10_000}, None, id='overlong id'),
-        pytest.param({'id': '\ud800'}, None, id='id is a lone surrogate'),
-    ],
-)
 @json_rpc('HTTP+JSON has no envelope')
-async def test_an_object_that_is_no_request_is_an_invalid_request(fields: dict[str, Any], id: object) -> None:
+async def test_an_object_that_is_no_request_is_an_invalid_request(subtests: pytest.Subtests) -> None:
     """Fields that are `...` are left out."""
-    request = json.loads(rpc('GetTask', {'id': 't'})) | fields
-    body = json.dumps({name: value for name, value in request.items() if value is not ...}).encode()
-    async with untouched() as client:
-        error = refusal(await client.post(body), id=id)
-    assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
+    for case, (fields, id) in NO_REQUESTS.items():
+        with subtests.test(case):
+            request = json.loads(rpc('GetTask', {'id': 't'})) | fields
+            body = json.dumps({name: value for name, value in request.items() if value is not ...}).encode()
+            async with untouched() as client:
+                error = refusal(await client.post(body), id=id)
+            assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
 
 
-@pytest.mark.parametrize('id', ['text', '', 0, -7, 2**63, None])
-async def test_an_answer_has_the_id_of_its_request(id: object) -> None:
+REQUEST_IDS: list[object] = ['text', '', 0, -7, 2**63, None]
+
+
+async def test_an_answer_has_the_id_of_its_request(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        answer = await client.post(rpc('GetTask', {'id': 't'}, id=id))
-    assert refusal(answer, id=id).code == -32001
+        for id in REQUEST_IDS:
+            with subtests.test(id=id):
+                answer = await client.post(rpc('GetTask', {'id': 't'}, id=id))
+                assert refusal(answer, id=id).code == -32001
+
+
+NO_METHODS = ['NoSuchMethod', 'sendmessage', '', '__class__']
+UNKNOWN_METHODS = {
+    '1.0': [*NO_METHODS, *METHODS.values()],
+    '0.3': [*NO_METHODS, *OPERATIONS, 'tasks/list', 'tasks/pushNotification/set'],
+}
 
 
 @covers('unknown method')
-@pytest.mark.parametrize(
-    ('version', 'method'),
-    [
-        *((version, method) for version in DIALECTS for method in ('NoSuchMethod', 'sendmessage', '', '__class__')),
-        *(('1.0', method) for method in METHODS.values()),
-        *(('0.3', method) for method in OPERATIONS),
-        *(('0.3', method) for method in ('tasks/list', 'tasks/pushNotification/set')),
-    ],
-    indirect=['version'],
-)
-async def test_a_method_that_the_version_does_not_have_is_not_found(version: Dialect, method: str) -> None:
-    body = json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': {'message': message()}}).encode()
+@pytest.mark.parametrize('version', UNKNOWN_METHODS, indirect=True)
+async def test_a_method_that_the_version_does_not_have_is_not_found(
+    version: Dialect, subtests: pytest.Subtests
+) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(body))
-    assert (error.code, error.reason) == (-32601, 'METHOD_NOT_FOUND')
+        for method in UNKNOWN_METHODS[version.version]:
+            with subtests.test(method):
+                request = {'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': {'message': message()}}
+                error = refusal(await client.post(json.dumps(request).encode()))
+                assert (error.code, error.reason) == (-32601, 'METHOD_NOT_FOUND')
 
 
 # Wrong params.
 
-BAD_ID = pytest.mark.parametrize(
-    'bad',
-    [
-        pytest.param('nul\0', id='NUL'),
-        pytest.param('x' * 257, id='overlong'),
-        pytest.param('half \ud800', id='lone surrogate'),
-        pytest.param(42, id='number'),
-    ],
-)
+BAD_IDS = {
+    'NUL': 'nul\0',
+    'overlong': 'x' * 257,
+    'lone surrogate': 'half \ud800',
+    'number': 42,
+}
 WRONG_PARAMS = covers(
     'wrong or missing params, bad role or role agent, no parts, two contents in one part, `historyLength: -1`, '
     'NUL or overlong ids, lone surrogates'
@@ -127,99 +131,85 @@ def request(method: str, **params: object) -> tuple[str, dict[str, object]]:
     return method, params
 
 
-WRONG = [
-    pytest.param(('SendMessage', None), ['params'], id='missing'),
-    pytest.param(('SendMessage', ['message']), ['params'], id='wrong'),
-    pytest.param(request('SendMessage'), ['message'], id='no message'),
-    pytest.param(('SendMessage', {'message': 'hello'}), ['message'], id='message that is text'),
-    pytest.param(sending(messageId=None), ['message.messageId'], id='no messageId'),
-    pytest.param(sending(messageId=''), ['message.messageId'], id='empty messageId'),
-    pytest.param(sending(role='ROLE_AGENT'), ['message.role'], id='role agent'),
-    pytest.param(sending(role='ROLE_SYSTEM'), ['message.role'], id='bad role'),
-    pytest.param(sending(role=None), ['message.role'], id='no role'),
-    pytest.param(sending(parts=None), ['message.parts'], id='parts missing'),
-    pytest.param(sending(parts=[]), ['message.parts'], id='no parts'),
-    pytest.param(sending(parts=[{'text': 'a'}, {'filename': 'b'}]), ['message.parts[1]'], id='no content'),
-    pytest.param(sending(parts=[{'text': 'half \ud800'}]), ['message.parts[0].text'], id='lone surrogate in text'),
-    pytest.param(sending(parts=[{'text': 'nul\0'}]), ['message.parts[0].text'], id='NUL in text'),
-    pytest.param(sending(parts=[{'data': ['\0']}]), ['message.parts[0].data'], id='NUL in data'),
-    pytest.param(sending(parts=[{'raw': '!'}]), ['message.parts[0].raw'], id='bad base64'),
-    pytest.param(sending(metadata=[]), ['message.metadata'], id='metadata that is a list'),
-    pytest.param(
+WRONG: dict[str, tuple[tuple[str, Any], list[str]]] = {
+    'missing': (('SendMessage', None), ['params']),
+    'wrong': (('SendMessage', ['message']), ['params']),
+    'no message': (request('SendMessage'), ['message']),
+    'message that is text': (('SendMessage', {'message': 'hello'}), ['message']),
+    'no messageId': (sending(messageId=None), ['message.messageId']),
+    'empty messageId': (sending(messageId=''), ['message.messageId']),
+    'role agent': (sending(role='ROLE_AGENT'), ['message.role']),
+    'bad role': (sending(role='ROLE_SYSTEM'), ['message.role']),
+    'no role': (sending(role=None), ['message.role']),
+    'parts missing': (sending(parts=None), ['message.parts']),
+    'no parts': (sending(parts=[]), ['message.parts']),
+    'no content': (sending(parts=[{'text': 'a'}, {'filename': 'b'}]), ['message.parts[1]']),
+    'lone surrogate in text': (sending(parts=[{'text': 'half \ud800'}]), ['message.parts[0].text']),
+    'NUL in text': (sending(parts=[{'text': 'nul\0'}]), ['message.parts[0].text']),
+    'NUL in data': (sending(parts=[{'data': ['\0']}]), ['message.parts[0].data']),
+    'bad base64': (sending(parts=[{'raw': '!'}]), ['message.parts[0].raw']),
+    'metadata that is a list': (sending(metadata=[]), ['message.metadata']),
+    'historyLength -1 of a send': (
         ('SendMessage', {'message': message(), 'configuration': {'historyLength': -1}}),
         ['configuration.historyLength'],
-        id='historyLength -1 of a send',
     ),
-    pytest.param(
+    'returnImmediately that is text': (
         ('SendMessage', {'message': message(), 'configuration': {'returnImmediately': 'yes'}}),
         ['configuration.returnImmediately'],
-        id='returnImmediately that is text',
     ),
-    pytest.param(('GetTask', {'id': 't', 'historyLength': -1}), ['historyLength'], id='historyLength -1'),
-    pytest.param(request('GetTask'), ['id'], id='no id'),
-    pytest.param(
-        sending(role='ROLE_AGENT', parts=[], taskId='\0'),
-        ['message.taskId', 'message.role', 'message.parts'],
-        id='several',
-    ),
-]
+    'historyLength -1': (('GetTask', {'id': 't', 'historyLength': -1}), ['historyLength']),
+    'no id': (request('GetTask'), ['id']),
+    'several': (sending(role='ROLE_AGENT', parts=[], taskId='\0'), ['message.taskId', 'message.role', 'message.parts']),
+}
 """Requests with wrong params, and the fields that are wrong, whatever a version calls them."""
 
-ONLY_1_0 = [
-    pytest.param(sending(role='user'), ['message.role'], id='role of 0.3'),
-    pytest.param(sending(parts=[{'text': 'a', 'url': 'b'}]), ['message.parts[0]'], id='two contents'),
-    pytest.param(('ListTasks', {'pageSize': 0}), ['pageSize'], id='pageSize 0'),
-    pytest.param(('ListTasks', {'pageSize': 150}), ['pageSize'], id='pageSize 150'),
-    pytest.param(('ListTasks', {'pageToken': 'nonsense'}), ['pageToken'], id='pageToken'),
-    pytest.param(('ListTasks', {'status': 'WORKING'}), ['status'], id='status'),
-    pytest.param(('ListTasks', {'statusTimestampAfter': 'today'}), ['statusTimestampAfter'], id='timestamp'),
-    pytest.param(
+ONLY_1_0: dict[str, tuple[tuple[str, Any], list[str]]] = {
+    'role of 0.3': (sending(role='user'), ['message.role']),
+    'two contents': (sending(parts=[{'text': 'a', 'url': 'b'}]), ['message.parts[0]']),
+    'pageSize 0': (('ListTasks', {'pageSize': 0}), ['pageSize']),
+    'pageSize 150': (('ListTasks', {'pageSize': 150}), ['pageSize']),
+    'pageToken': (('ListTasks', {'pageToken': 'nonsense'}), ['pageToken']),
+    'status': (('ListTasks', {'status': 'WORKING'}), ['status']),
+    'timestamp': (('ListTasks', {'statusTimestampAfter': 'today'}), ['statusTimestampAfter']),
+    'timestamp without offset': (
         ('ListTasks', {'statusTimestampAfter': '2026-01-01T00:00:00'}),
         ['statusTimestampAfter'],
-        id='timestamp without offset',
     ),
-]
+}
 """What 0.3 has no wrong params for: lists, and parts that say only by what is in them what they are."""
 
 
 @WRONG_PARAMS
-@pytest.mark.parametrize(
-    ('version', 'request_', 'fields'),
-    [
-        pytest.param(version, *case.values, id=f'{version}-{case.id}')
-        for version, cases in {'1.0': [*WRONG, *ONLY_1_0], '0.3': WRONG}.items()
-        for case in cases
-    ],
-    indirect=['version'],
-)
-async def test_wrong_params_are_refused_by_their_names(
-    version: Dialect, request_: tuple[str, Any], fields: list[str]
-) -> None:
+@pytest.mark.parametrize('version', DIALECTS, indirect=True)
+async def test_wrong_params_are_refused_by_their_names(version: Dialect, subtests: pytest.Subtests) -> None:
+    cases = WRONG | ONLY_1_0 if version.version == '1.0' else WRONG
     async with untouched() as client:
-        error = refusal(await client.post(rpc(*request_)))
-    assert (error.code, error.reason) == (-32602, 'INVALID_PARAMS')
-    assert error.fields == fields
-    if version.has_details:
-        assert all(field in error.message for field in fields)
+        for case, (request, fields) in cases.items():
+            with subtests.test(case):
+                error = refusal(await client.post(rpc(*request)))
+                assert (error.code, error.reason) == (-32602, 'INVALID_PARAMS')
+                assert error.fields == fields
+                if version.has_details:
+                    assert all(field in error.message for field in fields)
 
 
 @WRONG_PARAMS
-@BAD_ID
-@each_case('field', ['messageId', 'taskId', 'contextId'])
-async def test_a_bad_id_in_a_message_is_refused(field: str, bad: object) -> None:
+async def test_a_bad_id_in_a_message_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(send(**{field: bad})))
-    assert (error.code, error.fields) == (-32602, [f'message.{field}'])
+        for field, (case, bad) in product(['messageId', 'taskId', 'contextId'], BAD_IDS.items()):
+            with subtests.test(f'{field}: {case}'):
+                error = refusal(await client.post(send(**{field: bad})))
+                assert (error.code, error.fields) == (-32602, [f'message.{field}'])
 
 
 @WRONG_PARAMS
-@BAD_ID
-@each_case('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
 @json_rpc('a path has ids that are text')
-async def test_a_bad_task_id_is_refused(method: str, bad: object) -> None:
+async def test_a_bad_task_id_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(rpc(method, {'id': bad})))
-    assert (error.code, error.fields) == (-32602, ['id'])
+        for method, (case, bad) in product(['GetTask', 'CancelTask', 'SubscribeToTask'], BAD_IDS.items()):
+            with subtests.test(f'{method}: {case}'):
+                error = refusal(await client.post(rpc(method, {'id': bad})))
+                assert (error.code, error.fields) == (-32602, ['id'])
 
 
 @only('1.0', '0.3 has no details')

@@ -288,31 +288,32 @@ async def test_a_message_without_an_extension_that_the_agent_requires_is_an_inva
 FILE_OF_BOTH = {'kind': 'file', 'file': {'bytes': 'AAEC', 'uri': 'https://example.com'}}
 
 
+WRONG: list[tuple[Any, Any, str]] = [
+    (said({'kind': 'text'}), {}, 'message.parts[0]: '),
+    (said({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
+    (said({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
+    (said({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
+    (said(FILE_OF_BOTH), {}, 'message.parts[0]'),
+    (said({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
+    (said({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
+    (said(role='ROLE_USER'), {}, 'message.role: '),
+    (said(role='agent'), {}, 'message.role: '),
+    (said(kind='task'), {}, 'message.kind: '),
+    (said(), {'blocking': 'yes'}, 'configuration.blocking: '),
+]
+
+
 @HEADERS
-@pytest.mark.parametrize(
-    ('message', 'configuration', 'named'),
-    [
-        (said({'kind': 'text'}), {}, 'message.parts[0]: '),
-        (said({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
-        (said({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
-        (said({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
-        (said(FILE_OF_BOTH), {}, 'message.parts[0]'),
-        (said({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
-        (said({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
-        (said(role='ROLE_USER'), {}, 'message.role: '),
-        (said(role='agent'), {}, 'message.role: '),
-        (said(kind='task'), {}, 'message.kind: '),
-        (said(), {'blocking': 'yes'}, 'configuration.blocking: '),
-    ],
-)
 async def test_wrong_params_are_refused_by_the_names_that_they_have_here(
-    message: Any, configuration: Any, named: str, headers: dict[str, str]
+    subtests: pytest.Subtests, headers: dict[str, str]
 ) -> None:
     async with untouched() as client:
-        body = request('message/send', message=message, configuration=configuration)
-        error = refusal(await post(client.app, body, **headers))
-    assert error.code == -32602
-    assert error.message.startswith(f'Invalid parameters: {named}')
+        for message, configuration, named in WRONG:
+            with subtests.test(message=message, configuration=configuration):
+                body = request('message/send', message=message, configuration=configuration)
+                error = refusal(await post(client.app, body, **headers))
+                assert error.code == -32602
+                assert error.message.startswith(f'Invalid parameters: {named}')
 
 
 async def test_a_task_of_one_version_is_the_same_task_in_the_other() -> None:
