@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from itertools import product
 from typing import Any
 
 import pytest
@@ -33,7 +34,6 @@ from pydantic_ai_a2a import to_a2a
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, spoken
-from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -130,27 +130,28 @@ async def test_any_data_that_goes_in_comes_out(data: Any) -> None:
     assert task['artifacts'][0]['parts'][0]['data'] == {'result': data}
 
 
+BYTES_OF_TYPES = [
+    (PNG, 'image/png'),
+    (JPEG, 'image/jpeg'),
+    (GIF, 'image/gif'),
+    (WEBP, 'image/webp'),
+    (PDF, 'application/pdf'),
+    (WAV, 'audio/wav'),
+    (MP3, 'audio/mpeg'),
+    (MP4, 'video/mp4'),
+    ('Grüße'.encode(), 'text/plain'),
+]
+
+
 @covers('raw without media type / text file')
-@each_case(
-    ('data', 'media_type'),
-    [
-        (PNG, 'image/png'),
-        (JPEG, 'image/jpeg'),
-        (GIF, 'image/gif'),
-        (WEBP, 'image/webp'),
-        (PDF, 'application/pdf'),
-        (WAV, 'audio/wav'),
-        (MP3, 'audio/mpeg'),
-        (MP4, 'video/mp4'),
-        ('Grüße'.encode(), 'text/plain'),
-    ],
-)
-async def test_a_file_without_a_type_is_known_by_its_bytes(data: bytes, media_type: str) -> None:
-    for sent in (raw(data), raw(data, mediaType='application/octet-stream')):
-        [[file]] = await prompts_of(sent)
-        assert isinstance(file, BinaryContent)
-        assert (file.data, file.media_type) == (data, media_type)
-        assert isinstance(file, BinaryImage) == media_type.startswith('image/')
+async def test_a_file_without_a_type_is_known_by_its_bytes(subtests: pytest.Subtests) -> None:
+    for data, media_type in BYTES_OF_TYPES:
+        with subtests.test(media_type):
+            for sent in (raw(data), raw(data, mediaType='application/octet-stream')):
+                [[file]] = await prompts_of(sent)
+                assert isinstance(file, BinaryContent)
+                assert (file.data, file.media_type) == (data, media_type)
+                assert isinstance(file, BinaryImage) == media_type.startswith('image/')
 
 
 @covers('raw without media type / text file')
@@ -165,50 +166,51 @@ a,b
 """)
 
 
+NOT_TAKEN: dict[str, tuple[dict[str, str], int, str]] = {
+    'unknown bytes': (raw(b'\xfe\xed\0\xff'), -32005, 'message.parts[0].raw'),
+    'bad base64': ({'raw': 'not base64!'}, -32602, 'message.parts[0].raw'),
+    'bad media type': (raw(PNG, mediaType='png'), -32602, 'message.parts[0].mediaType'),
+    'image': (raw(PNG), -32005, 'message.parts[0].raw'),
+    'declared image': (raw(PNG, mediaType='image/png'), -32005, 'message.parts[0].mediaType'),
+    'document': (raw(PDF), -32005, 'message.parts[0].raw'),
+    'video by its url': ({'url': 'https://example.com/a.mp4'}, -32005, 'message.parts[0].url'),
+}
+
+
 @covers('raw without media type / text file')
-@pytest.mark.parametrize(
-    ('part', 'code', 'field'),
-    [
-        pytest.param(raw(b'\xfe\xed\0\xff'), -32005, 'message.parts[0].raw', id='unknown bytes'),
-        pytest.param({'raw': 'not base64!'}, -32602, 'message.parts[0].raw', id='bad base64'),
-        pytest.param(raw(PNG, mediaType='png'), -32602, 'message.parts[0].mediaType', id='bad media type'),
-        pytest.param(raw(PNG), -32005, 'message.parts[0].raw', id='image'),
-        pytest.param(raw(PNG, mediaType='image/png'), -32005, 'message.parts[0].mediaType', id='declared image'),
-        pytest.param(raw(PDF), -32005, 'message.parts[0].raw', id='document'),
-        pytest.param({'url': 'https://example.com/a.mp4'}, -32005, 'message.parts[0].url', id='video by its url'),
-    ],
-)
-async def test_what_the_model_does_not_take_is_refused_before_anything_runs(
-    part: dict[str, str], code: int, field: str
-) -> None:
+async def test_what_the_model_does_not_take_is_refused_before_anything_runs(subtests: pytest.Subtests) -> None:
     deaf = ModelProfile(supports_image_input=False, supports_document_input=False, supports_video_input=False)
     async with untouched(profile=deaf) as client:
-        error = refusal(await client.post(send(parts=[part])))
-    assert error.code == code
-    assert spoken().field(field) in error.message
+        for case, (part, code, field) in NOT_TAKEN.items():
+            with subtests.test(case):
+                error = refusal(await client.post(send(parts=[part])))
+                assert error.code == code
+                assert spoken().field(field) in error.message
+
+
+WRONG_TYPES: list[tuple[dict[str, Any], int, str]] = [
+    ({'text': 'hello', 'mediaType': 'image/png'}, -32005, 'image/png is not supported for text'),
+    ({'text': '', 'mediaType': 'Application/PDF; x=1'}, -32005, 'application/pdf is not supported for text'),
+    ({'data': {}, 'mediaType': 'application/x-unknown'}, -32005, 'application/x-unknown is not supported for data'),
+    ({'data': None, 'mediaType': 'audio/wav'}, -32005, 'audio/wav is not supported for data'),
+    ({'text': 'hello', 'mediaType': 'plain'}, -32602, 'must be a media type, such as image/png'),
+    ({'data': 1, 'mediaType': 'json'}, -32602, 'must be a media type, such as image/png'),
+]
+
+PARTS_BEFORE: list[list[dict[str, str]]] = [[], [{'text': 'first'}, {'text': 'second', 'mediaType': 'text/markdown'}]]
 
 
 @only('1.0', 'parts of 0.3 have no media type besides files')
-@each_case(
-    ('part', 'code', 'problem'),
-    [
-        ({'text': 'hello', 'mediaType': 'image/png'}, -32005, 'image/png is not supported for text'),
-        ({'text': '', 'mediaType': 'Application/PDF; x=1'}, -32005, 'application/pdf is not supported for text'),
-        ({'data': {}, 'mediaType': 'application/x-unknown'}, -32005, 'application/x-unknown is not supported for data'),
-        ({'data': None, 'mediaType': 'audio/wav'}, -32005, 'audio/wav is not supported for data'),
-        ({'text': 'hello', 'mediaType': 'plain'}, -32602, 'must be a media type, such as image/png'),
-        ({'data': 1, 'mediaType': 'json'}, -32602, 'must be a media type, such as image/png'),
-    ],
-)
-@each_case('before', [[], [{'text': 'first'}, {'text': 'second', 'mediaType': 'text/markdown'}]])
-async def test_text_and_data_of_another_type_are_refused_before_anything_runs(
-    before: list[dict[str, str]], part: dict[str, Any], code: int, problem: str
-) -> None:
+async def test_text_and_data_of_another_type_are_refused_before_anything_runs(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(send(parts=[*before, part])))
-        streamed = refusal(await client.post(rpc('SendStreamingMessage', {'message': message(parts=[*before, part])})))
-    assert error.code == streamed.code == code
-    assert f'message.parts[{len(before)}].mediaType: {problem}' in error.message
+        for (part, code, problem), before in product(WRONG_TYPES, PARTS_BEFORE):
+            with subtests.test(part=part, before=before):
+                error = refusal(await client.post(send(parts=[*before, part])))
+                streamed = refusal(
+                    await client.post(rpc('SendStreamingMessage', {'message': message(parts=[*before, part])}))
+                )
+                assert error.code == streamed.code == code
+                assert f'message.parts[{len(before)}].mediaType: {problem}' in error.message
 
 
 @only('1.0', 'parts of 0.3 have no media type besides files')
@@ -245,33 +247,34 @@ async def test_a_url_is_a_file_of_the_type_it_has(part: dict[str, str], expected
     assert (link.url, link.media_type) == (expected.url, expected.media_type)
 
 
+FORBIDDEN_URLS = [
+    'file:///etc/passwd',
+    'ftp://example.com/a.png',
+    'data:image/png;base64,AAAA',
+    'gopher://example.com/a.png',
+    'http://localhost/a.png',
+    'http://127.0.0.1:8000/a.png',
+    'http://127.1/a.png',
+    'http://0x7f000001/a.png',
+    'http://[::1]/a.png',
+    'http://10.0.0.1/a.png',
+    'http://192.168.1.1/a.png',
+    'http://169.254.169.254/latest/meta-data/a.png',
+    'http://[fd00::1]/a.png',
+    'http://[::ffff:127.0.0.1]/a.png',
+    'http://user:password@example.com/a.png',
+    'a.png',
+]
+
+
 @covers('url part with media type; .png; .mp4')
-@each_case(
-    'url',
-    [
-        'file:///etc/passwd',
-        'ftp://example.com/a.png',
-        'data:image/png;base64,AAAA',
-        'gopher://example.com/a.png',
-        'http://localhost/a.png',
-        'http://127.0.0.1:8000/a.png',
-        'http://127.1/a.png',
-        'http://0x7f000001/a.png',
-        'http://[::1]/a.png',
-        'http://10.0.0.1/a.png',
-        'http://192.168.1.1/a.png',
-        'http://169.254.169.254/latest/meta-data/a.png',
-        'http://[fd00::1]/a.png',
-        'http://[::ffff:127.0.0.1]/a.png',
-        'http://user:password@example.com/a.png',
-        'a.png',
-    ],
-)
-async def test_a_url_that_nobody_should_fetch_for_a_client_is_refused(url: str) -> None:
+async def test_a_url_that_nobody_should_fetch_for_a_client_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(send(parts=[{'url': url, 'mediaType': 'image/png'}])))
-    assert (error.code, error.fields) == (-32602, ['message.parts[0].url'])
-    assert 'password' not in error.message
+        for url in FORBIDDEN_URLS:
+            with subtests.test(url):
+                error = refusal(await client.post(send(parts=[{'url': url, 'mediaType': 'image/png'}])))
+                assert (error.code, error.fields) == (-32602, ['message.parts[0].url'])
+                assert 'password' not in error.message
 
 
 @covers('url part with media type; .png; .mp4')
