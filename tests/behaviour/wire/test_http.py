@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import product
 from urllib.parse import quote
 
 import pytest
@@ -18,7 +19,6 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
-from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -123,35 +123,35 @@ async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
 
 @unversioned('the version is none')
 @covers('`A2A-Version: 9.9`')
-@each_case('where', ['header', 'query'])
-@each_case('method', [*OPERATIONS, *METHODS.values()])
-async def test_a_version_that_is_not_served_is_refused_in_every_operation(method: str, where: str) -> None:
+async def test_a_version_that_is_not_served_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
-        path = '/' if where == 'header' else '/?A2A-Version=9.9'
-        error = refusal(await client.post(rpc(method, {'message': message(), 'id': 't'}), path=path))
-    assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
-    assert error.message == "A2A version '9.9' is not supported; use 1.0 or 0.3."
-    assert error.data[0]['metadata']['supportedVersions'] == '1.0, 0.3'
+        for where, method in product(['header', 'query'], [*OPERATIONS, *METHODS.values()]):
+            with subtests.test(f'{method} in the {where}'):
+                client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
+                path = '/' if where == 'header' else '/?A2A-Version=9.9'
+                error = refusal(await client.post(rpc(method, {'message': message(), 'id': 't'}), path=path))
+                assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
+                assert error.message == "A2A version '9.9' is not supported; use 1.0 or 0.3."
+                assert error.data[0]['metadata']['supportedVersions'] == '1.0, 0.3'
 
 
-@pytest.mark.parametrize(
-    ('version', 'named'),
-    [
-        *(('1.0', name) for name in ('1.0', '1.0.7', '1', ' 1.0 ', '', None)),
-        *(('0.3', name) for name in ('0.3', '0.3.0', '0.3.26', ' 0.3 ', '', None)),
-    ],
-    indirect=['version'],
-)
-@each_case('where', ['header', 'query'])
+NAMES_OF_VERSIONS: dict[str, list[str | None]] = {
+    '1.0': ['1.0', '1.0.7', '1', ' 1.0 ', '', None],
+    '0.3': ['0.3', '0.3.0', '0.3.26', ' 0.3 ', '', None],
+}
+
+
+@pytest.mark.parametrize('version', NAMES_OF_VERSIONS, indirect=True)
 async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_the_method(
-    version: Dialect, named: str | None, where: str
+    version: Dialect, subtests: pytest.Subtests
 ) -> None:
     async with untouched() as client:
-        client.headers = {} if named is None or where == 'query' else {'A2A-Version': named}
-        path = '/' if named is None or where == 'header' else f'/?A2A-Version={quote(named)}'
-        error = refusal(await client.post(rpc('GetTask', {'id': 't'}), path=path))
-    assert error.code == -32001
+        for named, where in product(NAMES_OF_VERSIONS[version.version], ['header', 'query']):
+            with subtests.test(where, named=named):
+                client.headers = {} if named is None or where == 'query' else {'A2A-Version': named}
+                path = '/' if named is None or where == 'header' else f'/?A2A-Version={quote(named)}'
+                error = refusal(await client.post(rpc('GetTask', {'id': 't'}), path=path))
+                assert error.code == -32001
 
 
 @pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])

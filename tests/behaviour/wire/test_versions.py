@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from pydantic_ai_a2a import Access, APIKeyAuth, to_a2a
 
 from ...client import message, rpc, state_of
 from ...dialects import DIALECTS, only, spoken, unversioned
-from ...tables import each_case
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -67,20 +67,21 @@ async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
         assert read.model_dump(mode='json', by_alias=True, exclude_none=True) == card
 
 
-@each_case('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask'])
-@each_case('named', [True, False])
-async def test_a_version_that_is_off_is_refused_in_every_operation(method: str, named: bool) -> None:
+async def test_a_version_that_is_off_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
+    methods = ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask']
     other: Any = '0.3' if spoken().version == '1.0' else '1.0'
     async with untouched(access=Access(versions=[other])) as client:
-        client.headers = {'A2A-Version': spoken().version} if named else {}
-        answer = await client.post(rpc(method, {'message': message(), 'id': 't'}))
-    if spoken().has_envelope:
-        error = answer.json['error']
-        assert (answer.status, answer.json['id'], error['code']) == (200, 'r-1', -32009)
-        assert f"A2A version '{spoken().version}' is not supported" in error['message']
-    else:
-        error = refusal(answer, status=400)
-        assert error.data[0]['metadata']['supportedVersions'] == '0.3'
+        for method, named in product(methods, [True, False]):
+            with subtests.test(method, named=named):
+                client.headers = {'A2A-Version': spoken().version} if named else {}
+                answer = await client.post(rpc(method, {'message': message(), 'id': 't'}))
+                if spoken().has_envelope:
+                    error = answer.json['error']
+                    assert (answer.status, answer.json['id'], error['code']) == (200, 'r-1', -32009)
+                    assert f"A2A version '{spoken().version}' is not supported" in error['message']
+                else:
+                    error = refusal(answer, status=400)
+                    assert error.data[0]['metadata']['supportedVersions'] == '0.3'
 
 
 async def test_the_version_that_is_on_is_served() -> None:
