@@ -20,7 +20,6 @@ from pydantic_ai_a2a import Access, Caller, serve, to_a2a
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...dialects import json_rpc, spoken, unversioned
-from ...tables import each_case
 from ..refused import refusal, send, untouched
 from ..rows import covers
 
@@ -38,29 +37,30 @@ async def ask(app: ASGIApp, host: str | None, method: str = 'POST', path: str = 
     return await exchange.answer()
 
 
+GOOD_HOSTS: list[str | None] = [
+    'agent.example.com',
+    'AGENT.example.com:8443',
+    'agent.example.com.',
+    'joker.agents.example.org',
+    'a.b.agents.example.org',
+    'localhost',
+    'localhost:8000',
+    'joker.localhost:8000',
+    '127.0.0.1:8000',
+    '10.1.2.3',
+    '[::1]',
+    '[::1]:8000',
+    None,
+]
+
+
 @covers('`text/plain` from a foreign Origin')
-@each_case(
-    'host',
-    [
-        'agent.example.com',
-        'AGENT.example.com:8443',
-        'agent.example.com.',
-        'joker.agents.example.org',
-        'a.b.agents.example.org',
-        'localhost',
-        'localhost:8000',
-        'joker.localhost:8000',
-        '127.0.0.1:8000',
-        '10.1.2.3',
-        '[::1]',
-        '[::1]:8000',
-        None,
-    ],
-)
-@json_rpc('what the other one answers is in test_wire_rest')
-async def test_an_app_answers_for_the_hosts_that_it_is_given_and_for_addresses(host: str | None) -> None:
+@json_rpc('what the other one answers is in test_http_json')
+async def test_an_app_answers_for_the_hosts_that_it_is_given_and_for_addresses(subtests: pytest.Subtests) -> None:
     async with untouched(access=Access(allowed_hosts=OURS)) as client:
-        assert (await ask(client.app, host)).json['error']['code'] == -32001
+        for host in GOOD_HOSTS:
+            with subtests.test(host=host):
+                assert (await ask(client.app, host)).json['error']['code'] == -32001
 
 
 BAD_HOSTS = [
@@ -90,14 +90,17 @@ BAD_HOSTS = [
 
 
 @covers('`text/plain` from a foreign Origin')
-@each_case('host', BAD_HOSTS)
-@json_rpc('what the other one answers is in test_wire_rest')
-async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(host: str) -> None:
+@json_rpc('what the other one answers is in test_http_json')
+async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(
+    subtests: pytest.Subtests,
+) -> None:
     async with untouched(access=Access(allowed_hosts=OURS)) as client:
-        answer = await ask(client.app, host)
-    error = refusal(answer, status=421, id=None)
-    assert error.code == -32600
-    assert b'evil' not in answer.body
+        for host in BAD_HOSTS:
+            with subtests.test(host=host):
+                answer = await ask(client.app, host)
+                error = refusal(answer, status=421, id=None)
+                assert error.code == -32600
+                assert b'evil' not in answer.body
 
 
 @unversioned('no operation is called')
@@ -240,7 +243,7 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 # What browsers make of answers.
 
 
-@json_rpc('its media types are in test_wire_rest')
+@json_rpc('its media types are in test_http_json')
 async def test_no_answer_is_read_as_something_else_than_it_says() -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, only
-from ...tables import each_case
 from ..agent.test_observability import Spans, spans
 from ..refused import refusal, untouched
 from .test_hostile_input import CORPUS, sound
@@ -118,25 +118,25 @@ async def test_a_path_says_which_other_verbs_it_takes(verb: str, path: str, allo
     assert answer.json['error']['status'] == 'UNIMPLEMENTED'
 
 
-@each_case('verb', ['GET', 'POST', 'DELETE'])
-@each_case(
-    'path',
-    [
-        '/message:',
-        '/message:nothing',
-        '/tasks//',
-        '/tasks//:cancel',
-        '/tasks/t/nothing',
-        '/tasks/t:cancel/more',
-        '/tasks/../health/ready',
-        '/tasks/t/pushNotificationConfigs/c/more',
-        '/tasks/%2e%2e/%2e%2e/secret',
-    ],
-)
-async def test_there_is_nothing_at_a_path_that_only_looks_like_one(verb: str, path: str) -> None:
+LOOK_ALIKE_PATHS = [
+    '/message:',
+    '/message:nothing',
+    '/tasks//',
+    '/tasks//:cancel',
+    '/tasks/t/nothing',
+    '/tasks/t:cancel/more',
+    '/tasks/../health/ready',
+    '/tasks/t/pushNotificationConfigs/c/more',
+    '/tasks/%2e%2e/%2e%2e/secret',
+]
+
+
+async def test_there_is_nothing_at_a_path_that_only_looks_like_one(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        answer = await ask(client.app, verb, path)
-    assert refusal(answer, status=404).reason == 'METHOD_NOT_FOUND'
+        for verb, path in product(['GET', 'POST', 'DELETE'], LOOK_ALIKE_PATHS):
+            with subtests.test(f'{verb} {path}'):
+                answer = await ask(client.app, verb, path)
+                assert refusal(answer, status=404).reason == 'METHOD_NOT_FOUND'
 
 
 async def test_a_final_slash_changes_nothing() -> None:
@@ -355,11 +355,12 @@ def hostile_call(case: str) -> tuple[Call, int]:
     return Call.to(*PATHS['SendMessage'], change(json.dumps({'message': said}).encode())), code
 
 
-@each_case('case', [case for case in CORPUS if case not in ENVELOPE])
-async def test_a_hostile_body_is_refused(case: str) -> None:
-    body, code = hostile_call(case)
+async def test_a_hostile_body_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
-        assert sound(await client.post(body))['error']['code'] == code
+        for case in [case for case in CORPUS if case not in ENVELOPE]:
+            with subtests.test(case):
+                body, code = hostile_call(case)
+                assert sound(await client.post(body))['error']['code'] == code
 
 
 # --- media types ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from pydantic_ai_a2a import Access, APIKeyAuth, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import unversioned
-from ...tables import each_case
 from ..stage import serving
 
 pytestmark = unversioned('it is about paths')
@@ -131,22 +131,25 @@ async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_
     assert (head.status, head.body) == (200, b'')
 
 
-@each_case('verb', ['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'])
-@each_case('path', ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card'])
-async def test_an_unknown_path_is_answered_with_what_is_there(verb: str, path: str) -> None:
+UNKNOWN_PATHS = ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card']
+
+
+async def test_an_unknown_path_is_answered_with_what_is_there(subtests: pytest.Subtests) -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
-        answer = await ask(client.app, verb, path)
-        described = (await client.get('/')).json
-    assert (answer.status, answer.headers['content-type']) == (404, 'application/json')
-    if verb == 'HEAD':
-        assert answer.body == b''
-        return
-    told = answer.json
-    error = told.pop('error')
-    assert told == described
-    assert (error['code'], error['status']) == (404, 'NOT_FOUND')
-    assert error['details'][0]['reason'] == 'METHOD_NOT_FOUND'
-    assert error['details'][0]['metadata'] == {'correlationId': answer.headers['x-correlation-id']}
+        for verb, path in product(['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'], UNKNOWN_PATHS):
+            with subtests.test(f'{verb} {path}'):
+                answer = await ask(client.app, verb, path)
+                described = (await client.get('/')).json
+                assert (answer.status, answer.headers['content-type']) == (404, 'application/json')
+                if verb == 'HEAD':
+                    assert answer.body == b''
+                    continue
+                told = answer.json
+                error = told.pop('error')
+                assert told == described
+                assert (error['code'], error['status']) == (404, 'NOT_FOUND')
+                assert error['details'][0]['reason'] == 'METHOD_NOT_FOUND'
+                assert error['details'][0]['metadata'] == {'correlationId': answer.headers['x-correlation-id']}
 
 
 @pytest.mark.parametrize('path', ['/tasks/t/nothing', '/message:nothing', '/acme/tasks/t/nothing', '/v1/card'])
