@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ..tables import each_case
 from .facts import Away, Event, Facts, Reading, Recovery, Row, Sent, Sighting, TaskFacts, Word
 from .judge import judge
 
@@ -304,7 +305,7 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize('name', BROKEN)
+@each_case('name', BROKEN)
 def test_what_must_not_be_is_found(name: str) -> None:
     facts, found = BROKEN[name]
     assert [' '.join(violation) for violation in judge(facts())] == found

@@ -38,6 +38,7 @@ from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
 
 from ..a2a_client.canned import CARD, TASK, Canned, result, stream
 from ..bounds import LIMIT
+from ..tables import each_case
 from .agents import caller, deleting, prompt_of, returned_to
 from .test_toolset import states
 
@@ -455,7 +456,7 @@ def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
 @pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
 @pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
 @pytest.mark.parametrize('streamed', [False, True])
-@pytest.mark.parametrize(
+@each_case(
     ('question', 'state', 'answer', 'told'),
     [
         (InputRequired('Which kind?'), 'input-required', 'salami', 'With salami.'),
