@@ -77,7 +77,7 @@ def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
 
 @covers('`traceparent`')
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-@json_rpc('the spans of the other are in test_wire_rest')
+@json_rpc('the spans of the other are in test_http_json')
 async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(method: str, spans: Spans) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):
@@ -274,7 +274,7 @@ async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> No
     assert (len(spans.named('a2a SendMessage')), len(spans.named('a2a run'))) == (2, 1)
 
 
-@json_rpc('the spans of the other are in test_wire_rest')
+@json_rpc('the spans of the other are in test_http_json')
 async def test_a_refused_operation_is_a_failed_span_with_the_class_of_its_error(spans: Spans) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):

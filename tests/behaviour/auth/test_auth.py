@@ -57,7 +57,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
-@json_rpc('the other way is in test_wire_rest')
+@json_rpc('the other way is in test_http_json')
 async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
     async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
         answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
