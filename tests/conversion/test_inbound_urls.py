@@ -99,7 +99,7 @@ def test_a_url_whose_type_the_model_does_not_take_is_refused(part: Part, field: 
     assert refused.value.metadata == {'field': field}
 
 
-@pytest.mark.parametrize(
+@each_case(
     'url',
     [
         'file:///etc/passwd',

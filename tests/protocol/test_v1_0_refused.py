@@ -236,8 +236,8 @@ def test_ids_of_256_characters_of_any_script_are_fine() -> None:
     }
 
 
-@pytest.mark.parametrize('value', [-1, '-1', 5.5, '5.5', 'x', '', True, False, 2**31, [], {}])
-@pytest.mark.parametrize('method', ['GetTask', 'ListTasks'])
+@each_case('value', [-1, '-1', 5.5, '5.5', 'x', '', True, False, 2**31, [], {}])
+@each_case('method', ['GetTask', 'ListTasks'])
 def test_a_history_length_is_a_natural_number(method: str, value: object) -> None:
     assert list(bad(method, {'id': 't', 'historyLength': value})) == ['historyLength']
 
