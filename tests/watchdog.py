@@ -12,7 +12,7 @@ import time
 
 from .bounds import TEST_LIMIT
 
-STILL = 60
+STILL = 180
 """Seconds without CPU time of this process after which the stacks are printed."""
 
 
