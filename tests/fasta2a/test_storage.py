@@ -25,7 +25,7 @@ from pydantic_ai_a2a.fasta2a.store import (
 )
 from pydantic_ai_a2a.store.ports import Marks, Status
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.types import StoredTask
+from pydantic_ai_a2a.types import StoredTask, TaskHeader
 
 from ..client import LIMIT
 from ..suites.values import (
@@ -138,14 +138,21 @@ async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() 
     assert storage.tasks[task_id]['status']['state'] == 'canceled'
 
 
-async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too() -> None:
+async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_its_listener_is_called() -> None:
     storage = Storage()
+    expired: list[tuple[str, str]] = []
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
     claimed = await claim_one(backend, task_id)
     await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
-    swept = await backend.housekeeping.sweep(Retention(waiting=timedelta(seconds=1)), at=AT + 5_000)
+
+    def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
+        expired.append((failure, storage.tasks[header.id]['status']['state']))
+
+    waits = Retention(waiting=timedelta(seconds=1))
+    swept = await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
     task = storage.tasks[task_id]
+    assert expired == [('expired', 'failed')]
     assert (swept, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError
-from pydantic_ai_a2a.store.ports import Backend, Marks
+from pydantic_ai_a2a.store.ports import Backend, Marks, WrappedQueue
 
 from .base import PortSuite
 from .values import AT, LEASE, OWNER, chunk, claim, claim_one, ending, events, message, run, state_of, submit
@@ -31,7 +31,7 @@ class RehearsalSuite(PortSuite):
 
     async def test_a_rehearsed_cancel_ends_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        rehearsal = backend.queue.rehearsal()
+        rehearsal = WrappedQueue(backend.queue).rehearsal()
         assert (await rehearsal.cancel('t', OWNER, at=AT)).state == 'canceled'
         assert await state_of(backend, 't') == 'submitted'
         await run(backend, 't')

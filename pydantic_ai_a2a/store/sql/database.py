@@ -146,7 +146,7 @@ class Rehearsal(Database):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._event_bus = EventBus(_no_events, 0)
+        self._event_bus = EventBus(database.event_bus.read, 0)
         self.namespace = database.namespace
 
     @property
@@ -182,10 +182,6 @@ class Rehearsal(Database):
             return await self._database.write(WriteKind(make, locks=lambda: locks))
         except _Undone as undone:
             return undone.result
-
-
-async def _no_events(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-    return []
 
 
 class Port:
