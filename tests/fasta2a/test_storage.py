@@ -25,7 +25,7 @@ from pydantic_ai_a2a.fasta2a.store import (
 )
 from pydantic_ai_a2a.store.ports import Marks, Status
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.types import StoredTask, TaskHeader
+from pydantic_ai_a2a.types import StoredTask, TaskHeader, TaskState
 
 from ..client import LIMIT
 from ..suites.values import (
@@ -153,7 +153,26 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     swept = await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
     task = storage.tasks[task_id]
     assert expired == [('expired', 'failed')]
+    other_id = (await submit(backend, message('hello', new='y'))).header.id
+    claimed = await claim_one(backend, other_id)
+    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    await backend.housekeeping.sweep(waits, at=AT + 5_000)
+    assert storage.tasks[other_id]['status']['state'] == 'failed'
     assert (swept, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
+
+
+async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_claimed() -> None:
+    class Begins(Storage):
+        async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
+            if state == 'working':
+                await backend.queue.cancel(second, None, at=AT)
+            return await super().update_task(task_id, state, *args, **options)
+
+    backend = backend_of(Begins())
+    first, second = [(await submit(backend, message(new=name))).header.id for name in 'xy']
+    claims = await backend.queue.claim('holder', at=AT, lease=LEASE, limit=2)
+    assert [each.header.id for each in claims] == [first]
+    assert (await load(backend, second)).header.state == 'canceled'
 
 
 async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
