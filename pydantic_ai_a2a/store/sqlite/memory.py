@@ -73,6 +73,7 @@ class MemoryBackend(SqlBackend):
             ':memory:', check_same_thread=False, isolation_level=None, cached_statements=_STATEMENTS
         )
         finalize(self, connection.close)
+        connection.execute('PRAGMA temp_store = MEMORY')  # a sort of long messages would be written to the disk
         tell_time(connection, self.clock)
         perform(connection, missing(MIGRATIONS))
         self._empty = _used(connection)
@@ -94,13 +95,13 @@ class MemoryBackend(SqlBackend):
         write = BoundWrite(kind, args, kwargs)
         with self._lock:
             connection = self._connection
-            connection.execute('BEGIN')
             try:
+                connection.execute('BEGIN')
                 result = perform(connection, write.make())
+                connection.execute('COMMIT')
             except BaseException:
                 connection.rollback()
                 raise
-            connection.execute('COMMIT')
             for task_id, events in write.published(result):  # under the lock: in the order of commits
                 self.event_bus.publish(task_id, events)
         return result
