@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -68,6 +69,8 @@ from ..types import (
     check_message,
 )
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 _Storage: TypeAlias = Storage[list[ModelMessage]]
 
 _Submit: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
@@ -122,6 +125,11 @@ class FastA2ABackend(Backend):
             raise error
         context = await self.storage.load_context(_key(claim.header))
         return [*(context or ()), *(claim.own_messages or ())]
+
+    def forget(self, task_id: str) -> None:
+        """Drop what is kept of a task's unfinished run."""
+        self.failed_begin.pop(task_id, None)
+        self.own_messages.pop(task_id, None)
 
     async def queued(self) -> bool:
         return await self.memory.queued()
@@ -224,7 +232,7 @@ class _Queue(WrappedQueue):
                 return await self._cancel_unheld(task_id, owner, at)
             if header.state in TERMINAL:
                 await self._append(header, closed(self._backend.own_messages.get(task_id, ())))
-                self._backend.own_messages.pop(task_id, None)
+                self._backend.forget(task_id)
                 artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
             return await super().cancel(task_id, owner, at=at, force=force)
@@ -284,22 +292,23 @@ class _Queue(WrappedQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
         async with self._backend.lock(task_id):
-            goes_on = await self._rehearsal.finish(claim, finish) is not None
+            ended = finish.status.state in TERMINAL  # the storage has the turn then
+            kept = replace(finish, messages=()) if ended else finish
+            goes_on = await self._rehearsal.finish(claim, kept) is not None
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
                 await self._write_missing_end(task, finish)
             elif task is None or task['status']['state'] in TERMINAL:
                 # Another process has ended the task, for example after a cancel.
                 await super().cancel(task_id, None, at=finish.status.at, force=True)
+                self._backend.forget(task_id)
                 raise LeaseLost
             else:
                 await self._write(task, claim, finish, goes_on=goes_on)
-            self._backend.failed_begin.pop(task_id, None)
-            self._backend.own_messages.pop(task_id, None)
+            self._backend.forget(task_id)
             if finish.status.state in INTERRUPTED:
                 self._backend.own_messages[task_id] = [*(claim.own_messages or ()), *finish.messages]
-            ended = finish.status.state in TERMINAL  # the storage has the turn then
-            return await super().finish(claim, replace(finish, messages=()) if ended else finish)
+            return await super().finish(claim, kept)
 
     async def _write(self, task: Task, claim: Claim, finish: Finish, *, goes_on: bool) -> None:
         header, state = claim.header, finish.status.state
@@ -596,23 +605,34 @@ class StorageHousekeeping(Housekeeping):
 
     def __init__(self, backend: FastA2ABackend) -> None:
         self._backend = backend
+        self._unwritten: deque[tuple[TaskHeader, str, str]] = deque()
+        """Tasks that have expired in memory, whose end the storage does not have yet, with their failures."""
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        memory, ended = self._backend.memory, list[tuple[TaskHeader, str, str]]()
-
         def note(header: TaskHeader, failure: str, failure_id: str) -> None:
-            ended.append((header, failure, failure_id))
+            self._unwritten.append((header, failure, failure_id))
 
-        swept = await memory.housekeeping.sweep(retention, at=at, on_expired=note)
-        for header, failure, failure_id in ended:
-            task = await memory.reader.load(header.id, None, history_length=0, artifacts=False)
+        swept = await self._backend.memory.housekeeping.sweep(retention, at=at, on_expired=note)
+        for _ in range(len(self._unwritten)):
+            expired = self._unwritten[0]
+            try:
+                await self._fail(expired[0].id)
+            except Exception:  # a user's storage raises any exception
+                logger.exception('The storage failed to end task %s; the next sweep tries again.', expired[0].id)
+                self._unwritten.append(expired)
+            else:
+                if on_expired is not None:
+                    on_expired(*expired)
+            self._unwritten.popleft()
+        return swept
+
+    async def _fail(self, task_id: str) -> None:
+        self._backend.forget(task_id)
+        if await self._backend.load(task_id, None) is not None:
+            task = await self._backend.memory.reader.load(task_id, None, history_length=0, artifacts=False)
             body = None if task is None else task.header.status_message
             messages = None if body is None else [stored.load_message(body)]
-            await self._backend.storage.update_task(header.id, 'failed', new_messages=messages)
-            self._backend.own_messages.pop(header.id, None)
-            if on_expired is not None:
-                on_expired(header, failure, failure_id)
-        return swept
+            await self._backend.storage.update_task(task_id, 'failed', new_messages=messages)
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         raise UnsupportedOperationError(f'A FastA2A storage cannot erase tasks{_INSTEAD}')
@@ -637,8 +657,6 @@ class StorageHousekeeping(Housekeeping):
 #
 # A broker may be shared by several processes, and hand an operation to any of them. A process without the task runs the
 # task from the storage. The process with the task then asks the storage until the task has stopped.
-
-logger = logging.getLogger('pydantic_ai_a2a')
 
 _PAUSE = 1.0
 """Seconds before a failed broker is asked again, and between two looks at a task of another process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -161,6 +162,44 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     assert (swept, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
 
 
+async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed() -> None:
+    class Failing(Storage):
+        async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
+            if state == 'failed' and faults:
+                raise faults.pop()
+            return await super().update_task(task_id, state, *args, **options)
+
+    faults: list[Exception] = [ConnectionError(), ConnectionError()]
+    storage, expired = Failing(), list[str]()
+    backend = backend_of(storage)
+    tasks = [(await submit(backend, message('hello', new=name))).header.id for name in 'xyz']
+    for task_id in tasks:
+        claimed = await claim_one(backend, task_id)
+        await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    del storage.tasks[tasks[2]]
+
+    def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
+        expired.append(header.id)
+
+    waits = Retention(waiting=timedelta(seconds=1))
+    for written in (tasks[2:], [*tasks[2:], *tasks[:2]]):
+        await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
+        assert expired == written
+    assert [storage.tasks[task_id]['status']['state'] for task_id in tasks[:2]] == ['failed', 'failed']
+    assert backend.own_messages == {}
+
+
+async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_storage() -> None:
+    backend = FastA2ABackend(storage := Storage(), MemoryBackend('agent', reader_lag=READER_LAG, max_bytes=100_000))
+    task_id = (await submit(backend, message('hello', new='x'))).header.id
+    claimed = await claim_one(backend, task_id)
+    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    for large in (message(new='y'), message(to=task_id)):
+        with pytest.raises(OverloadedError):
+            await submit(backend, replace(large, size=100_000))
+    assert {name: texts(task) for name, task in storage.tasks.items()} == {task_id: ['hello', 'which?']}
+
+
 async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_claimed() -> None:
     class Begins(Storage):
         async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
@@ -194,10 +233,14 @@ async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
     claimed = await claim_one(backend, task_id)
+    await backend.queue.finish(claimed, ending(claimed, 'input-required', messages=turn('hello', 'which?')))
+    await submit(backend, message('this', to=task_id))
+    claimed = await claim_one(backend, task_id)
     del storage.tasks[task_id]
     with pytest.raises(LeaseLost):
         await backend.queue.finish(claimed, ending(claimed))
     assert await backend.reader.load(task_id, None) is None
+    assert backend.own_messages == {}
 
 
 async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> None:

@@ -29,25 +29,16 @@ from .connect import (
     SqliteFile,
     check_version,
     commit,
+    give_back,
     perform,
     read,
     vacuum,
 )
 
-PAGES = 100
-"""Free pages that one sweep gives back at most."""
-
-
-def _give_back() -> Transaction[None]:
-    """Return free pages of the file to the disk. Files of versions without this setting have none to return."""
-    free = yield 'PRAGMA freelist_count', ()
-    for _ in range(min(free[0][0], PAGES)):
-        yield 'PRAGMA incremental_vacuum(1)', ()  # Python's driver frees one page a statement
-
 
 def _after_sweep() -> Transaction[None]:
     yield NOTE_CLOCK, ()
-    yield from _give_back()
+    yield from give_back()
 
 
 _AFTER_SWEEP = WriteKind(_after_sweep)

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: URL, opening, migration and compaction."""
+"""Connections to a SQLite database: URL, opening, migration, compaction, and the threads of a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ NOTE_CLOCK = "UPDATE a2a_boot SET clock = a2a_clock() WHERE id = ''"
 """Remember how far the steady clock has come, where the system names no boot: after a restart, the clock is behind."""
 _WAL_PAGES = 4000
 """Pages of 4 kB in the WAL before SQLite copies them: 4,000 cost a commit 15 % less CPU than the default 1,000."""
-_SHRINKS = 'PRAGMA auto_vacuum = INCREMENTAL'
+SHRINKS = 'PRAGMA auto_vacuum = INCREMENTAL'
+"""Lets `give_back` return free pages, for a database without a table."""
+PAGES = 100
+"""Free pages that are given back in one transaction at most."""
 _FORM = "'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db', with ?synchronous=normal if you like"
 
 
@@ -167,7 +170,7 @@ def vacuum(file: SqliteFile) -> None:
     """
     try:
         with closing(connect(file)) as connection:
-            connection.execute(_SHRINKS)
+            connection.execute(SHRINKS)
             connection.execute('VACUUM')
             in_use: int = connection.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0]
     except sqlite3.Error as error:
@@ -186,7 +189,7 @@ def _use_wal(connection: sqlite3.Connection, until: float) -> str:
     while True:
         try:
             if not connection.execute('PRAGMA page_count').fetchone()[0]:
-                connection.execute(_SHRINKS)
+                connection.execute(SHRINKS)
             return connection.execute('PRAGMA journal_mode = WAL').fetchone()[0]
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > until:
@@ -280,6 +283,14 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
             step = transaction.send(rows)
     except StopIteration as stop:
         return stop.value
+
+
+def give_back() -> Transaction[int]:
+    """Return free pages to the disk or the system, and count them. Files without `SHRINKS` have none to return."""
+    free = min((yield 'PRAGMA freelist_count', ())[0][0], PAGES)
+    for _ in range(free):
+        yield 'PRAGMA incremental_vacuum(1)', ()  # Python's driver frees one page a statement
+    return free
 
 
 # --- a thread that owns one SQLite connection and runs the transactions of its queue ----------------------------------

@@ -6,6 +6,7 @@ and event loops may use one app.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -15,16 +16,17 @@ from weakref import finalize
 
 from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
+from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus
 from ..histories import prepare
-from ..ports import Accepted, Slot, Submission
+from ..ports import Accepted, OnExpired, Slot, Submission
 from ..sql import reads
-from ..sql.database import BoundWrite, WriteKind
-from ..sql.ports import SqlBackend, SqlQueue
+from ..sql.database import BoundWrite, Database, Rehearsal, WriteKind
+from ..sql.ports import Due, SqlBackend, SqlHousekeeping, SqlQueue
 from ..sql.schema import MIGRATIONS, missing
 from ..sql.transaction import Transaction
-from .connect import check_version, perform, tell_time
+from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -61,7 +63,8 @@ class MemoryBackend(SqlBackend):
         self._lock = RLock()
         self._listeners: list[tuple[Callable[[str], object], Callable[[str], object]]] = []
         super().__init__(namespace)
-        self.queue = _Queue(self)
+        self.queue = _Queue(self, self.due, self.take_room)
+        self.housekeeping = _Housekeeping(self)
 
     @property
     def event_bus(self) -> EventBus:
@@ -73,6 +76,7 @@ class MemoryBackend(SqlBackend):
             ':memory:', check_same_thread=False, isolation_level=None, cached_statements=_STATEMENTS
         )
         finalize(self, connection.close)
+        connection.execute(SHRINKS)
         connection.execute('PRAGMA temp_store = MEMORY')  # a sort of long messages would be written to the disk
         tell_time(connection, self.clock)
         perform(connection, missing(MIGRATIONS))
@@ -145,9 +149,9 @@ def _used(connection: sqlite3.Connection) -> int:
 class _Queue(SqlQueue):
     """Refuses messages for which there is no room."""
 
-    def __init__(self, backend: MemoryBackend) -> None:
-        super().__init__(backend, backend.due)
-        self._take_room = backend.take_room
+    def __init__(self, database: Database, due: Due, take_room: Callable[[int], None]) -> None:
+        super().__init__(database, due)
+        self._take_room = take_room
 
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
@@ -156,3 +160,21 @@ class _Queue(SqlQueue):
         return await super().submit(
             submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
+
+    def rehearsal(self) -> SqlQueue:
+        return _Queue(Rehearsal(self.database), Due(), self._take_room)
+
+
+class _Housekeeping(SqlHousekeeping):
+    """Gives back the memory of what is deleted: SQLite alone would keep it for the next rows."""
+
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        swept = await super().sweep(retention, at=at, on_expired=on_expired)
+        given_back = PAGES
+        while given_back == PAGES:
+            await asyncio.sleep(0)
+            given_back = await self.database.write(_GIVE_BACK)
+        return swept
+
+
+_GIVE_BACK = WriteKind(give_back)

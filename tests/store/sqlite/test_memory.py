@@ -7,17 +7,38 @@ import sqlite3
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from typing import Any
 
 import pytest
 
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Bucket, Charge, PushConfig
+from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig
+from pydantic_ai_a2a.store.sqlite.connect import PAGES
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...suites.values import AT, OWNER, erase, message, run, submit, turn
+from ...suites.values import AT, OWNER, erase, message, run, state_of, submit, turn
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The connections that are opened."""
+    opened: list[sqlite3.Connection] = []
+
+    class Connection(sqlite3.Connection):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            opened.append(self)
+
+    monkeypatch.setattr(sqlite3, 'connect', partial(sqlite3.connect, factory=Connection))
+    return opened
+
+
+def pages(database: sqlite3.Connection) -> int:
+    return database.execute('PRAGMA page_count').fetchone()[0]
 
 
 @pytest.mark.parametrize('text', ['hello' * 1_000, 'hello' * 20_000])
@@ -36,6 +57,52 @@ async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
     while await erase(backend, OWNER, at=AT):
         pass
     assert backend.size == 0
+
+
+async def test_a_sweep_gives_back_the_memory_of_what_was_erased(connections: list[sqlite3.Connection]) -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    assert backend.size == 0
+    [database] = connections
+    empty = pages(database)
+    await submit(backend, message('x' * 3_000_000, new='t'))
+    await run(backend, 't')
+    assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+    assert pages(database) > 5 * (empty + PAGES)
+    await backend.housekeeping.sweep(Retention(), at=AT)
+    assert pages(database) <= empty + 1
+
+
+async def test_a_long_conversation_is_read_without_a_disk() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    await submit(backend, message(new='t', context='c'))
+    await run(backend, 't', messages=turn('hi', 'x' * 10_000) * 1_000)
+    soft, hard = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (0, hard))
+    try:
+        exported = [each async for each in backend.housekeeping.export(OWNER) if isinstance(each, ExportedConversation)]
+    finally:
+        setrlimit(RLIMIT_FSIZE, (soft, hard))
+    assert [len(each.messages) for each in exported] == [2_000]
+
+
+async def test_the_store_goes_on_after_a_commit_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *args: Any) -> sqlite3.Cursor:
+            if statement == 'COMMIT' and fails:
+                raise sqlite3.OperationalError(fails.pop())
+            return super().execute(statement, *args)
+
+    fails: list[str] = []
+    monkeypatch.setattr(sqlite3, 'connect', partial(sqlite3.connect, factory=Connection))
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    await submit(backend, message(new='t'))
+    fails.append('out of memory')
+    with pytest.raises(sqlite3.OperationalError, match='out of memory'):
+        await submit(backend, message(new='u'))
+    assert await state_of(backend, 't') == 'submitted'
+    assert await backend.reader.load('u', OWNER) is None
+    await submit(backend, message(new='u'))
+    assert await state_of(backend, 'u') == 'submitted'
 
 
 async def test_a_message_is_refused_if_it_could_exceed_the_limit() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.sqlite.backend import PAGES, SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.connect import PAGES, SqliteFile
 
 from ...suites.values import AT, OWNER, READER_LAG, message, run, submit
 
