@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = (
     'A2AError',
+    'AgentUnavailable',
     'AnswerNeeded',
     'BackendUnusable',
     'CardRefused',
@@ -274,6 +275,13 @@ class StoreUnavailable(OverloadedError):
         """The reason, for the log and for commands. Never sent to a client."""
         self.busy = busy
         """True if the store works and only this transaction took too long. A repetition may take too long again."""
+
+
+class AgentUnavailable(OverloadedError):
+    """The agent cannot be entered now, such as for an MCP server that is down; try again later."""
+
+    def __init__(self) -> None:
+        super().__init__(headers={'Retry-After': '5'})
 
 
 class RemoteError(Exception):

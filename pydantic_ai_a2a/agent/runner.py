@@ -7,7 +7,7 @@ plain request. No run is repeated to find out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -46,6 +46,7 @@ from ..settings import Limits, Progress
 from ..store.ports import Checkpoint
 from ..types import Note, Step, TextDelta, frozen
 from .budget import charge_unanswered, within
+from .connections import Connections
 from .dependencies import Hooks, observe_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
@@ -145,6 +146,8 @@ class Runner:
     ) -> None:
         check_options(agent, options)
         self._agent = agent
+        self.connections = Connections(agent)
+        """Connections of the agent to MCP servers."""
         self._options: Any = {name: value for name, value in options.items() if value is not None}
         timeout, metadata = options.get('timeout'), options.get('metadata')
         if timeout is not None:
@@ -161,7 +164,7 @@ class Runner:
         self._wraps = self._prepares_tools or hooks.of_tools or self._outputs is not None
         self._may_have_model = may_have_model(agent, options)
 
-    async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
+    def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
         """Run the agent once, in the current task, or the rest of a run that `RunArguments.turn` has stored in part.
 
         Args:
@@ -173,6 +176,10 @@ class Runner:
             NoModel: The agent has no model.
             ToolConflict: The agent has a tool with the name of a tool of the client.
         """
+        run = self._run(arguments, options)
+        return self.connections.counted(run) if self.connections.kept else run
+
+    async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         history, turn = arguments.history, arguments.turn
         answer = AnswerStream(arguments.text_output, collects=arguments.collects_text)
         if self._changes_history:

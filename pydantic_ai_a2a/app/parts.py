@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
+from ..agent.connections import Connections
 from ..agent.dependencies import Dependencies, Hooks, keep_caller
 from ..agent.downloads import read_referenced
 from ..agent.options import (
@@ -110,13 +111,15 @@ class Assembly:
         if (reply := settings.messages.reply) != 'task':
             job = partial(conversion.job, backend, metering)
             limit, max_wait = workers.running, limits.max_wait
-            self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
+            check = conversion.connections.check
+            self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check)
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
         stores = (lambda: entered, sending or nullcontext)
         self.hosting = Hosting(
             make_worker,
-            LoopExitStack(lambda: agent, *stores),
+            agent,
+            conversion.connections,
             backend=backend,
             store=LoopExitStack(*stores),
             keep_alive=limits.keep_alive,
@@ -171,7 +174,7 @@ class Assembly:
             extended=extended,
             direct=self.direct,
             tenants=tenants,
-            start=self.hosting.ensure,
+            start=self.hosting.begin,
             keep=self._conversion.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(
@@ -432,6 +435,8 @@ class Conversion:
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
+        self.connections = Connections(agent) if self._runner is None else self._runner.connections
+        """Connections of the agent to MCP servers."""
         self.schemas = CardSchemas(
             input=None if self.input is None else _published(self.input.schema, 'Messages.input_type'),
             output=_published(self.outputs.schema, 'output_type') if self._is_known else None,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.exceptions import (
+    ConcurrencyLimitExceeded,
     ContentFilterError,
     ModelAPIError,
     ModelHTTPError,
@@ -248,6 +249,7 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (RunTimedOut, Failure('timeout', 'The task ran out of time.')),
     (ContentFilterError, Failure('refused-content', 'The model refused the content.')),
     (UnexpectedModelBehavior, Failure('bad-output', 'The model gave no usable answer.')),
+    (ConcurrencyLimitExceeded, Failure('busy', 'The agent is busy; try again later.')),
     (ModelRateLimitError, _BUSY),
     (ModelQuotaExceededError, _BUSY),
     (ModelOverloadedError, _BUSY),

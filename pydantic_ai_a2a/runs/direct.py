@@ -57,6 +57,7 @@ class Direct:
         metering: Checks and charges the budgets; None for none.
         limit: Maximum number of runs at once.
         max_wait: Seconds for a run; None for no limit.
+        check: Raises an `A2AError` if no run may begin now.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Direct:
         metering: Metering | None,
         limit: int,
         max_wait: float | None,
+        check: Callable[[], None],
     ) -> None:
         self._rule = rule
+        self._check_agent = check
         self._backend = backend
         self._job = make_job()
         self._metering = metering
@@ -151,6 +154,7 @@ class Direct:
                 run.cancel()
 
     async def _check(self, owner: str) -> None:
+        self._check_agent()
         if self._metering is not None:
             await self._metering.check_budgets(owner)
             limit = self._metering.task_limit

@@ -11,15 +11,16 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from ..agent.connections import Connections
 from ..clock import STOP_TIME
-from ..errors import BackendUnusable
+from ..errors import AgentUnavailable, BackendUnusable
 from ..service.tasks import Offer, OpenStreams
 from ..store.ports import Backend
 from ..telemetry import metrics
@@ -55,8 +56,9 @@ class Hosting:
     Args:
         make_worker: Makes the worker of the running loop.
         backend: Stores the tasks. One app of a process may run the tasks of a backend.
-        agent: Entered while a host lives, together with the store.
-        store: Entered alone if the host runs no tasks.
+        agent: Entered while a host lives that runs tasks.
+        connections: Connections of the agent.
+        store: Entered while a host lives.
         keep_alive: Seconds between two keep-alive ticks of the app's event streams.
         drain_grace: Seconds for running tasks at a shutdown.
         drain_delay: Seconds of normal service between the signal and the drain.
@@ -67,6 +69,7 @@ class Hosting:
         self,
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
+        connections: Connections,
         *,
         backend: Backend,
         store: AbstractAsyncContextManager[Any],
@@ -77,6 +80,8 @@ class Hosting:
     ) -> None:
         self._make_worker = make_worker
         self._agent = agent
+        self._connections = connections
+        connections.on_doubt = self._doubt
         self._backend = backend
         self._store = store
         self.streams = OpenStreams(keep_alive, self.running)
@@ -114,6 +119,10 @@ class Hosting:
         host = self._hosts.get(asyncio.get_running_loop())
         return None if host is None or host.worker is None else host.worker.offer()
 
+    def _doubt(self) -> None:
+        if (host := self._hosts.get(asyncio.get_running_loop())) is not None:
+            host.doubt()
+
     @property
     def begun(self) -> bool:
         """True if the running loop has a host, started or failed."""
@@ -150,6 +159,20 @@ class Hosting:
                 self._trying[loop] = loop.create_task(self._try_again(), context=Context())
             raise
 
+    async def begin(self) -> None:
+        """Start the host for a request, like `ensure`.
+
+        Raises:
+            AgentUnavailable: The agent cannot be entered now. The host tries again.
+            BackendUnusable: The store needs a repair.
+        """
+        try:
+            await self.ensure()
+        except BackendUnusable:
+            raise
+        except Exception as error:  # whatever an agent's toolsets raise
+            raise AgentUnavailable from error
+
     async def _try_again(self) -> None:
         """Start a host of this loop: a server that is not ready gets no requests to start the host."""
         loop, pauses = asyncio.get_running_loop(), self.pauses()
@@ -175,9 +198,12 @@ class Hosting:
             metrics.begin()
             host = self._hosts[loop] = Host(
                 self._make_worker,
-                self._agent if self.runs_tasks else self._store,
-                self._signals,
-                self._context.copy(),
+                agent=self._agent,
+                connections=self._connections,
+                store=self._store,
+                signals=self._signals,
+                context=self._context.copy(),
+                pauses=self.pauses,
                 runs_tasks=self.runs_tasks,
             )
         await host.started()
@@ -295,10 +321,14 @@ def _is_servers(handler: object) -> bool:
 # Owns the agent, the worker and the drain, beside the requests.
 
 Component: TypeAlias = Literal[
-    'ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'read-only', 'stopped', 'draining'
+    'ok', 'idle', 'off', 'degraded', 'starting', 'reconnecting', 'failed', 'read-only', 'stopped', 'draining'
 ]
 """State of a part of the app. `idle` starts with the first request, `off` is left to another process, `degraded` still
 works. In all other states, send traffic elsewhere."""
+
+
+_RUNS_END = 30.0
+"""Seconds for the runs to end before the agent is entered anew. A connection in use is kept, and lost again."""
 
 
 async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
@@ -311,15 +341,21 @@ class Host:
     def __init__(
         self,
         make_worker: Callable[[], Worker],
+        *,
         agent: AbstractAsyncContextManager[Any],
+        connections: Connections,
+        store: AbstractAsyncContextManager[Any],
         signals: Callable[[], AbstractContextManager[None]],
         context: Context,
-        *,
+        pauses: Callable[[], Iterator[float]],
         runs_tasks: bool,
     ) -> None:
         self._make_worker = make_worker
         self._runs_tasks = runs_tasks
-        self._agent = agent
+        self._agent = agent if runs_tasks else nullcontext()
+        self._connections = connections
+        self._store = store
+        self._pauses = pauses
         self._signals = signals
         self._context = context
         self.loop = asyncio.get_running_loop()
@@ -327,7 +363,9 @@ class Host:
         self._entered: asyncio.Future[None] = self.loop.create_future()
         self._held = False
         self._stop = asyncio.Event()
-        self._leave = asyncio.Event()
+        self._leaving = False
+        self._wake = asyncio.Event()
+        """Set to leave the agent, and to look whether its connections still work."""
         self._draining: asyncio.Task[None] | None = None
         self.worker: Worker | None = None
         # An empty context: the context of the first request must not outlive the request.
@@ -363,18 +401,29 @@ class Host:
             else:
                 self._up.set_exception(error)
         finally:
-            self._leave.set()
+            self._leaving = True
+            self._wake.set()
             await asyncio.wait([keeper], timeout=STOP_TIME if self._held else 0)
             keeper.cancel()  # entering or leaving the agent has had its time
             self._up.cancel()
 
     async def _keep_agent(self) -> None:
         """Hold the agent in an asyncio task of its own, since a failed task group inside cancels the entering task."""
+        pauses = self._pauses()
         try:
-            async with self._agent:
-                self._entered.set_result(None)
-                self._held = True
-                await self._leave.wait()
+            async with self._store:
+                while not self._leaving:
+                    try:
+                        await self._hold()
+                    except Exception as error:  # whatever an agent's toolsets raise
+                        if not self._connections.renewing:
+                            raise
+                        if not self._held:
+                            logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
+                            await self._sleep(next(pauses))
+                            continue
+                        logger.debug('A lost connection could not be closed in order.', exc_info=True)
+                    pauses, self._held = self._pauses(), False
         except Exception as error:
             if self._entered.done():
                 logger.exception('The agent failed while the server left its context; the server stops anyway.')
@@ -388,6 +437,46 @@ class Host:
 
         finally:
             self._held = False
+            self._renew(False)
+
+    async def _hold(self) -> None:
+        """Hold the agent until the host ends; or until a connection is lost, and no run holds the agent any more."""
+        async with self._agent:
+            self._held = True
+            if self._entered.done():
+                logger.info('The agent was entered anew, and its tasks go on.')
+            else:
+                self._entered.set_result(None)
+            self._renew(False)
+            lost = None
+            while lost is None and not self._leaving:
+                await self._wake.wait()
+                self._wake.clear()
+                lost = None if self._leaving else await self._connections.lost()
+            if lost is not None:
+                logger.warning(
+                    'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
+                )
+                self._renew(True)
+                await self._connections.idle(_RUNS_END)
+
+    def _renew(self, renewing: bool) -> None:
+        """Keep new runs waiting while the agent is entered anew, or let them go on."""
+        if renewing is not self._connections.renewing:
+            self._connections.renewing = renewing
+            if self.worker is not None:
+                self.worker.pause(renewing)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait, until the host ends at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def doubt(self) -> None:
+        """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""
+        if not self._connections.renewing:
+            self._wake.set()
 
     def agent_health(self) -> Component:
         """Return the state of the agent."""
@@ -397,6 +486,8 @@ class Host:
             return 'failed'
         if not self._runs_tasks:
             return 'off'
+        if self._connections.renewing:
+            return 'reconnecting'
         return 'ok' if self._held else 'degraded'
 
     def worker_health(self) -> Component:

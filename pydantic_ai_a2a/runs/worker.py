@@ -83,6 +83,7 @@ class Worker:
         self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._paused = False
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
@@ -120,6 +121,13 @@ class Worker:
     def begin_drain(self) -> None:
         """Start no further task."""
         self._draining = True
+
+    def pause(self, paused: bool) -> None:
+        """Start no run while paused: tasks wait in the queue."""
+        self._paused = paused
+        if not paused:
+            self._behind = True
+            self._fill_soon()
 
     async def drain(self, grace: float) -> None:
         """Let running tasks finish within `grace` seconds. Then hand the rest back, or fail the rest in memory."""
@@ -223,15 +231,15 @@ class Worker:
         if claim is None:
             if self._waiting or self._behind:
                 self._fill_soon()
-        elif self._draining:
+        elif self._draining or self._paused:
             self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
             context = copy_context()
             self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
 
     def _waits(self) -> bool:
-        """True if a new task has to wait: for earlier tasks, for a slot, or for another worker."""
-        return bool(self._waiting) or self._behind or self._draining or self._slots <= 0
+        """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""
+        return bool(self._waiting) or self._behind or self._draining or self._paused or self._slots <= 0
 
     def _begin(self, task_id: str, context: Context) -> None:
         if self._waits():
@@ -275,7 +283,7 @@ class Worker:
             await self._fill_once()
 
     async def _fill_once(self) -> None:
-        if self._draining:
+        if self._draining or self._paused:
             return
         claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
@@ -364,6 +372,9 @@ class Worker:
                 claim: Claim | None = running.claim
                 while claim is not None:
                     running.claim = claim
+                    if self._paused:
+                        await self._ends.release(claim, self._attempts.recorder(claim))
+                        break
                     claim = await self._attempts.run(claim, running.token)
             finally:
                 if self._running.get(task_id) is running:  # else the lost task was claimed again during the stop

@@ -25,6 +25,7 @@ from ..auth.guard import Guard
 from ..card import CardTemplate
 from ..errors import (
     A2AError,
+    AgentUnavailable,
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
     InternalError,
@@ -448,6 +449,8 @@ def as_error(exception: Exception | SystemExit, correlation_id: str) -> A2AError
     """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
     if isinstance(exception, StoreUnavailable):
         logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
+    if isinstance(exception, AgentUnavailable):
+        logger.error('The agent cannot be entered (correlation id %s).', correlation_id, exc_info=exception.__cause__)
     if isinstance(exception, A2AError):
         return exception
     logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)

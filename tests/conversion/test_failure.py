@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic_ai.exceptions import (
+    ConcurrencyLimitExceeded,
     ContentFilterError,
     ModelAPIError,
     ModelHTTPError,
@@ -21,6 +22,7 @@ SECRET = 'sk-secret'
     ('error', 'kind'),
     [
         (StoreFailed(SECRET), 'storage'),
+        (ConcurrencyLimitExceeded(SECRET), 'busy'),
         (UsageLimitExceeded(SECRET), 'usage-limit'),
         (RunTimedOut(SECRET), 'timeout'),
         (ContentFilterError(SECRET), 'refused-content'),

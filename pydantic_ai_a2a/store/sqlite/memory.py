@@ -166,11 +166,11 @@ class _Queue(SqlQueue):
 
 
 class _Housekeeping(SqlHousekeeping):
-    """Gives back the memory of what is deleted: SQLite alone would keep it for the next rows."""
+    """Gives back the memory of what was deleted, after the last batch: SQLite alone would keep it for the next rows."""
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         swept = await super().sweep(retention, at=at, on_expired=on_expired)
-        given_back = PAGES
+        given_back = 0 if swept else PAGES
         while given_back == PAGES:
             await asyncio.sleep(0)
             given_back = await self.database.write(_GIVE_BACK)

@@ -60,8 +60,8 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
     app.hosting.pauses = partial(repeat, 3600.0)
     await Client(app).post(send())
     answer = await Client(app).post(send())
-    error = refusal(answer)
-    assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
+    error = refusal(answer, status=503)
+    assert (error.code, answer.headers['retry-after']) == (-32000, '5')
     assert b'1234' not in answer.body
     assert answer.headers['x-correlation-id'] in caplog.text
     assert 'password "1234" is wrong' in caplog.text

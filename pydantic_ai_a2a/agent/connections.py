@@ -1,0 +1,92 @@
+"""The agent's connections to MCP servers, which last while the agent is entered.
+
+A server that restarts leaves a dead connection behind. Pydantic AI counts who has entered a toolset, and connects anew
+only after the last one has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.messages import ToolReturnPart
+
+from ..errors import AgentUnavailable
+
+if TYPE_CHECKING:
+    from pydantic_ai.mcp import MCPToolset
+
+    from .runner import RunOutput
+
+_ANSWER_TIME = 5.0
+"""Seconds in which a living MCP server names its tools."""
+_PAUSE = 0.05
+"""Seconds between two looks at the number of runs."""
+
+
+class Connections:
+    """Counts the runs of one agent, and finds MCP servers that are gone."""
+
+    def __init__(self, agent: AbstractAgent[Any, Any]) -> None:
+        self._agent = agent
+        self.on_doubt: Callable[[], object] = lambda: None
+        """Called after a run in which an MCP server may have failed."""
+        self.renewing = False
+        """True from the loss of a connection until the agent is entered anew."""
+        self.kept = bool(self._toolsets())
+        """True if the agent keeps connections."""
+        self._runs = 0
+
+    async def counted(self, run: Awaitable[RunOutput]) -> RunOutput:
+        """Run the agent, and ask for a look at the connections if a tool, or the run, has failed."""
+        self._runs += 1
+        doubt = True
+        try:
+            output = await run
+            parts = (part for message in output.messages for part in message.parts)
+            # The model may have found an answer nevertheless.
+            doubt = any(isinstance(part, ToolReturnPart) and part.outcome in ('failed', 'retried') for part in parts)
+        finally:
+            self._runs -= 1
+            if doubt:
+                self.on_doubt()
+        return output
+
+    def check(self) -> None:
+        """Check that a run may begin now.
+
+        Raises:
+            AgentUnavailable: The agent is being entered anew.
+        """
+        if self.renewing:
+            raise AgentUnavailable
+
+    async def lost(self) -> str | None:
+        """Return the name of a toolset whose MCP server does not answer; None if all answer."""
+        for toolset in self._toolsets():
+            if not toolset.is_running:  # it connects for each run
+                continue
+            try:
+                async with asyncio.timeout(_ANSWER_TIME):
+                    await toolset.client.list_tools()
+            except Exception:  # of the transport, of the protocol, or none in time
+                return toolset.label
+        return None
+
+    def _toolsets(self) -> list[MCPToolset[Any]]:
+        if (module := sys.modules.get('pydantic_ai.mcp')) is None:
+            return []  # nobody has made one
+        leaves = list[Any]()
+        for toolset in self._agent.toolsets:
+            toolset.apply(leaves.append)
+        return [leaf for leaf in leaves if isinstance(leaf, module.MCPToolset)]
+
+    async def idle(self, seconds: float) -> None:
+        """Wait until no run holds the agent, in any event loop, at most some seconds."""
+        for _ in range(int(seconds / _PAUSE)):
+            if not self._runs:
+                break
+            await asyncio.sleep(_PAUSE)
