@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,7 @@ class Connections:
 
     async def lost(self) -> str | None:
         """Return the name of a toolset whose MCP server does not answer; None if all answer."""
-        for toolset in self._toolsets():
-            if not toolset.is_running:  # it connects for each run
-                continue
+        for toolset in [toolset for toolset in self._toolsets() if toolset.is_running]:
             try:
                 async with asyncio.timeout(_ANSWER_TIME):
                     await toolset.client.list_tools()
@@ -77,16 +76,15 @@ class Connections:
         return None
 
     def _toolsets(self) -> list[MCPToolset[Any]]:
-        if (module := sys.modules.get('pydantic_ai.mcp')) is None:
-            return []  # nobody has made one
+        """Return the toolsets of MCP servers. Some connect for each run, and are never entered before."""
+        kind: Any = getattr(sys.modules.get('pydantic_ai.mcp'), 'MCPToolset', ())  # else the agent cannot have one
         leaves = list[Any]()
         for toolset in self._agent.toolsets:
             toolset.apply(leaves.append)
-        return [leaf for leaf in leaves if isinstance(leaf, module.MCPToolset)]
+        return [leaf for leaf in leaves if isinstance(leaf, kind)]
 
     async def idle(self, seconds: float) -> None:
         """Wait until no run holds the agent, in any event loop, at most some seconds."""
-        for _ in range(int(seconds / _PAUSE)):
-            if not self._runs:
-                break
+        end = time.monotonic() + seconds
+        while self._runs and time.monotonic() < end:  # noqa: ASYNC110 - other event loops have runs too
             await asyncio.sleep(_PAUSE)

@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict, Unpack
 
+from .. import chains
 from ..app.app import A2AApp
 from ..arguments import seconds
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
@@ -267,7 +268,8 @@ class A2AClient:
         if return_immediately or not (waits or stream):
             params = replace(params, return_immediately=True)
         updates = exchange.follower.send(params, stream=stream)
-        return await last_outcome(updates, max_wait=0 if return_immediately else max_wait)
+        async with chains.waiting.get():
+            return await last_outcome(updates, max_wait=0 if return_immediately else max_wait)
 
     async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
@@ -280,7 +282,8 @@ class A2AClient:
         """
         exchange = await self._exchange(content, options)
         params = replace(exchange.params, return_immediately=not exchange.streams)
-        async with aclosing(exchange.follower.send(params, stream=exchange.streams)) as updates:
+        updates = exchange.follower.send(params, stream=exchange.streams)
+        async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 yield update
 
@@ -292,7 +295,7 @@ class A2AClient:
             last_event_id: Number of the last event that was received, for agents that number events.
         """
         follower, _, _ = self._following(*await self._finder.interface())
-        async with aclosing(follower.subscribe(task_id, last_event_id)) as updates:
+        async with chains.waiting.get(), aclosing(follower.subscribe(task_id, last_event_id)) as updates:
             async for update in updates:
                 yield update
 

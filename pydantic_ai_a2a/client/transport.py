@@ -10,6 +10,7 @@ from typing import Any, cast
 import httpx2
 from pydantic_core import from_json
 
+from .. import chains
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import (
     AnswerUnreadable,
@@ -214,6 +215,8 @@ class Transport:
         headers = {'content-type': 'application/json', 'accept': 'application/json'}
         if codec.dialect != 'fasta2a':
             headers['a2a-version'] = codec.dialect
+        if isinstance(params, SendParams) and (depth := chains.depth.get()) is not None:
+            headers[chains.HEADER] = str(depth + 1)
         if isinstance(params, SendParams) and params.extensions:
             headers[codec.extensions_header] = ', '.join(params.extensions)
         if self._interface.binding == 'JSONRPC':

@@ -17,6 +17,7 @@ from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
+from .. import chains
 from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
 from ..agent.downloads import Refer
 from ..agent.options import Content, PartialOutputs, RunInfo, Steering
@@ -100,6 +101,8 @@ class AgentJob:
         self, claim: Claim, recorder: Recorder, token: CancellationToken, run_id: str
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
+        request = claim.request
+        chains.depth.set(from_json(request).get('depth', 0) if request is not None and b'"depth"' in request else 0)
         pending = None if claim.pending is None else load(claim.pending)
         messages, typed, prompt, before = self._messages, self._typed_input, None, ()
         validated = None if typed is None else await messages.validated(typed, claim, recorder)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +20,7 @@ from os import urandom
 from threading import Thread
 from typing import Any, TypeAlias
 
+from .. import chains
 from ..clock import STOP_TIME
 from ..conversion.stream import SHUTDOWN
 from ..quotas import Metering
@@ -33,6 +36,8 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
 _SWEEP_BATCHES = 20
+_LENT = 4
+"""Runs for each slot that wait for other agents, until only tasks of other agents start. These end such waits."""
 _FORGET_AT_ONCE = 100
 """Waiting tasks to check in a heartbeat, in the order of submission."""
 _RETRY_CLAIM = 1.0
@@ -46,6 +51,31 @@ class _Running:
     claim: Claim
     token: Token
     """One token for all runs of the task: a cancel between two runs stops the second run."""
+
+
+class _RunSlot(AbstractAsyncContextManager[None]):
+    """The slot of one run, lent to other runs while this run waits for another agent."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._waits = 0
+        self._over = False
+
+    async def __aenter__(self) -> None:
+        self._waits += 1
+        if self._waits == 1 and not self._over:
+            self._worker.lend()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._waits -= 1
+        if self._waits == 0 and not self._over:
+            await self._worker.take()
+
+    def close(self) -> None:
+        """Hold the slot at the end of the run, although a task that the run has left behind may still wait."""
+        self._over = True
+        if self._waits:
+            self._worker.take_now()
 
 
 class Worker:
@@ -80,6 +110,13 @@ class Worker:
         )
         self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
         self._slots = settings.workers.running
+        self._most_lent = _LENT * settings.workers.running
+        self._lent = 0
+        """Number of runs that wait for other agents, without a slot."""
+        self._returning: deque[asyncio.Future[None]] = deque()
+        """Runs that have waited, and need a slot again."""
+        self._urgent: dict[str, None] = {}
+        """Waiting tasks for which runs of other agents wait: they start first."""
         self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -227,11 +264,11 @@ class Worker:
 
     def _settle(self, claim: Claim | None) -> None:
         """Run the claimed task in a slot that was offered, or return the slot."""
-        self._slots += 1
         if claim is None:
-            if self._waiting or self._behind:
-                self._fill_soon()
-        elif self._draining or self._paused:
+            self.give_back()
+            return
+        self._slots += 1
+        if self._draining or self._paused:
             self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
             context = copy_context()
@@ -239,11 +276,15 @@ class Worker:
 
     def _waits(self) -> bool:
         """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""
-        return bool(self._waiting) or self._behind or self._draining or self._paused or self._slots <= 0
+        if self._draining or self._paused or self._slots <= 0:
+            return True
+        return not chains.depth.get() and (bool(self._waiting) or self._behind or self._lent >= self._most_lent)
 
     def _begin(self, task_id: str, context: Context) -> None:
-        if self._waits():
+        if context.run(self._waits):
             self._waiting[task_id] = context  # behind earlier tasks
+            if context.get(chains.depth):
+                self._urgent[task_id] = None
             if not self._draining and self._slots > 0:
                 self._fill_soon()
             self._fill_again = True
@@ -255,11 +296,40 @@ class Worker:
         # Without a callback: anyio formats a task's callbacks for each cancelled scope, and a run has several scopes.
         self._active.add(self._loop.create_task(work, context=context))
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._active.discard(task)
+    def give_back(self) -> None:
+        """Give a slot to a run that has waited for another agent, or to a waiting task."""
         self._slots += 1
+        while self._returning and self._slots > 0:
+            turn = self._returning.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._slots -= 1
         if self._waiting or self._behind:
             self._fill_soon()
+
+    def lend(self) -> None:
+        """Give back the slot of a run that waits for another agent."""
+        self._lent += 1
+        self.give_back()
+
+    def take_now(self) -> None:
+        """Take a slot for a run that has waited, if need be one more than there are."""
+        self._lent -= 1
+        self._slots -= 1
+
+    async def take(self) -> None:
+        """Take a slot for a run that has waited, before a new task gets it."""
+        if self._slots > 0:
+            self.take_now()
+            return
+        self._lent -= 1
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._returning.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._slots -= turn.cancelled()  # the run ends, and gives back a slot, also one that it has not got
+            raise
 
     def _fill_soon(self) -> asyncio.Task[None]:
         """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
@@ -285,11 +355,16 @@ class Worker:
     async def _fill_once(self) -> None:
         if self._draining or self._paused:
             return
+        while self._urgent and self._slots > 0:
+            task_id = next(iter(self._urgent))
+            del self._urgent[task_id]
+            if (context := self._waiting.pop(task_id, None)) is not None:
+                self._spawn(self._run(task_id, context), context)
         claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
             self._fill_later(pause)
             return
-        free = self._slots
+        free = min(self._slots, self._most_lent - self._lent)
         if free <= 0:
             return
         claims = await claim(limit=free)
@@ -364,6 +439,8 @@ class Worker:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
         own_task = asyncio.current_task(self._loop)
         assert own_task is not None
+        slot = _RunSlot(self)
+        chains.waiting.set(slot)
         try:
             running = running or await self._claim(task_id, context)
             if running is None:
@@ -385,7 +462,9 @@ class Worker:
         except Exception:
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
-            self._done(own_task)
+            slot.close()
+            self._active.discard(own_task)
+            self.give_back()
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
         now = self._backend.now()

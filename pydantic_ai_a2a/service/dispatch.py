@@ -18,7 +18,7 @@ from fasta2a.extensions import (
 )
 from opentelemetry.trace import Span
 
-from .. import telemetry
+from .. import chains, telemetry
 from ..audit import audit
 from ..auth.callers import RequestInfo, Tenants, header
 from ..auth.guard import Guard
@@ -57,6 +57,9 @@ Held = TypeVar('Held')
 
 class ClientGone(Exception):
     """The client went away before its request was read, or its answer: there is nobody to answer."""
+
+
+_DEPTH = chains.HEADER.encode()
 
 
 class DirectMessage(NamedTuple):
@@ -257,6 +260,8 @@ class Dispatch:
             parts.guard.check_list(caller, request)
         if operation.capability is not None:
             refuse_unsupported(operation, parts.capabilities, codec.refusals)
+        if isinstance(params, SendParams) and (sent := header(request.headers, _DEPTH)) is not None:
+            chains.depth.set(chains.depth_of(sent))
         requested = header(request.headers, codec.extensions_key)
         if requested is not None or parts.extensions.required:
             params = self._activate(requested, params, codec)

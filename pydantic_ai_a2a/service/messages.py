@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from .. import chains
 from ..audit import Fact, audit
 from ..auth.callers import allows
 from ..conversion import asking, pending
@@ -194,6 +195,8 @@ def _request(params: SendParams, call: Call, schema: Schema | None) -> bytes | N
         request['extensions'] = params.extensions
     if call.kept is not None:
         request['call'] = call.kept
+    if depth := chains.depth.get():
+        request['depth'] = depth
     if schema is not None:
         request |= request_fields(schema)
     return to_json(request) if request else None

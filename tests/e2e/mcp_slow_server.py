@@ -1,4 +1,4 @@
-"""An MCP server whose tool answers at once, or when the server ends: over stdio, or as the ASGI app `app`."""
+"""An MCP server whose tool answers at once, fails, or answers never: over stdio, or as the ASGI app `app`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ server = MCPServer('pids')
 
 
 @server.tool()
-async def pid(waits: bool = False) -> int:
+async def pid(waits: bool = False, fails: bool = False) -> int:
     """Return the id of the server's process."""
+    if fails:
+        raise ValueError('no id')
     if waits:
         print('a call waits', flush=True)
         await asyncio.Event().wait()

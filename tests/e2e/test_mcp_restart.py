@@ -43,7 +43,7 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if isinstance(parts[-1], ToolReturnPart):
         return ModelResponse(parts=[TextPart(parts[-1].model_response_str())])
     [*_, prompt] = [str(part.content) for part in parts if part.part_kind == 'user-prompt']
-    return ModelResponse(parts=[ToolCallPart('pid', {'waits': prompt == 'wait'})])
+    return ModelResponse(parts=[ToolCallPart('pid', {'waits': prompt == 'wait', 'fails': prompt == 'fail'})])
 
 
 def sent(text: str) -> bytes:
@@ -98,6 +98,8 @@ async def test_an_agent_has_a_new_stdio_server_after_the_old_one_was_killed(capl
     async with asyncio.timeout(LIMIT), lifespan(app):
         client = Client(app)
         [first] = texts(await client.send('now'))
+        assert 'Error' in texts(await client.send('fail'))[0]
+        assert texts(await client.send('now')) == [first]
         os.kill(int(first), signal.SIGKILL)
         await client.send('now')  # its call fails, and the server finds out why
         await until(client, 'reconnecting')

@@ -26,7 +26,8 @@ from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...suites import values
 from ..stage import ended
 
 
@@ -151,26 +152,41 @@ SETTINGS = Settings(
 )
 
 
+def worker_of(backend: MemoryBackend) -> Worker:
+    job = AgentJob(
+        backend,
+        Runner(Agent(TestModel()), {}),
+        read=plain_read(accepts({})),
+        outputs=OutputMapper(str),
+        settings=SETTINGS,
+        refer=partial(read_referenced, accepts=accepts({}), size=0),
+    )
+    return Worker(backend, job, SETTINGS)
+
+
 def strand_a_worker(backend: MemoryBackend) -> None:
     """Leave a worker behind whose event loop is closed."""
-    agent = Agent(TestModel())
 
     async def start() -> None:
-        worker = Worker(
-            backend,
-            AgentJob(
-                backend,
-                Runner(agent, {}),
-                read=plain_read(accepts({})),
-                outputs=OutputMapper(str),
-                settings=SETTINGS,
-                refer=partial(read_referenced, accepts=accepts({}), size=0),
-            ),
-            SETTINGS,
-        )
-        await worker.start()
+        await worker_of(backend).start()
 
     asyncio.run(start())
+
+
+async def test_a_task_that_is_claimed_while_its_worker_is_paused_waits() -> None:
+    backend = MemoryBackend('agent', reader_lag=1_000_000)
+    worker = worker_of(backend)
+    await worker.start()
+    await values.submit(backend, values.message(new='t'))
+    worker.pause(True)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert await values.state_of(backend, 't') == 'working'
+    worker.pause(False)
+    async with asyncio.timeout(LIMIT):
+        await backend.events.wait('t', 1)
+    assert await values.state_of(backend, 't') == 'completed'
+    await worker.close()
 
 
 async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:

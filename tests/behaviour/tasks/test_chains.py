@@ -1,0 +1,165 @@
+"""Runs that wait for another agent: other runs have their slots meanwhile, and the chain of agents has an end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AClient, Workers, to_a2a
+
+from ...client import Client, RpcError, state_of, texts
+from ..stage import Stage, ended, prompts, serving
+
+DEEP = {'X-A2A-Depth': '1'}
+
+
+class Asking(Stage):
+    """Its model asks a peer if the prompt says so, and then waits at the gate of the peer's answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peer = Stage()
+        self.left_behind: list[asyncio.Task[object]] = []
+        self.client = A2AClient(to_a2a(self.peer.agent))
+        self.agent.tool_plain(self.ask)
+        self.agent.tool_plain(self.leave)
+
+    async def ask(self, text: str) -> str:
+        await self.client.send(text)
+        return text
+
+    async def answered(self, *texts: str) -> None:
+        """Let the peer answer, and the run get the answers: nothing of it leaves the event loop."""
+        self.peer.open(*texts)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+
+    async def leave(self, text: str) -> str:
+        """Ask the peer, and do not wait."""
+        self.left_behind.append(asyncio.create_task(self.ask(text)))
+        await self.peer.reached(text)
+        return text
+
+    async def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        last = messages[-1].parts[-1]
+        if isinstance(last, ToolReturnPart):
+            return ModelResponse(parts=[TextPart(str(last.content))])
+        tool, _, text = prompts(messages)[-1].partition(' ')
+        if tool in ('ask', 'leave'):
+            return ModelResponse(parts=[ToolCallPart(tool, {'text': each}) for each in text.split()])
+        return await super().answer(messages, info)
+
+
+async def send(client: Client, text: str) -> str:
+    return (await client.send(text, returnImmediately=True))['id']
+
+
+async def test_another_task_runs_while_a_run_waits_for_another_agent_which_then_waits_for_the_slot() -> None:
+    stage = Asking()
+    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+        asks = await send(client, 'ask one two')
+        await stage.peer.reached('one', 'two')
+        plain, third = await send(client, 'plain'), await send(client, 'third')
+        await stage.reached('plain')
+        await stage.answered('one', 'two')
+        stage.open('plain')
+        assert texts(await ended(client, plain)) == ['plain']
+        assert texts(await ended(client, asks)) == ['two']  # before the third task
+        stage.open('third')
+        assert texts(await ended(client, third)) == ['third']
+    assert stage.began == ['plain', 'third']
+
+
+async def test_a_run_that_is_canceled_while_it_waits_for_its_slot_takes_none() -> None:
+    stage = Asking()
+    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+        asks = await send(client, 'ask one')
+        await stage.peer.reached('one')
+        plain = await send(client, 'plain')
+        await stage.reached('plain')
+        await stage.answered('one')
+        await client.call('CancelTask', {'id': asks})
+        others = [await send(client, text) for text in ('second', 'third')]
+        stage.open('plain', 'second')
+        assert texts(await ended(client, plain)) == ['plain']
+        assert texts(await ended(client, others[0])) == ['second']
+        await stage.reached('third')
+        assert await client.get_task(asks)
+        assert state_of(await client.get_task(asks)) == 'CANCELED'
+        stage.open('third')
+        assert texts(await ended(client, others[1])) == ['third']
+
+
+async def test_a_run_that_leaves_a_call_behind_has_one_slot_and_no_more() -> None:
+    stage = Asking()
+    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+        assert texts(await client.send('leave one')) == ['one']
+        first, second = await send(client, 'first'), await send(client, 'second')
+        await stage.reached('first')
+        stage.peer.open('one')
+        await asyncio.wait(stage.left_behind)
+        assert stage.began == ['first']
+        stage.open('first', 'second')
+        assert [texts(await ended(client, each)) for each in (first, second)] == [['first'], ['second']]
+
+
+async def test_only_tasks_of_other_agents_start_while_four_runs_a_slot_wait_for_other_agents() -> None:
+    stage = Asking()
+    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+        asking = [await send(client, f'ask {n}') for n in range(4)]
+        await stage.peer.reached(*'0123')
+        plain = await send(client, 'plain')
+        deep = Client(client.app, headers=DEEP)
+        urgent = [await send(deep, text) for text in ('first', 'second', 'third')]
+        await stage.reached('first')
+        await client.call('CancelTask', {'id': urgent[1]})
+        stage.open('first', 'third')
+        assert texts(await ended(client, urgent[2])) == ['third']
+        assert stage.began == ['first', 'third']
+        stage.peer.open(*'0123')
+        stage.open('plain')
+        for task_id in (*asking, plain):
+            assert state_of(await ended(client, task_id)) == 'COMPLETED'
+
+
+@pytest.mark.parametrize('depth', ['1', 'x', '²', '-1', '9' * 5000])
+async def test_a_depth_that_is_no_number_is_none(depth: str) -> None:
+    async with serving(Agent('test')) as client:
+        assert state_of(await Client(client.app, headers={'X-A2A-Depth': depth}).send()) == 'COMPLETED'
+
+
+async def test_a_message_that_has_come_through_too_many_agents_is_refused() -> None:
+    async with serving(Agent('test')) as client:
+        assert state_of(await Client(client.app, headers={'X-A2A-Depth': '10'}).send()) == 'COMPLETED'
+        with pytest.raises(RpcError, match='more than 10 agents'):
+            await Client(client.app, headers={'X-A2A-Depth': '11'}).send()
+
+
+async def test_the_depth_of_a_message_is_stored_with_its_task(tmp_path: Path) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        last = messages[-1].parts[-1]
+        return ModelResponse(parts=[TextPart('no') if isinstance(last, ToolReturnPart) else ToolCallPart('ask', {})])
+
+    refused: list[str] = []
+    agent, peer, backend = Agent(FunctionModel(model)), to_a2a(Agent('test')), f'sqlite:///{tmp_path}/agent.db'
+
+    @agent.tool_plain
+    async def ask() -> None:
+        async with A2AClient(peer) as client:
+            try:
+                await client.send('hello')
+            except Exception as error:
+                refused.append(str(error))
+
+    app = to_a2a(agent, backend=backend)
+    app.hosting.runs_tasks = False
+    task_id = await send(Client(app, headers={'X-A2A-Depth': '10'}), 'hello')
+    await app.hosting.stop()
+    async with serving(agent, backend=backend) as client:
+        assert texts(await ended(client, task_id)) == ['no']
+    assert ['more than 10 agents' in text for text in refused] == [True]
