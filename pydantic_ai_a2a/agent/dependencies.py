@@ -25,6 +25,7 @@ from ..arguments import seconds
 from ..conversion.outbound import Artifacts, OutputMapper, OutputModes
 from ..conversion.pending import NoCredential
 from ..conversion.schemas import ValidatedInput, input_of
+from ..errors import ends_task, is_cancelled
 from ..protocol import stored
 from ..store.ports import Claim
 from ..types import (
@@ -39,7 +40,7 @@ from ..types import (
     load_caller,
     sender_of,
 )
-from .exits import contained, is_cancelled
+from .exits import contained, contained_call
 from .internals import wrap_toolset
 from .options import RunInfo, RunOptions
 
@@ -581,11 +582,9 @@ async def _call(name: str, hook: Callable[[Any], object] | None, argument: objec
     try:
         if iscoroutinefunction(hook):
             await contained(hook(argument))
-        elif isawaitable(returned := await contained(to_thread.run_sync(hook, argument))):
+        elif isawaitable(returned := await contained(to_thread.run_sync(contained_call, hook, argument))):
             await contained(returned)
-    except asyncio.CancelledError as error:
-        if is_cancelled(error, asyncio.current_task()):
+    except BaseException as error:
+        if ends_task(error, asyncio.current_task()):
             raise
-        logger.exception('The hook %s of task %s cancelled itself; the task stays as it is.', name, task_id)
-    except Exception:
         logger.exception('The hook %s of task %s failed; the task stays as it is.', name, task_id)

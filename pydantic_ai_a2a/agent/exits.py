@@ -7,7 +7,7 @@ each tool call and each streamed model request in a separate task, and raises th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
@@ -18,8 +18,10 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
+from ..errors import is_for_the_process
 from .internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
+A = TypeVar('A')
 T = TypeVar('T')
 
 
@@ -58,30 +60,16 @@ async def contained(work: Awaitable[T]) -> T:
         raise Exited.of(error) from error
 
 
-def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """True if an exception has to end the process or the event loop, instead of only its task.
+def contained_call(function: Callable[[A], T], argument: A) -> T:
+    """Call a user's function in a thread.
 
-    True for `KeyboardInterrupt`, as Ctrl-C raises the same exception, and for the `GeneratorExit` of a closed
-    coroutine.
-
-    Args:
-        error: The exception.
-        task: The asyncio task that executed the code.
+    Raises:
+        Exited: The function raised `GeneratorExit`, which would close all coroutines that wait for the thread.
     """
-    return isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and not _is_running(task))
-
-
-def is_cancelled(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """True if an exception is the cancellation of the given task. Code may also raise a `CancelledError` itself."""
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _is_running(task: asyncio.Task[Any] | None) -> bool:
-    """True if `task` executes this call. A closed coroutine is executed by no task."""
     try:
-        return asyncio.current_task() is task
-    except RuntimeError:  # no event loop is running
-        return False
+        return function(argument)
+    except GeneratorExit as error:
+        raise Exited.of(error) from error
 
 
 def contain_exits(run: AgentRun[Any, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ..encryption import Encryption, Unreadable
-from ..errors import InternalError, OverloadedError
+from ..errors import InternalError, OverloadedError, ends_task
 from ..protocol import stored
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential, credential_id
@@ -77,7 +77,9 @@ class CredentialVault:
             async with asyncio.timeout(self._settings.timeout):
                 credential = self._settings.exchange(request.starlette(), caller)
                 return await credential if isawaitable(credential) else credential
-        except (Exception, SystemExit) as error:  # a `SystemExit` would end the server
+        except BaseException as error:
+            if ends_task(error, asyncio.current_task()):
+                raise
             # The text of the error may hold a token.
             text = 'Credentials.exchange failed with %s (correlation id %s).'
             logger.error(text, type(error).__name__, request.correlation_id)

@@ -23,7 +23,15 @@ from grpc import StatusCode, aio
 from pydantic_core import from_json, to_json
 
 from ..auth.callers import RequestInfo, header
-from ..errors import A2AError, InvalidParamsError, InvalidRequestError, OverloadedError, PayloadTooLargeError
+from ..errors import (
+    A2AError,
+    InvalidParamsError,
+    InvalidRequestError,
+    OverloadedError,
+    PayloadTooLargeError,
+    is_cancelled,
+    is_for_the_process,
+)
 from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
 from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
@@ -124,7 +132,10 @@ class GrpcCall:
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)
-        except (Exception, SystemExit) as exception:  # a function of the user may call `sys.exit`
+        except BaseException as exception:
+            # A cancel of a call whose client is still there would leave the call open for ever.
+            if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
+                raise
             dispatch.close(exception)
             await self._refuse(exception)
         finally:
@@ -258,7 +269,7 @@ class GrpcCall:
         except aio.InternalError:  # the call has ended meanwhile
             raise ClientGone from None
 
-    async def _refuse(self, exception: Exception | SystemExit) -> NoReturn:
+    async def _refuse(self, exception: BaseException) -> NoReturn:
         """End the call with the status of an error."""
         error = await self._dispatch.refused(exception)
         if self._left.done():

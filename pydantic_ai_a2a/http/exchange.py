@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import A2AError, PayloadTooLargeError
+from ..errors import A2AError, PayloadTooLargeError, ends_task
 from ..protocol.envelope import check_values
 from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
@@ -153,9 +153,9 @@ class Exchange(ABC):
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)
-        except (Exception, SystemExit) as exception:  # a function of the user may call `sys.exit`
+        except BaseException as exception:
             dispatch.close(exception)
-            if self._streaming:
+            if self._streaming or ends_task(exception, asyncio.current_task()):
                 raise  # the answer has begun and can only be broken off
             await self._fail(exception)
         finally:
@@ -189,7 +189,7 @@ class Exchange(ABC):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
             await abort(self.scope)
 
-    async def _fail(self, exception: Exception | SystemExit) -> None:
+    async def _fail(self, exception: BaseException) -> None:
         error = await self.dispatch.refused(exception)
         if self._unread and has_body(self.scope):
             error.headers.update([CLOSE])

@@ -13,9 +13,8 @@ from typing import Any
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from ..agent.dependencies import Hooks, RunFailure
-from ..agent.exits import is_cancelled, is_for_the_process
 from ..conversion.stream import Failure
-from ..errors import LeaseLost, StoreUnavailable
+from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..telemetry import metrics

@@ -214,7 +214,7 @@ class Dispatch:
                 audit_refusal(error, caller, request.address, request.correlation_id)
             raise
 
-    async def refused(self, exception: Exception | SystemExit) -> A2AError:
+    async def refused(self, exception: BaseException) -> A2AError:
         """Return the error for the client. Count and record the refusal, also of a request that was not performed."""
         error = as_error(exception, self._request.correlation_id)
         audit_refused(error, self._request, self._caller)
@@ -450,7 +450,7 @@ def echo(active: list[str], name: str) -> tuple[tuple[str, str], ...]:
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-def as_error(exception: Exception | SystemExit, correlation_id: str) -> A2AError:
+def as_error(exception: BaseException, correlation_id: str) -> A2AError:
     """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
     if isinstance(exception, StoreUnavailable):
         logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -63,3 +64,20 @@ def refusal(answer: Answer, *, status: int = 200, id: object = 'r-1') -> RpcErro
         assert error.data[0]['domain'] == 'a2a-protocol.org'
         assert error.data[0]['metadata']['correlationId'] == answer.headers['x-correlation-id']
     return error
+
+
+SECRET = 'the-reason-of-the-exit'
+
+
+class Panic(BaseException):
+    """An error that is no `Exception`, as of code in Rust."""
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
+    'exit': lambda: SystemExit(SECRET),
+    'cancel': lambda: asyncio.CancelledError(SECRET),
+    'close': lambda: GeneratorExit(SECRET),
+    'panic': lambda: Panic(SECRET),
+    'group': lambda: BaseExceptionGroup(SECRET, [SystemExit(SECRET), ValueError(SECRET)]),
+}
+"""Makers of errors that are no `Exception`, and that a function of the user may raise by mistake."""

@@ -22,6 +22,7 @@ from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers
 
 from ...client import message, state_of, texts
 from ..asking import Tools, answers, approve, asked
+from ..refused import RAISED, SECRET
 from ..stage import serving
 
 
@@ -179,14 +180,20 @@ async def test_a_hook_that_is_not_async_runs_in_a_thread() -> None:
     assert threads != [threading.get_ident()]
 
 
-@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize('error', ['Exception', *RAISED])
+@pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
 async def test_a_hook_that_fails_is_logged_and_the_tool_runs(
-    error: type[BaseException], caplog: pytest.LogCaptureFixture
+    error: str, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = Log()
 
-    async def fail(_: object) -> None:
-        raise error('secret')
+    def raise_it(_: object) -> None:
+        raise RAISED[error]() if error in RAISED else ZeroDivisionError(SECRET)
+
+    async def raise_later(_: object) -> None:
+        raise_it(_)
+
+    fail = raise_later if later else raise_it
 
     agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
     with caplog.at_level(logging.ERROR, 'pydantic_ai_a2a'):
@@ -197,7 +204,7 @@ async def test_a_hook_that_fails_is_logged_and_the_tool_runs(
         'The hook on_tool_call',
         'The hook on_tool_result',
     ]
-    assert 'secret' not in str(task)
+    assert SECRET not in str(task)
 
 
 async def test_an_output_of_the_agent_is_no_tool_call() -> None:

@@ -1,8 +1,7 @@
-"""Functions for access that call `sys.exit()`: the request is refused, and the server goes on serving."""
+"""Functions for access that raise no `Exception`, such as `SystemExit`: the request is refused, the server goes on."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,23 +13,27 @@ from pydantic_ai_a2a import Access, Approvals, Caller, to_a2a
 
 from ...client import Client, RpcError, lifespan, message, state_of
 from ..asking import Tools, answers, approve
-from ..refused import untouched
+from ..refused import RAISED, SECRET, untouched
 
-SECRET = 'the-reason-of-the-exit'
-
-
-def leave(*_: Any) -> Any:
-    sys.exit(SECRET)
+Exits = Callable[..., Any]
 
 
-async def leave_later(*_: Any) -> Any:
-    leave()
+@pytest.fixture(params=[f'{name} {later}' for name in RAISED for later in ('', 'later')])
+def exits(request: pytest.FixtureRequest) -> Exits:
+    """A function that raises, at once or while it is awaited."""
+    name, later = request.param.split(' ')
+
+    def leave(*_: Any) -> Any:
+        raise RAISED[name]()
+
+    async def leave_later(*_: Any) -> Any:
+        raise RAISED[name]()
+
+    return leave_later if later else leave
 
 
 def identify(request: Request) -> Caller:
-    """Return the caller that a header names; leave for the caller `nobody`."""
-    caller = request.headers.get('x-caller', 'ann')
-    return leave() if caller == 'nobody' else Caller(id=caller)
+    return Caller(id=request.headers.get('x-caller', 'ann'))
 
 
 def check_refusal(error: RpcError, caplog: pytest.LogCaptureFixture) -> None:
@@ -42,43 +45,40 @@ def check_refusal(error: RpcError, caplog: pytest.LogCaptureFixture) -> None:
     assert SECRET in str(record.exc_info[1])
 
 
-async def test_an_authenticator_that_exits_refuses_the_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with untouched(auth=identify) as client:
+async def test_an_authenticator_that_exits_refuses_the_request(exits: Exits, caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=exits) as client:
         with pytest.raises(RpcError) as error:
-            await Client(client.app, headers={'X-Caller': 'nobody'}).send()
+            await client.send()
     check_refusal(error.value, caplog)
 
 
-@pytest.mark.parametrize('exits', [leave, leave_later], ids=['function', 'async function'])
-async def test_a_rule_of_tenants_that_exits_refuses_the_request(
-    exits: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_rule_of_tenants_that_exits_refuses_the_request(exits: Exits, caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=identify, access=Access(tenants=exits)) as client:
         with pytest.raises(RpcError) as error:
             await Client(client.app, path='/acme').send()
     check_refusal(error.value, caplog)
 
 
-async def test_an_owner_that_exits_refuses_the_request(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize('raised', RAISED)
+async def test_an_owner_that_exits_refuses_the_request(raised: str, caplog: pytest.LogCaptureFixture) -> None:
+    def leave(_: Caller) -> str:
+        raise RAISED[raised]()
+
     async with untouched(auth=identify, access=Access(owner=leave)) as client:
         with pytest.raises(RpcError) as error:
             await client.send()
     check_refusal(error.value, caplog)
 
 
-@pytest.mark.parametrize('exits', [leave, leave_later], ids=['function', 'async function'])
-async def test_an_extended_card_that_exits_refuses_the_request(
-    exits: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_extended_card_that_exits_refuses_the_request(exits: Exits, caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=identify, access=Access(extended_card=exits)) as client:
         with pytest.raises(RpcError) as error:
             await client.call('GetExtendedAgentCard')
     check_refusal(error.value, caplog)
 
 
-@pytest.mark.parametrize('exits', [leave, leave_later], ids=['function', 'async function'])
 async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waiting(
-    exits: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    exits: Exits, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = Tools()
     app = to_a2a(tools.agent, auth=identify, approvals=Approvals(approvers=exits))
@@ -91,8 +91,8 @@ async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waitin
     assert tools.deleted == []
 
 
-async def test_the_server_goes_on_serving() -> None:
-    app = to_a2a(Agent('test'), auth=identify)
+async def test_the_server_goes_on_serving(exits: Exits) -> None:
+    app = to_a2a(Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann'))
     async with lifespan(app):
         with pytest.raises(RpcError):
             await Client(app, headers={'X-Caller': 'nobody'}).send()
