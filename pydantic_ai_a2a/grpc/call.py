@@ -402,6 +402,9 @@ _PING = 15_000
 """Milliseconds between pings on a connection, so that dead clients are noticed."""
 _MIN_PING = 5_000
 """Fewest milliseconds between the pings of a client. A client that pings more often is disconnected."""
+_CALLS = 4_000
+"""Most open calls of a connection, of about 25 kB each. Clients wait with further calls."""
+_NO_LIMIT = 2**31 - 1
 _STORE_TIME = 5.0
 """Seconds that cancelled calls get to store their messages."""
 
@@ -423,6 +426,11 @@ class GrpcServer:
             'grpc.max_send_message_length': -1,
             'grpc.so_reuseport': int(reuse_port),
             'grpc.keepalive_time_ms': _PING,
+            'grpc.max_concurrent_streams': _CALLS,
+            # By default, gRPC cancels calls in silence if 1,000 calls, or one for 30 seconds, wait for the server.
+            'grpc.server.max_pending_requests': _NO_LIMIT,
+            'grpc.server.max_pending_requests_hard_limit': _NO_LIMIT,
+            'grpc.server_max_unrequested_time_in_server': _NO_LIMIT,
             'grpc.http2.min_ping_interval_without_data_ms': _MIN_PING,
         }
         self._calls = serving.calls

@@ -219,3 +219,10 @@ async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()
     assert refusal_of(raised.value)[:2] == ('DEADLINE_EXCEEDED', 'The request body did not arrive in time.')
+
+
+async def test_each_of_many_calls_at_once_is_answered() -> None:
+    async with serving(to_a2a(Agent(TestModel()))) as agent:
+        requests = (agent.refused('GetTask', GetTaskRequest(id='unknown')) for _ in range(2_000))
+        codes = [refused.code for refused in await asyncio.gather(*requests)]
+    assert codes == ['NOT_FOUND'] * 2_000
