@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
@@ -165,7 +166,7 @@ def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
         body_limit=parts.body_limit,
         value_limit=parts.value_limit,
         received=parts.senders.wait,
-        room=parts.readers.answer,
+        room=partial(parts.readers.answer, ready=False),
         streams=parts.streams,
     )
     return GrpcServer(serving, reuse_port=reuse_port)

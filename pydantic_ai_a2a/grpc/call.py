@@ -6,12 +6,12 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import unquote
 
 import grpc
@@ -34,11 +34,11 @@ from ..errors import (
 )
 from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
-from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
+from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher, stored_size
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG, TLS
 from ..store.ports import Subscription
-from ..types import SubscribeParams, new_correlation_id
+from ..types import StoredTask, SubscribeParams, new_correlation_id
 from .messages import SERVICE, Messages, methods
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -46,6 +46,13 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _SHORT = 65_536
 """Bytes of a message that is sent without a count of unread bytes."""
 _ATTRIBUTES = MappingProxyType({'rpc.system': 'grpc', 'rpc.service': SERVICE})
+
+
+class Room(Protocol):
+    """Room for an unread answer."""
+
+    def ready(self, size: int) -> None:
+        """Set the size once the client can read the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +67,10 @@ class Serving:
     """Maximum fields and values of a message."""
     received: Callable[[Awaitable[Any]], Awaitable[Any]]
     """Waits for a message of a client, for at most some seconds."""
-    room: Callable[[int], AbstractContextManager[object]]
-    """Reserves room for an unread answer of so many bytes."""
+    room: Callable[[int], AbstractContextManager[Room]]
+    """Reserves room for an answer of so many bytes, until the client has read it."""
+    converting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a long message is converted, which takes many times the memory of the message."""
     streams: OpenStreams
     calls: dict[asyncio.Task[None], GrpcCall] = field(default_factory=dict['asyncio.Task[None]', 'GrpcCall'])
     """The calls that have not ended, also calls that store a message although their clients have gone."""
@@ -123,12 +132,9 @@ class GrpcCall:
             await dispatch.admit()
             body = await self._read()
             params = await self._maybe_in_thread(len(body), self._decode, body)
-            result = await self._perform(params, len(body))
+            performing = self._perform(params, len(body))
             del body, params
-            if isinstance(result, EventStream):
-                await self._stream(result)
-            else:
-                await self._answer(result)
+            await self._answer(await performing)
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)
@@ -196,16 +202,24 @@ class GrpcCall:
         self._task.cancel()
 
     async def _answer(self, result: Any) -> None:
-        """Write the one message of an answer."""
-        if (write := self._operation.write) is None and not isinstance(result, DirectMessage):
-            json = result if isinstance(result, bytes) else b'{}'
-        elif isinstance(result, DirectMessage):
+        """Write a stream, or the one message of an answer."""
+        if isinstance(result, EventStream):
+            await self._stream(result)
+            return
+        with self._room(size := stored_size(result)) as room:
+            message = await self._maybe_in_thread(size, self._encode, result)
+            del result
+            await self._write(message, room)
+
+    def _encode(self, result: Any) -> bytes:
+        """Return the one message of an answer."""
+        if isinstance(result, DirectMessage):
             json = self._codec.encode_message_result(result.body)
+        elif (write := self._operation.write) is None:
+            json = result if isinstance(result, bytes) else b'{}'
         else:
-            assert write is not None
             json = b''.join(write(self._codec, result))
-        del result
-        await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json))
+        return self._messages.encode(json)
 
     async def _stream(self, stream: EventStream) -> None:
         """Write events until an end state of the stream, the end of the call or the drain of the server."""
@@ -228,7 +242,13 @@ class GrpcCall:
         """Write the task with which a stream begins, and release the task."""
         first, stream.first = stream.first, None
         if first is not None:
-            await self._write_event(b''.join(self._codec.result_pieces(first)), first.header.last_event)
+            with self._room(size := stored_size(first)) as room:
+                message = await self._maybe_in_thread(size, self._encode_first, first)
+                del first
+                await self._write(message, room)
+
+    def _encode_first(self, task: StoredTask) -> bytes:
+        return self._messages.encode(b''.join(self._codec.result_pieces(task)), task.header.last_event)
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
         """Write the events of a subscription."""
@@ -244,24 +264,33 @@ class GrpcCall:
                 return
 
     async def _write_event(self, json: bytes, number: int) -> None:
-        await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number))
+        with self._room(len(json)) as room:
+            await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number), room)
 
-    async def _write(self, message: bytes) -> None:
-        """Send a message. A long one counts as unread until the client takes the message, or has gone."""
+    def _room(self, size: int) -> AbstractContextManager[Room | None]:
+        """Reserve room for an answer before it is converted; a short one needs none.
+
+        Raises:
+            OverloadedError: Too many bytes of other answers are unread.
+        """
+        return nullcontext() if size <= _SHORT else self._serving.room(size)
+
+    async def _write(self, message: bytes, room: Room | None) -> None:
+        """Send a message. One with room keeps it until the client takes the message, or has gone."""
         if not self._begun:
             self._begun = True
             named = ((name.lower(), value) for name, value in self._dispatch.headers)
             await self._send(self._context.send_initial_metadata((('x-correlation-id', self._correlation_id), *named)))
-        if len(message) <= _SHORT:
+        if room is None:
             await self._send(self._context.write(message))
             return
-        with self._serving.room(len(message)):
-            sending = asyncio.ensure_future(self._send(self._context.write(message)))
-            try:
-                await asyncio.shield(sending)
-            except asyncio.CancelledError:
-                await asyncio.wait([sending])  # gRPC cannot take back a message, and keeps its memory
-                raise
+        room.ready(len(message))
+        sending = asyncio.ensure_future(self._send(self._context.write(message)))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait([sending])  # gRPC cannot take back a message, and keeps its memory
+            raise
 
     async def _send(self, sending: Awaitable[None]) -> None:
         try:
@@ -284,10 +313,12 @@ class GrpcCall:
         logger.warning('%s (correlation id %s).', gone, self._correlation_id)
         await self._refuse(OverloadedError('The client reads too slowly: read the task again, or subscribe again.'))
 
-    @staticmethod
-    async def _maybe_in_thread(size: int, convert: Callable[..., Any], *args: Any) -> Any:
-        """Convert a message; a long one in a thread."""
-        return convert(*args) if size < LONG else await asyncio.to_thread(convert, *args)
+    async def _maybe_in_thread(self, size: int, convert: Callable[..., Any], *args: Any) -> Any:
+        """Convert a message; a long one in a thread, one at a time."""
+        if size < LONG:
+            return convert(*args)
+        async with self._serving.converting:
+            return await asyncio.to_thread(convert, *args)
 
 
 # --- the values of a gRPC call that admission reads -------------------------------------------------------------------

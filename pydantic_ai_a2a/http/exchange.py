@@ -19,8 +19,8 @@ from ..errors import A2AError, PayloadTooLargeError, ends_task
 from ..protocol.envelope import check_values
 from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
-from ..service.tasks import EventStream, OpenStreams, TaskList, parse_event_id
+from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher, stored_size
+from ..service.tasks import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
 from .base import (
@@ -210,7 +210,7 @@ class Exchange(ABC):
             del message
         else:
             codec = _codec_for(result, choice) if choice.task_decides else choice.codec
-            size, pieces = _stored_size(result), write(codec, result)
+            size, pieces = stored_size(result), write(codec, result)
         del result  # the pieces hold it until they are sent
         before, after = self.envelope()
         headers = (*self.unshared, *self.dispatch.headers)
@@ -252,7 +252,7 @@ class Exchange(ABC):
             return
         try:
             writer = self._writer(_codec_for(stream.first, choice), stream.first)
-            with self._room(0 if stream.first is None else _stored_size(stream.first)) as answer:
+            with self._room(0 if stream.first is None else stored_size(stream.first)) as answer:
                 self._streaming = True
                 await writer.begin(stream, answer)
             await writer.follow(stream, self.receive)
@@ -280,15 +280,6 @@ class Exchange(ABC):
             readers=self.serving.readers,
             streams=self.serving.streams,
         )
-
-
-def _stored_size(result: object) -> int:
-    """Return about how many bytes a result has; 0 for a short result, which holds no tasks."""
-    if not isinstance(result, StoredTask):
-        return sum(map(_stored_size, result.page.tasks)) if isinstance(result, TaskList) else 0
-    header = result.header
-    bodies = (header.status_message or b'', header.metadata or b'', *(result.history or ()), *(result.artifacts or ()))
-    return sum(map(len, bodies))
 
 
 def _codec_for(result: object, choice: CodecChoice) -> Codec:

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from math import inf
 from threading import Lock
 from time import monotonic
 from types import TracebackType
@@ -242,7 +243,7 @@ UNSENT = Unsent()
 class UnsentAnswer:
     """A long answer, or a long piece of a stream; its block ends with `AnswerUnread` if the reader is cut."""
 
-    def __init__(self, readers: Readers, size: int) -> None:
+    def __init__(self, readers: Readers, size: int, begun: float) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -251,7 +252,7 @@ class UnsentAnswer:
         self._cut = self._over = False
         self._pieces: deque[bytes] = deque()
         self._sent = 0
-        self._begun = self._moved = monotonic()
+        self._begun = self._moved = begun
         self.left = size
         """Unsent bytes."""
 
@@ -273,6 +274,11 @@ class UnsentAnswer:
                 paused = size
                 await asyncio.sleep(0)
         self._pieces.append(b''.join(short))
+        self._readers.unsent.change(self, size)
+
+    def ready(self, size: int) -> None:
+        """Set the size of an answer that the client can read from now on."""
+        self._begun = self._moved = monotonic()
         self._readers.unsent.change(self, size)
 
     def _store(self, pieces: list[bytes]) -> None:
@@ -423,13 +429,13 @@ class Readers:
         self.unsent = unsent
         self._limit = limit
 
-    def answer(self, size: int) -> UnsentAnswer:
-        """Begin an answer of about `size` bytes.
+    def answer(self, size: int, *, ready: bool = True) -> UnsentAnswer:
+        """Begin an answer of about `size` bytes. Nobody is slow to read an answer that is not `ready`.
 
         Raises:
             OverloadedError: The answer does not fit beside the unsent answers.
         """
-        answer = UnsentAnswer(self, size)
+        answer = UnsentAnswer(self, size, monotonic() if ready else inf)
         self._admit(answer)
         return answer
 

@@ -50,7 +50,7 @@ from ..types import (
     StoredTask,
     frozen,
 )
-from .tasks import EventStream, Service
+from .tasks import EventStream, Service, TaskList
 
 Held = TypeVar('Held')
 
@@ -67,6 +67,17 @@ class DirectMessage(NamedTuple):
 
     body: bytes
     """The message as JSON of A2A 1.0."""
+
+
+def stored_size(result: object) -> int:
+    """Return about how many bytes a result has; 0 for a short result, which holds no tasks."""
+    if isinstance(result, DirectMessage | bytes):
+        return len(result if isinstance(result, bytes) else result.body)
+    if not isinstance(result, StoredTask):
+        return sum(map(stored_size, result.page.tasks)) if isinstance(result, TaskList) else 0
+    header = result.header
+    bodies = (header.status_message or b'', header.metadata or b'', *(result.history or ()), *(result.artifacts or ()))
+    return sum(map(len, bodies))
 
 
 class DirectReplies(Protocol):

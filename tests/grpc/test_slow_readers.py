@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc
 import pytest
-from a2a.types import GetTaskRequest
+from a2a.types import GetTaskRequest, ListTasksRequest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
@@ -18,6 +18,7 @@ from pydantic_ai_a2a import Limits, Results, to_a2a
 from pydantic_ai_a2a.grpc.messages import SERVICE
 from pydantic_ai_a2a.http import slow_clients
 
+from ..behaviour.stage import prompts
 from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import refusal_of, say, serving, text_of
@@ -73,6 +74,44 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     assert same == task
     assert 'A slow client was disconnected to free memory for other answers (correlation id' in caplog.text
     assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+
+
+async def test_an_answer_without_room_is_refused_before_its_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested: Any = 'x' * LONG
+    for _ in range(60):  # deeper than protobuf can carry, which only the conversion finds
+        nested = [nested]
+
+    async def produce(kind: str) -> Any:
+        return nested
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompt = prompts(messages)[-1]
+        if prompt == 'plain':
+            return ModelResponse(parts=[TextPart('x' * LONG)])
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'kind': prompt})])
+
+    app = to_a2a(Agent(FunctionModel(model), output_type=[str, produce]), limits=Limits(unsent=LONG))
+    monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', never)
+    async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
+        agent = Caller(channel)
+        plain = (await agent.call('SendMessage', say('plain'))).task
+
+        async def refusals() -> list[str]:
+            request = say('nested', context_id='c')
+            lists = ListTasksRequest(context_id='c', include_artifacts=True)
+            refused = [
+                await agent.refused('SendMessage', request),
+                await agent.refused('SendStreamingMessage', say('nested')),
+                await agent.refused('SendStreamingMessage', request),
+                await agent.refused('ListTasks', lists),
+            ]
+            return [end.code for end in refused]
+
+        assert await refusals() == ['FAILED_PRECONDITION'] * 4
+        call = unread(agent, 'GetTask', GetTaskRequest(id=plain.id))
+        await call.initial_metadata()
+        assert await refusals() == ['UNAVAILABLE'] * 4
+        await read_all(call)
 
 
 async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
