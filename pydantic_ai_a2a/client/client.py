@@ -25,7 +25,7 @@ from ..app.app import A2AApp
 from ..arguments import seconds
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import metadata_of
-from ..errors import UnsupportedOperationError
+from ..errors import RemoteUnavailable, UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..types import (
@@ -49,7 +49,7 @@ from . import agent_finder
 from .agent_finder import AgentFinder, Lifespan, OutputSchema, StreamingTransport, Target, app_of, wanting
 from .cards import extensions_of
 from .connections import Auth, Connections
-from .following import Follower, Update, last_outcome
+from .following import Follower, Update
 from .transport import Transport
 from .trust import TrustedKeys
 
@@ -247,7 +247,8 @@ class A2AClient:
             content: The message.
             history_length: Most messages in the returned task. Default: as the agent decides.
             return_immediately: True to get the task as soon as the agent has stored the task. Default False.
-            max_wait: Seconds after which the task is returned as it is. The task goes on. Default: no limit.
+            max_wait: Seconds of the whole call, after which the task is returned as it is. The task goes on. Default:
+                no limit.
             options: See `SendOptions`.
 
         Returns:
@@ -255,21 +256,34 @@ class A2AClient:
 
         Raises:
             A2AError: The agent has refused the message, or takes no tools of clients.
-            RemoteUnavailable: The agent has not answered for `timeout` seconds. The text says if a task may have been
-                started.
+            RemoteUnavailable: The agent has not answered for `timeout` seconds, or has named no task for `max_wait`
+                seconds. The text says if a task may have been started.
             RemoteProtocolError: The answer is not A2A.
             CardRefused: The card cannot be used.
         """
-        exchange = await self._exchange(content, options)
-        params = replace(exchange.params, history_length=history_length)
-        # One request that waits for the end is enough, if a lost request can be repeated.
-        waits = exchange.may_repeat and max_wait is None
-        stream = exchange.streams and not waits and not return_immediately
-        if return_immediately or not (waits or stream):
-            params = replace(params, return_immediately=True)
-        updates = exchange.follower.send(params, stream=stream)
-        async with chains.waiting.get():
-            return await last_outcome(updates, max_wait=0 if return_immediately else max_wait)
+        limit = None if max_wait is None else seconds(max_wait)
+        last: Update | None = None
+        try:
+            async with chains.waiting.get(), asyncio.timeout(limit):
+                exchange = await self._exchange(content, options)
+                params = replace(exchange.params, history_length=history_length)
+                # One request that waits for the end is enough, if a lost request can be repeated.
+                waits = exchange.may_repeat and limit is None
+                stream = exchange.streams and not waits and not return_immediately
+                if return_immediately or not (waits or stream):
+                    params = replace(params, return_immediately=True)
+                async with aclosing(exchange.follower.send(params, stream=stream)) as updates:
+                    async for update in updates:
+                        last = update
+                        if return_immediately:
+                            break
+        except TimeoutError:
+            if last is None:
+                raise RemoteUnavailable(
+                    f'The agent has named no task for {limit} seconds, the `max_wait`. The task may have been started.'
+                ) from None
+        assert last is not None, 'a message has an event'
+        return last.outcome
 
     async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).

@@ -7,7 +7,7 @@ import random
 import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -23,6 +23,8 @@ Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
+_PACE = 100_000
+"""Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
@@ -44,7 +46,7 @@ class Connections:
         headers: Headers of every request.
         auth: Authentication of every request.
         client: The user's own HTTP client, which is never closed here; None: a client is made for each event loop.
-        timeout: Limit of a connection attempt and of silence, in seconds.
+        timeout: Limit of a connection attempt, of silence and of short answers, in seconds.
         transport: The way to an app in this process; None: the network.
 
     Raises:
@@ -145,15 +147,11 @@ class Connections:
             sent['traceparent'] = traceparent
         options: dict[str, Any] = {} if self._auth is None else {'auth': self._auth}
         try:
-            async with self._client().stream(
-                method,
-                url,
-                headers=sent,
-                content=content,
-                timeout=self.timeout,
-                follow_redirects=False,
-                **options,
-            ) as response:
+            client = self._client()
+            request = client.build_request(method, url, headers=sent, content=content, timeout=self.timeout)
+            async with asyncio.timeout(2 * self.timeout + len(content or b'') / _PACE):
+                response = await client.send(request, stream=True, follow_redirects=False, **options)
+            async with aclosing(response):
                 yield response
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise NotConnected(f'{shown(url)} cannot be reached: {_reason(error)}.') from error
@@ -165,6 +163,9 @@ class Connections:
             raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:
             raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds, the `timeout`.') from error
+        except TimeoutError as error:
+            limit = f'a `timeout` of {self.timeout:g} seconds'
+            raise Silent(f'{shown(url)} sends its answer too slowly for {limit}.') from error
         except httpx2.LocalProtocolError:
             reason = 'HTTP does not allow a header that `auth` or `http_client` adds'
             raise ValueError(f'The request to {shown(url)} cannot be sent: {reason}.') from None
@@ -175,15 +176,20 @@ class Connections:
         """Return the body of an answer.
 
         Raises:
+            TimeoutError: The body takes too long. The context of `open` makes it a `RemoteUnavailable`.
             RemoteProtocolError: The body is longer than the limit.
         """
         pieces: list[bytes] = []
         size = 0
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > limit:
-                raise RemoteProtocolError(f'{shown(str(response.url))} has sent an answer of more than {limit} bytes.')
-            pieces.append(piece)
+        end = asyncio.get_running_loop().time() + self.timeout
+        async with asyncio.timeout_at(end) as deadline:
+            async for piece in response.aiter_bytes():
+                size += len(piece)
+                if size > limit:
+                    url = shown(str(response.url))
+                    raise RemoteProtocolError(f'{url} has sent an answer of more than {limit} bytes.')
+                pieces.append(piece)
+                deadline.reschedule(end + size / _PACE)
         return b''.join(pieces)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, cast
 
-from ..arguments import seconds
 from ..errors import (
     A2AError,
     MethodNotFoundError,
@@ -213,22 +211,6 @@ class Follower:
             return replace(params, return_immediately=True)
         await self._patience.wait(error)
         return params
-
-
-async def last_outcome(updates: AsyncGenerator[Update, None], *, max_wait: float | timedelta | None) -> Task | Message:
-    """Return the task after its last event, or after the first event that comes at the end of the time.
-
-    Raises:
-        RemoteUnavailable: No event has come in time.
-    """
-    last: Update | None = None
-    async with aclosing(updates):
-        last = await anext(updates)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if max_wait is None else seconds(max_wait)):
-                async for update in updates:
-                    last = update
-    return last.outcome
 
 
 # --- a task as a client knows the task after each event (§4.2) --------------------------------------------------------

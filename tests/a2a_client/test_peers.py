@@ -74,7 +74,7 @@ async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Pe
 
 async def test_a_task_is_given_back_when_the_wait_is_over(peer: Peer) -> None:
     async with calling(peer) as (client, talker):
-        task: Any = await client.send('wait', max_wait=0.2)
+        task: Any = await client.send('wait', max_wait=1)
         assert task['status']['state'] in ('submitted', 'working')
         talker.opened.set()
         updates = [update async for update in client.subscribe(task['id'])]
