@@ -21,7 +21,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from ..client.client import A2AClient, SendOptions
 from ..client.connections import Connections
 from ..client.following import STOPPED, WAITING, Update
-from ..conversion.remote_calls import open_calls
+from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
 from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to, waiting_task
@@ -154,10 +154,10 @@ def _show_sign_in(waiting: WaitingTask) -> None:
 
 def _answer(call: PendingRemoteCall) -> Any:
     click.echo(safe(call['text']), err=True)
-    choices = {choice.get('properties', {}).get('decision', {}).get('const'): choice for choice in _choices(call)}
+    schema = wanted_schema(call.get('answerSchema'))
     if call['kind'] != 'approval':
-        return _value('Answer', choices.get('result', {}).get('properties', {}).get('result', {}))
-    may_change = 'args' in choices.get('approve', {}).get('properties', {}) and 'args' in call
+        return _value('Answer', schema or {})
+    may_change = schema is not None and 'args' in call
     keys = ['y', 'n', 'e'] if may_change else ['y', 'n']
     text = 'Approve? [y]es, [n]o, [e]dit the arguments' if may_change else 'Approve? [y]es, [n]o'
     match click.prompt(text, type=click.Choice(keys, case_sensitive=False), show_choices=False, err=True):
@@ -169,11 +169,6 @@ def _answer(call: PendingRemoteCall) -> Any:
         case _:
             reason = click.prompt('Reason', default='', show_default=False, err=True)
             return ToolDenied(reason) if reason else False
-
-
-def _choices(call: PendingRemoteCall) -> list[dict[str, Any]]:
-    choices = call.get('answerSchema', {}).get('oneOf')
-    return [choice for choice in cast('list[Any]', choices) if isinstance(choice, dict)] if choices else []
 
 
 def _value(text: str, schema: Mapping[str, Any]) -> Any:

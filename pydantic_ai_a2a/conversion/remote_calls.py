@@ -85,7 +85,7 @@ def _as_remote(
     """Return a call with the question of a remote call."""
     tool = remote['tool']
     is_hidden = tool in hidden
-    schema = _schema(remote.get('answerSchema'))
+    schema = wanted_schema(remote.get('answerSchema'))
     foreign = {name: value for name, value in remote.get('metadata', {}).items() if name not in PRIVATE}
     return replace(
         call,
@@ -195,7 +195,7 @@ def _decision(remote_id: str, answer: CallAnswer) -> dict[str, Any]:
     return {**decision, 'result': answer.result} if answer.decision == 'result' else decision
 
 
-def _schema(answer: object) -> dict[str, Any] | None:
+def wanted_schema(answer: object) -> dict[str, Any] | None:
     """Return the JSON Schema of the arguments or of the result in a remote agent's schema of an answer."""
     schema = as_object(answer)
     choices = schema.get('oneOf')

@@ -260,14 +260,12 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Foreig
     if not isinstance(value, dict):
         raise UnusableSchema(field, 'must be a JSON Schema')
     schema = cast('ForeignSchema', value)
-    definitions = schema.get('$defs', {})
-    if not isinstance(definitions, dict):
-        raise UnusableSchema(f'{field}.$defs', 'must be an object')
-    _check_keywords(schema, cast('ForeignSchema', definitions), field)
+    definitions: ForeignSchema = schema.get('$defs', {})
+    _check_keywords(schema, definitions, field)
     if not of_object or schema.get('type') == 'object':
         return schema
     # Pydantic describes a recursive model by a reference.
-    target: object = cast('ForeignSchema', definitions).get(_definition_name(schema.get('$ref')) or '')
+    target: object = definitions.get(_definition_name(schema.get('$ref')) or '')
     if 'type' in schema or not isinstance(target, dict) or cast('ForeignSchema', target).get('type') != 'object':
         raise UnusableSchema(f'{field}.type', 'must be "object"')
     return {'type': 'object', **schema}
@@ -276,6 +274,8 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Foreig
 def _check_keywords(schema: ForeignSchema, definitions: ForeignSchema, field: str) -> None:
     """Check the forms of all keywords, and that all references lead to definitions."""
     for where, node in nodes(schema, field):
+        if not isinstance(node.get('$defs', {}), dict):
+            raise UnusableSchema(f'{where}.$defs', 'must be an object')
         try:
             _keywords_ta().validate_python(node)
         except ValidationError as error:

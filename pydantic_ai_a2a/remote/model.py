@@ -188,12 +188,12 @@ class _RemoteStream(StreamedResponse):
     _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        async for update in self.request.updates:
-            self._take(update)
-            if 'status' in self._answer and (text := partial_text(self._answer)):
-                for event in self._text(text):
-                    yield event
         try:
+            async for update in self.request.updates:
+                self._take(update)
+                if 'status' in self._answer and (text := partial_text(self._answer)):
+                    for event in self._text(text):
+                        yield event
             parts = response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error

@@ -17,10 +17,11 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from pydantic_ai.usage import RequestUsage, RunUsage
 from typing_extensions import TypedDict
 
+from ..client.agent_finder import warn
 from ..conversion.asking import MEDIA_TYPE
 from ..conversion.inbound import url_kind
 from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_calls, sign_in
-from ..conversion.schemas import problem
+from ..conversion.schemas import UnusableSchema, check_schema, problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
 from ..types import Message, Part, Task, as_object, dump_json
@@ -76,7 +77,11 @@ class RemoteAnswer(TypedDict, total=False):
 
 
 def waiting_task(agent: str, task: Task) -> WaitingTask:
-    """Return the questions of a task that waits."""
+    """Return the questions of a task that waits. Without a usable JSON Schema, a question takes any answer.
+
+    Raises:
+        RemoteProtocolError: Two calls have the same id, so an answer to one of them would answer both.
+    """
     status = task['status']
     parts = message['parts'] if (message := status.get('message')) is not None else []
     waiting = WaitingTask(
@@ -89,10 +94,13 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
     )
     for data in _data(parts):
         waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
-        if schema := as_object(data.get('schema')):
+        if schema := _usable(data.get('schema'), 'schema'):
             waiting['schema'] = schema
         if isinstance(authorization := data.get('authorization'), dict):
             waiting['authorization'] = authorization
+    ids = [call['id'] for call in open_calls(waiting)]
+    if len({*ids}) < len(ids):
+        raise RemoteProtocolError(f'The remote task {task["id"][:100]} waits with two calls of the same id.')
     return waiting
 
 
@@ -115,9 +123,19 @@ def _call(value: object) -> PendingRemoteCall | None:
     texts = {name: fields.get(name) for name in ('id', 'kind', 'tool', 'text')}
     if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
-    names = ('args', 'answerSchema', 'metadata')
-    objects = {name: fields[name] for name in names if isinstance(fields.get(name), dict)}
+    objects = {name: fields[name] for name in ('args', 'metadata') if isinstance(fields.get(name), dict)}
+    if schema := _usable(fields.get('answerSchema'), 'answerSchema'):
+        objects['answerSchema'] = schema
     return cast('PendingRemoteCall', {**texts, **objects})
+
+
+def _usable(schema: object, field: str) -> dict[str, Any] | None:
+    """Return the JSON Schema of an answer; None without a schema, and for one that cannot be used, which is logged."""
+    try:
+        return None if schema is None else check_schema(schema, field, of_object=False)
+    except UnusableSchema as error:
+        warn(f'A remote agent asks with a JSON Schema that cannot be used: {str(error)[:500]!r}.')
+        return None
 
 
 def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:

@@ -20,9 +20,10 @@ from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
 from pydantic_ai_a2a.commands import calling
 from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 from pydantic_ai_a2a.remote import model as remote_model
 
-from ..a2a_client.canned import CARD, Canned, refusal, result, stream
+from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..bounds import LIMIT
 from ..signing.pairs import pem
 from .agents import PNG, shop
@@ -319,6 +320,28 @@ def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monk
         main(('send', url, 'attack'))
     assert '\\x1b[2J\\x9b2J\\x202e' in terminal.close()
     assert '\x1b[2J' not in terminal.raw
+
+
+@pytest.mark.parametrize(
+    'schema', [5, {'oneOf': 5}, {'oneOf': [True, {'properties': {'decision': True, 'result': True}}]}, {'type': 5}]
+)
+@pytest.mark.parametrize(('kind', 'typed'), [('question', 'red'), ('approval', 'y')])
+def test_a_question_with_an_odd_schema_is_answered(
+    schema: Any, kind: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', 'answerSchema': schema}
+    pending = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [pending]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    canned = Canned(stream({'task': waits}), stream({'task': TASK}))
+    with at_its_url(canned) as server:
+        code, text = at(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
+    assert code == 0, text
+    [answer] = canned.requests[-1][3]['params']['message']['parts'][0]['data']['callAnswers']
+    assert answer in (
+        {'id': 'q', 'decision': 'result', 'result': 'red'},
+        {'id': 'q', 'decision': 'approve'},
+    )
 
 
 def test_ctrl_c_cancels_the_task_of_a_message(url: str, capsys: Capture) -> None:

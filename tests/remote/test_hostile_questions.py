@@ -1,0 +1,98 @@
+"""Remote agents that ask with JSON Schemas that cannot be used, or with several calls of one id."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import A2AClient, to_a2a
+from pydantic_ai_a2a.errors import RemoteProtocolError
+from pydantic_ai_a2a.remote.waiting import waiting_task
+
+from ..a2a_client.canned import TASK, Canned, stream
+from ..bounds import LIMIT
+from .test_three_servers import Between, in_between
+
+DONE: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+
+
+def waits(**data: Any) -> dict[str, Any]:
+    """A task of a remote agent that asks by the extension for pending calls."""
+    media_type = 'application/vnd.pydantic-ai.pending-calls+json'
+    parts: Any = [{'text': 'Which one?'}, {'data': {'pending': [], **data}, 'mediaType': media_type}]
+    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
+    return {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': message}}
+
+
+def call(kind: str = 'question', **fields: Any) -> dict[str, Any]:
+    return {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', **fields}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {} if not depth else {'items': nested(depth - 1)}
+
+
+UNUSABLE: list[Any] = [
+    5,
+    {'type': 5},
+    {'allOf': 5},
+    {'properties': 5},
+    {'enum': 5},
+    {'minimum': 'a'},
+    {'$ref': '#/nowhere'},
+    {'$defs': 5},
+    {'properties': {'a': {'type': 5}}},
+    {'title': 'a' * 40_000},
+    nested(60),
+]
+
+
+@in_between
+@pytest.mark.parametrize('is_call', [True, False])
+@pytest.mark.parametrize('schema', UNUSABLE, ids=range(len(UNUSABLE)))
+async def test_a_question_without_a_usable_schema_takes_text(between: Between, schema: Any, *, is_call: bool) -> None:
+    result = {'properties': {'decision': {'const': 'result'}, 'result': schema}}
+    asked = waits(pending=[call(answerSchema={'oneOf': [result]})]) if is_call else waits(schema=schema)
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        task: Any = await client.send('hello')
+        assert task['status']['state'] == 'input-required'
+        ended: Any = await client.send('the red one', task_id=task['id'], context_id=task['context_id'])
+        assert ended['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert 'the red one' in (part['data']['callAnswers'][0]['result'] if is_call else part['text'])
+
+
+@in_between
+@pytest.mark.parametrize(
+    'schema', [5, {'oneOf': 5}, {'oneOf': [5]}, {'oneOf': [{'properties': {'args': {'type': 5}}}]}]
+)
+async def test_an_approval_without_a_usable_schema_is_an_approval(between: Between, schema: Any) -> None:
+    asked = waits(pending=[call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        task: Any = await client.send('hello')
+        [pending] = waiting_task('', task)['pending']
+        answer = {'callAnswers': [{'id': pending['id'], 'decision': 'approve'}]}
+        ended: Any = await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])
+        assert ended['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
+
+
+@in_between
+async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
+    asked = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])
+    async with (
+        asyncio.timeout(LIMIT),
+        A2AClient(to_a2a(between(Canned(stream({'task': asked})).app, 'middle'))) as client,
+    ):
+        task: Any = await client.send('hello')
+        assert task['status']['state'] in ('completed', 'failed')  # the model of a tool hears of the failure
+    assert 'two calls of the same id' in f'{task}{caplog.text}'
+    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+        task = await client.send('hello')
+        with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
+            waiting_task('', task)
