@@ -26,7 +26,7 @@ from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
 from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to, waiting_task
 from ..types import Message, Part, Task
-from .terminal import Command, Form, artifact_text, safe, say, screen_for
+from .terminal import Command, Form, artifact_text, ask, echo, safe, say, screen_for
 
 WAITS = 3
 """Exit code for a waiting task, without a terminal for the answer."""
@@ -82,8 +82,8 @@ def agent_options(command: Command) -> Command:
             return command(remote=remote, **options)
         except (A2AError, RemoteError) as error:
             if debug:
-                traceback.print_exception(error, file=sys.stderr)
-            raise ClickException(_sentence(error)) from error
+                echo(''.join(traceback.format_exception(error)), err=True)
+            raise ClickException(safe(_sentence(error))) from error
 
     return with_agent
 
@@ -138,7 +138,7 @@ def decide(waiting: WaitingTask) -> RemoteAnswer:
     calls: list[PendingRemoteCall] = open_calls(waiting)
     if calls:
         return answer_to(waiting, {call['id']: _answer(call) for call in calls})
-    click.echo(safe(waiting['text']), err=True)
+    echo(waiting['text'], err=True)
     if waiting['state'] == 'auth-required':
         _show_sign_in(waiting)
         return answer_to(waiting, click.confirm('Have you signed in?', default=True, err=True))
@@ -149,46 +149,46 @@ def _show_sign_in(waiting: WaitingTask) -> None:
     authorizations = [waiting.get('authorization', {}), *(call.get('metadata', {}) for call in waiting['pending'])]
     for authorization in authorizations:
         if url := authorization.get('url'):
-            click.echo(safe(f'Sign in at {url}'), err=True)
+            echo(f'Sign in at {url}', err=True)
 
 
 def _answer(call: PendingRemoteCall) -> Any:
-    click.echo(safe(call['text']), err=True)
+    echo(call['text'], err=True)
     schema = wanted_schema(call.get('answerSchema'))
     if call['kind'] != 'approval':
         return _value('Answer', schema or {})
     may_change = schema is not None and 'args' in call
     keys = ['y', 'n', 'e'] if may_change else ['y', 'n']
     text = 'Approve? [y]es, [n]o, [e]dit the arguments' if may_change else 'Approve? [y]es, [n]o'
-    match click.prompt(text, type=click.Choice(keys, case_sensitive=False), show_choices=False, err=True):
+    match ask(text, type=click.Choice(keys, case_sensitive=False), show_choices=False):
         case 'y':
             return True
         case 'e':
-            click.echo(f'Arguments: {json.dumps(call.get("args"))}', err=True)
+            echo(f'Arguments: {json.dumps(call.get("args"))}', err=True)
             return ToolApproved(override_args=_value('New arguments', {'type': 'object'}))
         case _:
-            reason = click.prompt('Reason', default='', show_default=False, err=True)
+            reason = ask('Reason', default='', show_default=False)
             return ToolDenied(reason) if reason else False
 
 
 def _value(text: str, schema: Mapping[str, Any]) -> Any:
     """Ask for a value. Text stays unchanged; other values are JSON."""
     if isinstance(options := schema.get('enum'), list):
-        click.echo(safe(f'One of: {json.dumps(options)}'), err=True)
+        echo(f'One of: {json.dumps(options)}', err=True)
     if schema.get('type') == 'string':
-        return click.prompt(text, err=True)
+        return ask(text)
     hint = f' as JSON ({schema["type"]})' if isinstance(schema.get('type'), str) else ''
     while True:
-        answer: str = click.prompt(f'{text}{hint}', err=True)
+        answer: str = ask(f'{text}{hint}')
         try:
             value: Any = json.loads(answer)
         except ValueError:
             if 'type' not in schema:  # any value: words are a value too
                 return answer
-            click.echo('This is not JSON. Write text in double quotes.', err=True)
+            echo('This is not JSON. Write text in double quotes.', err=True)
             continue
         if schema.get('type') == 'object' and not isinstance(value, dict):
-            click.echo('This is no object. Write {"name": value}.', err=True)
+            echo('This is no object. Write {"name": value}.', err=True)
             continue
         return cast('Any', value)
 
@@ -287,7 +287,7 @@ class Talk:
         try:
             return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
         except InvalidParamsError as error:
-            say(f'the agent refuses the answer: {safe(error.message)}')
+            say(f'the agent refuses the answer: {error.message}')
             return task
 
     def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
@@ -316,12 +316,12 @@ class Talk:
         if 'status' not in outcome:
             return 0
         state = outcome['status']['state']
-        context = f'--context {safe(outcome["context_id"])}'
+        context = f'--context {outcome["context_id"]}'
         if state in WAITING:
-            say(f'the task waits; answer with --task {safe(outcome["id"])} {context}')
+            say(f'the task waits; answer with --task {outcome["id"]} {context}')
             return WAITS
         if self._hints or state != 'completed':
-            say(f'the task {safe(outcome["id"])} is {state}; go on with {context}')
+            say(f'the task {outcome["id"]} is {state}; go on with {context}')
         return int(state != 'completed')
 
     def _interrupted(self) -> int:
@@ -334,9 +334,9 @@ class Talk:
         try:
             task = self._run(partial(self._canceled, task))
         except (A2AError, RemoteError) as error:
-            say(f'the task {safe(task["id"])} could not be canceled: {safe(str(error))}')
+            say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
-            say(f'the task {safe(task["id"])} is {task["status"]["state"]}')
+            say(f'the task {task["id"]} is {task["status"]["state"]}')
         return INTERRUPTED
 
     async def _canceled(self, task: Task) -> Task:

@@ -6,6 +6,7 @@ server ends by the signal, as under uvicorn.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from secrets import token_urlsafe
@@ -20,6 +21,7 @@ from ..errors import A2AError, BackendUnusable, StoreUnavailable
 from .client import cancel, card, chat, doctor, send, tasks, watch
 from .running import serve, worker
 from .stores import dead_deliveries, dead_letters, erase, export, migrate
+from .terminal import SafeLog, echo, safe
 
 
 class _CommandLine(Group):
@@ -29,9 +31,9 @@ class _CommandLine(Group):
         try:
             ctx.exit(super().invoke(ctx))
         except StoreUnavailable as error:
-            raise ClickException(f'{error} ({error.detail})') from error
+            raise ClickException(safe(f'{error} ({error.detail})')) from error
         except (A2AError, BackendUnusable, CannotListen) as error:
-            raise ClickException(str(error)) from error
+            raise ClickException(safe(str(error))) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     serving = [serve, worker, migrate, export, erase, hash_key, dead_letters, dead_deliveries]
     calling = [card, send, chat, tasks, watch, cancel, doctor]
     names = {'help_option_names': ['-h', '--help']}
+    # The last resort writes the warnings of commands that configure no logging.
+    (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
     _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',
         commands=[*serving, *calling],
@@ -64,10 +68,10 @@ def hash_key(stdin: bool) -> int:
     BearerAuth and APIKeyAuth take the hash in the place of the key.
     """
     if stdin:
-        click.echo(_hashed(sys.stdin.readline().strip()))
+        echo(_hashed(sys.stdin.readline().strip()))
     else:
         key = token_urlsafe(_BYTES)
-        click.echo(f'key:  {key}\nhash: {_hashed(key)}')
+        echo(f'key:  {key}\nhash: {_hashed(key)}')
     return 0
 
 

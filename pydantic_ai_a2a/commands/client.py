@@ -21,7 +21,7 @@ from ..doctor.probe import Finding
 from ..protocol.stored import task_json
 from ..types import AgentCard, Part, Task, TaskState, agent_card_ta
 from .calling import INTERRUPTED, WAITS, Remote, Talk, agent_options, json_options
-from .terminal import Form, as_json, safe, say, write_table
+from .terminal import Form, as_json, echo, say, write_table
 
 _WIDTH = 12
 
@@ -41,10 +41,10 @@ async def _show(remote: Remote, *, is_json: bool) -> int:
     async with remote.client() as client:
         agent_card = await client.card()
     if is_json:
-        click.echo(as_json(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
+        echo(as_json(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
     else:
         for name, text in _card_lines(agent_card):
-            click.echo(safe(f'{name:{_WIDTH}}{text}').rstrip())
+            echo(f'{name:{_WIDTH}}{text}'.rstrip())
     return 0
 
 
@@ -166,10 +166,10 @@ async def _list(remote: Remote, context: str | None, state: TaskState | None, *,
                     break
     if json_lines:
         for task in listed_tasks:
-            click.echo(as_json(task_json(task)))
+            echo(as_json(task_json(task)))
     elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
-        write_table(columns, [[safe(value) for value in _row(task)] for task in listed_tasks])
+        write_table(columns, [_row(task) for task in listed_tasks])
     return 0
 
 
@@ -208,7 +208,7 @@ async def _cancel(remote: Remote, task_id: str) -> int:
     async with remote.client() as client:
         task = await client.cancel(task_id)
     state = task['status']['state']
-    say(f'the task {safe(task_id)} is {state}')
+    say(f'the task {task_id} is {state}')
     return int(state != 'canceled')
 
 
@@ -235,7 +235,7 @@ async def _examine(remote: Remote, *, is_json: bool) -> int:
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'
-            click.echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
+            echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
     return int(has_fault)
 
 
@@ -250,9 +250,7 @@ def _finding_lines(finding: Finding) -> str:
 
 def _wrapped(head: str, text: str) -> str:
     first, rest = f'{head:{_INDENT}}', ' ' * _INDENT
-    return fill(
-        safe(text), 80, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
+    return fill(text, 80, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 # --- the command `chat` -----------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from getpass import getuser
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import click
-from click import Option, UsageError, argument, command, echo, option
+from click import Option, UsageError, argument, command, option
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessagesTypeAdapter
@@ -33,7 +32,7 @@ from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, TERMINAL, Caller, TaskHeader, TaskQuery, new_correlation_id
-from .terminal import Command, apart, find, place_options, say, write_table
+from .terminal import Command, apart, echo, find, place_options, say, write_table
 
 
 class Store(NamedTuple):
@@ -217,7 +216,7 @@ async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool
         rows = [values async for values in _items(dead, backend, owner)]
     if as_json:
         for row in rows:
-            click.echo(to_json(row))
+            echo(to_json(row).decode())
     elif rows:
         write_table(dead.columns, [[str(value or '-') for value in row.values()] for row in rows])
     return 0
@@ -249,7 +248,7 @@ async def _retry_all(
                 say(f'error: {item_id}: {error.message}')
                 failed = True
             else:
-                click.echo(to_json(retried) if as_json else ' -> '.join(retried.values()))
+                echo(to_json(retried).decode() if as_json else ' -> '.join(retried.values()))
     return int(failed)
 
 
@@ -380,9 +379,9 @@ async def _erase(
             return 1
         erased = await erase_all(backend, owner, context_id, grace=grace if cancel else None)
         if as_json:
-            click.echo(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}))
+            echo(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}).decode())
         elif erased:
-            click.echo(f'erased for {what}: {_told(erased)}')
+            echo(f'erased for {what}: {_told(erased)}')
         if not erased:
             say(f'no data is stored for {what}')
         if compact:
@@ -520,7 +519,7 @@ async def _export(store: Store, owner: str, context_id: str | None) -> int:
     async with opened(store) as backend:
         async for item in backend.housekeeping.export(owner, context_id):
             body = _task(item) if isinstance(item, ExportedTask) else _conversation(item)
-            sys.stdout.write(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}\n')
+            echo(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}')
             lines += 1
     if not lines:
         say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, cast
 
 import click
-from click import UsageError, echo, option
+from click import UsageError, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
@@ -112,34 +113,53 @@ def apart(app: ASGIApp, target: str) -> list[A2AApp]:
     return apps
 
 
+# --- text on a terminal -----------------------------------------------------------------------------------------------
+# Agents, callers and stores may have written any part of a text. All text of the commands goes through `safe`.
+
+_CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]')
+"""Control characters except tab and line break. They could move the cursor of a terminal or hide text."""
+
+
+def safe(text: str) -> str:
+    """Return text with control characters as escapes of JSON, so that JSON keeps its value."""
+    return _CONTROL.sub(lambda match: f'\\u{ord(match[0]):04x}', text)
+
+
+def echo(text: str = '', *, err: bool = False, nl: bool = True) -> None:
+    """Write text to standard output, or to standard error."""
+    click.echo(safe(text), err=err, nl=nl)
+
+
+def ask(text: str, **options: Any) -> Any:
+    """Ask at the prompt, on standard error. The options are those of click."""
+    return click.prompt(safe(text), err=True, **options)
+
+
 def say(text: str) -> None:
     """Write a message about the command's progress to standard error."""
     echo(f'pydantic-ai-a2a: {text}', err=True)
 
 
-# --- tables of plain text ---------------------------------------------------------------------------------------------
+class SafeLog(logging.Formatter):
+    """Formats log records for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return safe(super().format(record))
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Write rows below the names of their columns."""
-    table = [[column.upper() for column in columns], *rows]
+    table = [[column.upper() for column in columns], *([safe(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        click.echo('  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+        echo('  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
 
 
 # --- output of a remote task in a command -----------------------------------------------------------------------------
 # Text as the agent writes, then data and files; or JSON.
 
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
-
-_CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]')
-"""Control characters except tab and line break. They could move the cursor of a terminal or hide text."""
-
-
-def safe(text: str) -> str:
-    """Return foreign text with control characters written as escapes."""
-    return _CONTROL.sub(lambda match: f'\\x{ord(match[0]):02x}', text)
 
 
 def as_json(value: Any) -> str:
@@ -174,7 +194,7 @@ class Screen:
     def progress(self, text: str) -> None:
         """Show a step of the agent."""
         for line in text.splitlines():
-            click.echo(f'  {safe(line)}', err=True)
+            echo(f'  {line}', err=True)
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         """Show the rest of the answer. A question of a prompt is left out."""
@@ -192,12 +212,12 @@ class Screen:
     def close(self) -> None:
         """End the line of the text."""
         if self._text and not self._text.endswith('\n'):
-            click.echo()
+            echo()
         self._text = ''
 
     def write(self, text: str, *, whole: str) -> None:
         """Write more text, at the end of the whole text."""
-        click.echo(safe(text), nl=False)
+        echo(text, nl=False)
 
     def _grow(self, text: str) -> None:
         if not text.startswith(self._text):  # the agent has replaced its text
@@ -214,14 +234,14 @@ class _JsonScreen(Screen):
         pass
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        click.echo(as_json(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
+        echo(as_json(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
 
 
 class _JsonLinesScreen(Screen):
     """Writes each event as a line of JSON."""
 
     def show(self, update: Update) -> None:
-        click.echo(as_json(event_json(update.event)))
+        echo(as_json(event_json(update.event)))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         pass
@@ -258,17 +278,17 @@ def _show_parts(parts: Sequence[Part]) -> None:
     for part in parts:
         if 'data' in part:
             value = content_of(Message(role='agent', message_id='', parts=[part]))
-            click.echo(json.dumps(value, indent=2))
+            echo(json.dumps(value, indent=2))
         elif 'text' not in part:
             name = part.get('filename') or 'a file'
             place = part.get('url') or f'{len(part.get("raw", "")) * 3 // 4} bytes'
-            click.echo(safe(f'[{name}: {part.get("media_type", "unknown type")}, {place}]'))
+            echo(f'[{name}: {part.get("media_type", "unknown type")}, {place}]')
 
 
 def _show_status(message: Message, *, failed: bool) -> None:
     text = text_of(message['parts'])
     correlation_id = message.get('metadata', {}).get('correlationId')
     if failed:
-        say(safe(text + (f' (correlation id {correlation_id})' if correlation_id else '')))
+        say(text + (f' (correlation id {correlation_id})' if correlation_id else ''))
     elif text:
-        click.echo(safe(text))
+        echo(text)

@@ -92,10 +92,10 @@ def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: 
 @pytest.mark.parametrize(
     ('prompt', 'code', 'out', 'err'),
     [
-        ('Rejected', 1, '', 'pydantic-ai-a2a: No \\x1b[2J\\x9b2J\\x202ethanks.'),
+        ('Rejected', 1, '', 'pydantic-ai-a2a: No \\u001b[2J\\u009b2J\\u202ethanks.'),
         ('price', 0, '{\n  "euros": 3\n}\n', ''),
         ('picture', 0, '[pizza.png: image/png, 9 bytes]\n', ''),
-        ('attack', 0, 'You said **attack**\\x1b[2J\\x9b2J\\x202e with 0 files.\n', ''),
+        ('attack', 0, 'You said **attack**\\u001b[2J\\u009b2J\\u202e with 0 files.\n', ''),
         ('break', 1, 'You said **break**\n', 'pydantic-ai-a2a: The agent failed with an internal error.'),
         ('InputRequired', 3, 'Which pizza?\n', 'pydantic-ai-a2a: the task waits; answer with --task '),
         ('size', 3, 'Which size?\nWrite one of these: small, large.\n', '  calls size'),
@@ -318,7 +318,7 @@ def test_the_end_of_the_input_at_a_prompt_cancels_the_task(url: str, monkeypatch
 def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit):
         main(('send', url, 'attack'))
-    assert '\\x1b[2J\\x9b2J\\x202e' in terminal.close()
+    assert '\\u001b[2J\\u009b2J\\u202e' in terminal.close()
     assert '\x1b[2J' not in terminal.raw
 
 
