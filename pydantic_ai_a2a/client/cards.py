@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx2
-from pydantic_core import from_json
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..types import AgentCard, AgentInterface
-from .connections import Connections
+from .connections import Connections, read_json
 from .urls import origin, shown
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class RemoteCards:
                 raise CardRefused(f'{shown(url)} has no agent card: {_described(status)}')
             body = await self._connections.read(response, _MAX_CARD)
         try:
-            wire: object = from_json(body)
+            wire: object = read_json(body)
         except ValueError:
             kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
             raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None

@@ -12,9 +12,11 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import httpx2
+from pydantic_core import from_json
 
 from .. import telemetry
 from ..errors import A2AError, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
+from ..protocol.envelope import count_values
 from .client_credentials import ClientCredentials
 from .urls import shown
 
@@ -23,6 +25,8 @@ Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
+MAX_VALUES = 1_000_000
+"""Most JSON values of an answer, of an event, and of a task assembled from events."""
 _PACE = 100_000
 """Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
@@ -33,6 +37,10 @@ _VALUE = re.compile(r'[\t\x20-\x7e]*')
 
 class NotConnected(RemoteUnavailable):
     """No connection could be opened, so that nothing was sent."""
+
+
+class TooManyValues(ValueError):
+    """An answer holds more than `MAX_VALUES` JSON values."""
 
 
 class Silent(RemoteUnavailable):
@@ -191,6 +199,21 @@ class Connections:
                 pieces.append(piece)
                 deadline.reschedule(end + size / _PACE)
         return b''.join(pieces)
+
+
+def read_json(body: bytes | str) -> object:
+    """Return the value of JSON of another party. A value takes many times the memory of its JSON.
+
+    Raises:
+        TooManyValues: The JSON holds too many values.
+        ValueError: The body is no JSON, or is nested more than 200 deep.
+    """
+    if (
+        len(body) > MAX_VALUES
+        and count_values(body.encode() if isinstance(body, str) else body, MAX_VALUES) > MAX_VALUES
+    ):
+        raise TooManyValues
+    return from_json(body)
 
 
 def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ from ..types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from .connections import MAX_ANSWER, NotConnected, Patience, Silent
+from .connections import MAX_ANSWER, MAX_VALUES, NotConnected, Patience, Silent
 from .transport import Transport
 
 STOPPED: frozenset[TaskState] = frozenset(
@@ -165,7 +165,9 @@ class Follower:
     def _count(self, event: StreamResponse, size: int) -> None:
         self._size.add(event, size)
         if self._size.characters > MAX_ANSWER:
-            raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
+            raise self._transport.unreadable(
+                f'the events of the task hold more than {MAX_ANSWER} characters, or {MAX_VALUES} JSON values'
+            )
         if self._size.entries > _MOST_ENTRIES:
             raise self._transport.unreadable(
                 f'the task has more than {_MOST_ENTRIES} artifacts and keys of metadata. `get` reads the task'

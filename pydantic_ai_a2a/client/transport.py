@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import httpx2
-from pydantic_core import from_json
 
 from .. import chains
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
@@ -25,11 +25,13 @@ from ..protocol.answers import (
     rpc_error,
     status_error,
 )
+from ..protocol.envelope import count_values
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
+from ..settings import LONG
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task
 from .cards import Interface
-from .connections import MAX_ANSWER, Connections
+from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
 from .urls import shown
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
@@ -151,9 +153,9 @@ class Transport:
                     async for piece in await self._pieces(response, name):
                         for data, event_id in reader.read(piece):
                             if data:
-                                event = self._event(response, data)
+                                event, size = await self._event(response, data)
                                 self._codec = codec
-                                yield event, _number(event_id), len(data)
+                                yield event, _number(event_id), size
                 return
             except EventTooLong:
                 raise self.unreadable(f'an event has more than {MAX_ANSWER} bytes') from None
@@ -174,7 +176,8 @@ class Transport:
     ) -> Any:
         async with self._open(codec, operation, params, {}) as response:
             body = await self._connections.read(response)
-        return self._read(reader or _READERS[operation.name], response, body)
+        args = reader or _READERS[operation.name], response, body
+        return self._read(*args) if len(body) < LONG else await asyncio.to_thread(self._read, *args)
 
     async def _pieces(self, response: httpx2.Response, name: str) -> AsyncIterator[bytes]:
         """Return the pieces of an answer with events.
@@ -190,10 +193,25 @@ class Transport:
         raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
         return response.aiter_raw() if raw else response.aiter_bytes()
 
-    def _event(self, response: httpx2.Response, data: bytes) -> StreamResponse:
-        """Return the event in the data of a server-sent event; see `result` for the errors."""
-        event = read_streamed(data, in_response=self._interface.binding == 'JSONRPC')
-        return self._read(read_event, response, data) if event is None else event
+    async def _event(self, response: httpx2.Response, data: bytes) -> tuple[StreamResponse, int]:
+        """Return the event in the data of a server-sent event, and its size in a task; see `result` for the errors.
+
+        The size is in bytes, or larger for many JSON values, which take more memory.
+        """
+        size = len(data)
+        if size >= LONG:
+            event = await asyncio.to_thread(self._read, read_event, response, data)
+        else:
+            event = read_streamed(data, in_response=self._interface.binding == 'JSONRPC')
+            if event is None:
+                event = self._read(read_event, response, data)
+        match event:
+            case {'artifact_update': {'artifact': {'parts': [{'text': _} as part]} as artifact}} if (
+                'metadata' not in part and 'metadata' not in artifact
+            ):
+                return event, size  # a piece of text, which is joined to the text before
+            case _:
+                return event, max(size, count_values(data, MAX_VALUES) * (MAX_ANSWER // MAX_VALUES))
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
@@ -234,7 +252,9 @@ class Transport:
         """
         status = response.status_code
         try:
-            answer: object = from_json(body) if body else {}
+            answer: object = read_json(body) if body else {}
+        except TooManyValues:
+            raise self.unreadable(f'the answer has more than {MAX_VALUES} JSON values') from None
         except ValueError:
             answer = None
         if self._interface.binding != 'JSONRPC':

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import httpx2
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from ..client.cards import Interface
-from ..client.connections import Connections
+from ..client.connections import Connections, read_json
 from ..client.transport import Request, Transport
 from ..client.urls import shown
 from ..errors import A2AError, RemoteError
@@ -135,7 +135,7 @@ async def _read_events(response: httpx2.Response, answer: Answer) -> None:
 
 def _parsed(text: str | bytes) -> Any:
     try:
-        return from_json(text)
+        return read_json(text)
     except ValueError:
         return None
 

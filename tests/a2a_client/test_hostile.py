@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -192,3 +194,49 @@ def test_one_client_is_used_by_several_event_loops_at_once() -> None:
         with ThreadPoolExecutor(4) as threads:
             answers = [threads.submit(asyncio.run, talk()) for _ in range(8)]
             assert [answer.result() for answer in answers] == [[ANSWER, ANSWER]] * 8
+
+
+def packed(value: str, *, depth: int = 1) -> Response:
+    """An answer with a task whose metadata has this JSON, compressed."""
+    task = json.dumps({**TASK, 'metadata': {'a': 0}}).replace('0}', f'{"[" * depth}{value}{"]" * depth}}}')
+    body = f'{{"jsonrpc": "2.0", "id": 1, "result": {task}}}'
+    return Response(
+        gzip.compress(body.encode()), headers={'content-type': 'application/json', 'content-encoding': 'gzip'}
+    )
+
+
+async def test_few_bytes_do_not_become_many_objects() -> None:
+    answer = packed('[],' * 20_000_000 + '1')
+    assert len(answer.body) < 100_000
+    async with calling(Canned(answer)) as client:
+        await client.card()
+        tracemalloc.start()
+        try:
+            with pytest.raises(RemoteProtocolError, match='more than 1000000 JSON values'):
+                await client.get('t')
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 600_000_000  # the bytes; the objects would take 1.5 GB
+
+
+@pytest.mark.parametrize('value', ['"[],"', '"[{,\\\\\\","', '1'], ids=['text', 'escapes', 'deep'])
+async def test_an_answer_that_only_looks_large_is_read(value: str) -> None:
+    answer = packed('1', depth=150) if value == '1' else packed(value.replace('[', '[' * 3_000_000))
+    async with calling(Canned(answer)) as client:
+        assert (await client.get('t'))['id'] == 't'
+
+
+async def test_an_answer_that_is_nested_too_deep_is_refused() -> None:
+    async with calling(Canned(packed('1', depth=100_000))) as client:
+        with pytest.raises(RemoteProtocolError, match='broken JSON'):
+            await client.get('t')
+
+
+@pytest.mark.parametrize(('events', 'values'), [(1, 1_100_000), (30, 50_000)])
+async def test_a_task_of_too_many_values_is_refused_however_many_events_bring_it(events: int, values: int) -> None:
+    artifact = {'artifactId': 'a', 'parts': [{'data': [0] * values}]}
+    chunk = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+    async with calling(Canned(stream({'task': WORKING}, *[chunk] * events))) as client:
+        with pytest.raises(RemoteProtocolError, match='1000000 JSON values'):
+            _ = [update async for update in client.stream('hello')]
