@@ -23,6 +23,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
+from ..agent.dependencies import a2a
 from ..card import CardSchemas
 from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
@@ -33,9 +34,10 @@ from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Part, Skill, Task, as_object
+from ..types import AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import (
+    PendingRemoteCall,
     RemoteAnswer,
     WaitingTask,
     approval_of,
@@ -57,6 +59,9 @@ ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
 PLACE = 'a2a'
 """Key of the tool, task and conversation in the metadata of a tool return."""
 _MOST_WAITING = 10_000
+_LONGEST_WAITING = 2_000
+"""Most bytes of JSON of a remote task that this process remembers."""
+_SHOWN = 200
 _MESSAGE = SchemaValidator(
     core_schema.typed_dict_schema({'message': core_schema.typed_dict_field(core_schema.str_schema())})
 )
@@ -139,7 +144,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         self._client = self._make(*((None, None) if self._is_dynamic else (headers, auth)))
         self._event: type[RemoteTaskEvent | A2ATaskEvent] = RemoteTaskEvent
         self._waiting: dict[tuple[str | None, str | None], WaitingTask] = {}
-        """Remote tasks that wait in this process, by conversation and local call: ids of calls are not unique."""
+        """Remote tasks that wait in this process, by conversation and local call: ids of calls are not unique.
+
+        The tasks are without what their answers do not need, because a question has any size.
+        """
+        self._of_run: list[tuple[str | None, str | None]] = []
+        """Calls of a served run, which are forgotten at its end: the pending calls of its task have the questions."""
         self._running = RemoteTasks(self._client)
 
     def _make(self, headers: Any, auth: Any) -> A2AClient:
@@ -161,6 +171,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         if self._is_dynamic:
             toolset._client = self._make(await _resolved(self._headers, ctx), await _resolved(self._auth, ctx))
         toolset._running = RemoteTasks(toolset._client)
+        toolset._of_run = []
         return toolset
 
     async def __aenter__(self) -> Self:
@@ -174,6 +185,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         await asyncio.shield(asyncio.create_task(self._close()))
 
     async def _close(self) -> None:
+        for call in self._of_run:
+            self._waiting.pop(call, None)
         try:
             await self._running.aclose()
         finally:
@@ -297,14 +310,30 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         if state in ('input-required', 'auth-required'):
             question = waiting_task(agent, outcome)
             question['usage'] = used
-            self._remember((ctx.conversation_id, ctx.tool_call_id), question)
+            self._remember(ctx, question)
             raise ApprovalRequired({WAITING: question})
         if state != 'completed':
             self._fail(_end(agent, outcome), None)
         return _returned(place, outcome, outcome['id'])
 
-    def _remember(self, call: tuple[str | None, str | None], question: WaitingTask) -> None:
-        self._waiting[call] = question
+    def _remember(self, ctx: RunContext[AgentDepsT], question: WaitingTask) -> None:
+        pending = [
+            PendingRemoteCall(id=call['id'], kind=call['kind'], tool='', text='') for call in question['pending']
+        ]
+        task = WaitingTask(
+            agent='',
+            task=question['task'],
+            context=question['context'],
+            state=question['state'],
+            text=question['text'][:_SHOWN],
+            pending=pending,
+            usage=question.get('usage', {}),
+        )
+        call = (ctx.conversation_id, ctx.tool_call_id)
+        if len(dump_json(task)) <= _LONGEST_WAITING:
+            self._waiting[call] = task
+        if a2a(ctx).task_id:
+            self._of_run.append(call)
         if len(self._waiting) > _MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
+from pydantic_ai import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.capabilities import RequestInput
+from pydantic_ai.tools import RunContext
 
-from pydantic_ai_a2a import A2AClient, to_a2a
+from pydantic_ai_a2a import A2A, A2AClient, to_a2a
 from pydantic_ai_a2a.errors import RemoteProtocolError
 from pydantic_ai_a2a.remote.waiting import waiting_task
 
 from ..a2a_client.canned import TASK, Canned, stream
 from ..bounds import LIMIT
+from .agents import caller
 from .test_three_servers import Between, in_between
 
 DONE: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
@@ -96,3 +102,51 @@ async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytes
         task = await client.send('hello')
         with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
             waiting_task('', task)
+
+
+@pytest.mark.parametrize('is_served', [True, False])
+async def test_long_questions_leave_no_memory_behind(*, is_served: bool) -> None:
+    """The task is canceled or expires, or the caller never comes back."""
+    text = {'id': 'q', 'text': 'a' * 1_000_000}
+    asked = [waits(pending=[call(**text, args={'b': 'b' * 1_000_000})]) for _ in range(3)]
+    asked += [waits(pending=[call(id='c' * 2_000_000)]) for _ in range(3)]
+    canned = Canned(*[stream({'task': task}) for task in asked])
+    agent = caller(capabilities=[A2A(canned.app)])
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
+
+        async def ask() -> None:
+            if is_served:
+                task: Any = await client.send('hello', return_immediately=False)
+                assert task['status']['state'] == 'input-required'
+            else:
+                assert isinstance((await agent.run('hello')).output, DeferredToolRequests)
+
+        asked.clear()
+        await ask()
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for _ in range(4):
+                await ask()
+            gc.collect()
+            size, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size < 2_000_000
+
+
+@pytest.mark.parametrize('length', [10, 1_000_000])
+async def test_a_served_run_answers_its_own_question(length: int) -> None:
+    """A handler approves within the run, in which the question is still known."""
+    asked = waits(pending=[call('approval', text='a' * length)])
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+
+    def approve(ctx: RunContext[Any], requests: DeferredToolRequests, token: str) -> DeferredToolResults:
+        return DeferredToolResults(approvals={call.tool_call_id: True for call in requests.approvals})
+
+    agent = caller(capabilities=[A2A(canned.app), RequestInput(approve)])
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
+        task: Any = await client.send('hello')
+    assert task['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
