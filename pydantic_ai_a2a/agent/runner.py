@@ -328,6 +328,7 @@ class Runner:
         """Show the events of a node, which hooks may have put in the place of another node."""
         if Agent.is_model_request_node(node):
             contain_model_exits(run)
+            answer.begin_response()
             stream: _Events = node.stream(run.ctx)
         elif self._steps.of_tools and Agent.is_call_tools_node(node):
             stream = shown.of_node(node)

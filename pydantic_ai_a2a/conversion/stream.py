@@ -74,6 +74,10 @@ class AnswerStream:
             return self._add(event.delta.content_delta) if isinstance(event.delta, TextPartDelta) else None
         return self._start(event) if isinstance(event, PartStartEvent) else None
 
+    def begin_response(self) -> None:
+        """Begin a response, perhaps another try at one that a hook has refused: its text is the answer anew."""
+        self._anew = True
+
     def end_response(self, response: ModelResponse) -> Note | None:
         """End a complete response, streamed or not. Its text was a note if it calls tools, output tools included."""
         self._anew = True

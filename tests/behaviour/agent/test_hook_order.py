@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, ModelRetry, RunContext
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability, Hooks
 from pydantic_ai.exceptions import UserError
@@ -217,3 +217,25 @@ def test_an_agent_that_overrides_run_is_refused(agent: AbstractAgent[Any, Any]) 
 
 def test_a_wrapper_that_overrides_nothing_is_served() -> None:
     assert isinstance(to_a2a(WrapperAgent(Agent('test'))), A2AApp)
+
+
+@pytest.mark.parametrize('refuses', [1, 9])
+async def test_a_try_that_a_hook_refuses_is_replaced_by_the_next_one(refuses: int) -> None:
+    tries: list[str] = []
+
+    class Refusing(AbstractCapability[Any]):
+        async def after_model_request(self, ctx: RunContext[Any], **options: Any) -> ModelResponse:
+            if len(tries) <= refuses:
+                raise ModelRetry('Again.')
+            return options['response']
+
+    async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        tries.append(f'try {len(tries) + 1}')
+        yield tries[-1]
+
+    agent = Agent(FunctionModel(stream_function=model), capabilities=[Refusing()], retries=2)
+    async with serving(agent) as client, client.send_streaming() as stream:
+        updates = [event.result['artifactUpdate'] for event in await stream.rest() if 'artifactUpdate' in event.result]
+        task = await client.get_task(updates[0]['taskId'])
+    assert not any(update.get('append') for update in updates if update['artifact']['parts'][0]['text'] in tries)
+    assert ''.join(texts(task)) == tries[-1]
