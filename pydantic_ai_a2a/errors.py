@@ -354,6 +354,10 @@ class DownloadTimedOut(Exception):
     """The files of a request to the model were not downloaded in time. Never sent to a client."""
 
 
+class ClientGone(Exception):
+    """The client went away before its request was read, or its answer: there is nobody to answer."""
+
+
 class LeaseLost(Exception):
     """A write was refused because another process holds the task by now. Never sent to a client."""
 

@@ -21,7 +21,6 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, 
 from ..errors import is_for_the_process
 from .internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
-A = TypeVar('A')
 T = TypeVar('T')
 
 
@@ -60,7 +59,7 @@ async def contained(work: Awaitable[T]) -> T:
         raise Exited.of(error) from error
 
 
-def contained_call(function: Callable[[A], T], argument: A) -> T:
+def contained_call(function: Callable[[Any], T], argument: object) -> T:
     """Call a user's function in a thread.
 
     Raises:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutine
 from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl, unquote_plus
 
 from pydantic_core import from_json, to_json
 from starlette.requests import Request, cookie_parser
 
 from ..arguments import checked
+from ..errors import ClientGone, OverloadedError
 from ..protocol.fields import MAX_ID
 from ..protocol.operations import OPERATIONS
 from ..settings import TenantRule
 from ..types import Caller, SecurityScheme
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+T = TypeVar('T')
+
+PATIENCE = 30.0
+"""Seconds for a function of the operator that decides about a request."""
+_MOMENT = 1.0
+"""Seconds until a request watches its client: most functions return sooner."""
 
 Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
 """Returns the caller who sends a request, or None to refuse the request with HTTP 401."""
@@ -173,6 +182,10 @@ class InvalidCredentials(Exception):
         self.description = description
 
 
+async def _never_gone() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """The values of a request, without its body, that an `Authenticator` reads."""
@@ -192,8 +205,50 @@ class RequestInfo:
     `DNS:planner.example.com`, `IP:192.0.2.7` or `email:planner@example.com`. A certificate without alternative names
     has its common name, as `CN:planner`. The transport has verified the certificate. Empty without a certificate, and
     for one whose names have a NUL. Only gRPC with `client_ca` fills them in."""
+    gone: Callable[[], Coroutine[Any, Any, None]] = field(default=_never_gone, repr=False)
+    """Returns once the client has gone."""
     base_url: Callable[[], str] = field(default=str, repr=False)
     """Returns the URL under which the client reached the app; empty for transports without URLs."""
+
+    async def ask(self, option: str, work: Awaitable[T]) -> T:
+        """Await a function of the operator, in time and while the client is there.
+
+        Args:
+            option: The option with the function, for the log.
+            work: The function.
+
+        Raises:
+            OverloadedError: The function has not returned in time.
+            ClientGone: The client has gone.
+        """
+        loop, task = asyncio.get_running_loop(), cast('asyncio.Task[Any]', asyncio.current_task())
+        moment = min(_MOMENT, PATIENCE)
+        watches: list[asyncio.Task[None]] = []
+        ended: list[Exception] = []
+
+        async def watch() -> None:
+            try:
+                async with asyncio.timeout(PATIENCE - moment):
+                    await self.gone()
+                ended.append(ClientGone())
+            except TimeoutError:
+                text = '%s has not returned within %g s (correlation id %s).'
+                logger.error(text, option, PATIENCE, self.correlation_id)
+                ended.append(OverloadedError(headers={'Retry-After': '1'}))
+            task.cancel()
+
+        timer = loop.call_later(moment, lambda: watches.append(loop.create_task(watch())))
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not ended or task.cancelling() > 1:
+                raise  # the server ends the request
+            raise ended[0] from None
+        finally:
+            for watching in (timer, *watches):
+                watching.cancel()
+            if ended:
+                task.uncancel()
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None without the header.

@@ -174,7 +174,7 @@ class Guard:
         unavailable: OverloadedError | None = None
         for authenticator in self._authenticators:
             try:
-                caller = await find_caller(authenticator, request)
+                caller = await request.ask('auth=', find_caller(authenticator, request))
             except InvalidCredentials as error:
                 invalid[authenticator] = error
             except OverloadedError as error:

@@ -25,6 +25,7 @@ from pydantic_core import from_json, to_json
 from ..auth.callers import RequestInfo, header
 from ..errors import (
     A2AError,
+    ClientGone,
     InvalidParamsError,
     InvalidRequestError,
     OverloadedError,
@@ -34,7 +35,7 @@ from ..errors import (
 )
 from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
-from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher, stored_size
+from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG, TLS
 from ..store.ports import Subscription
@@ -102,7 +103,7 @@ class GrpcCall:
         self._messages = messages
         self._context = context
         self._correlation_id = new_correlation_id()
-        self._request = request_info(context, self._correlation_id)
+        self._request = request_info(context, self._correlation_id, gone=self._gone)
         self._dispatch = Dispatch(serving.dispatcher, self._request)
         self._left = asyncio.get_running_loop().create_future()
         """Done once the client has gone."""
@@ -333,7 +334,7 @@ _KINDS: dict[type[x509.GeneralName], str] = {
 """The kinds of alternative names that callers can have."""
 
 
-def request_info(context: aio.ServicerContext[Any, Any], correlation_id: str) -> RequestInfo:
+def request_info(context: aio.ServicerContext[Any, Any], correlation_id: str, **more: Any) -> RequestInfo:
     """Return the values of a call for admission. The metadata of the call are its headers."""
     metadata: Any = context.invocation_metadata() or ()
     return RequestInfo(
@@ -341,6 +342,7 @@ def request_info(context: aio.ServicerContext[Any, Any], correlation_id: str) ->
         headers=[(key.encode(), value if isinstance(value, bytes) else value.encode()) for key, value in metadata],
         address=_address(context.peer()),
         tls_names=_names(next(iter(context.auth_context().get('x509_pem_cert', ())), b'')),
+        **more,
     )
 
 

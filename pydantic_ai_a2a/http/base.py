@@ -6,16 +6,16 @@ import asyncio
 import re
 import socket
 import struct
+from collections import deque
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..auth.callers import header
 from ..card import etag
-from ..errors import PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
-from ..service.dispatch import ClientGone
+from ..errors import ClientGone, PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 
 NO_SNIFF = (b'x-content-type-options', b'nosniff')
 """The header that keeps browsers from guessing another content type."""
@@ -89,6 +89,35 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 def _too_large(limit: int) -> PayloadTooLargeError:
     return PayloadTooLargeError(f'The request body is larger than {limit} bytes.')
+
+
+class Listener:
+    """Notices that a client goes before its body was read, and keeps the part of the body that comes meanwhile."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._kept: deque[asyncio.Future[Message]] = deque()
+
+    async def receive(self) -> Message:
+        """Return the next message, a kept one first."""
+        return await (self._kept.popleft() if self._kept else self._receive())
+
+    async def gone(self) -> None:
+        """Return once the client has gone; never while parts of the body follow, which are not taken yet."""
+        while True:
+            if not self._kept or self._kept[-1].done():
+                self._kept.append(asyncio.ensure_future(self._receive()))
+            await asyncio.wait([self._kept[-1]])
+            message = self._kept[-1].result()
+            if message['type'] == 'http.disconnect':
+                return
+            if message.get('more_body'):
+                await asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        for message in self._kept:
+            message.cancel()
 
 
 async def reply(

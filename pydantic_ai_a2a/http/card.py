@@ -130,7 +130,7 @@ def redact(scope: Scope, guard: Guard) -> None:
         scope['query_string'] = redacted
 
 
-def request_info(scope: Scope, correlation_id: str) -> RequestInfo:
+def request_info(scope: Scope, correlation_id: str, **more: Any) -> RequestInfo:
     """Return the values of a request for admission."""
     if _QUERY in scope:
         scope = {**scope, 'query_string': scope[_QUERY].query}
@@ -142,4 +142,5 @@ def request_info(scope: Scope, correlation_id: str) -> RequestInfo:
         address=client[0] if client else None,
         scope=scope,
         base_url=partial(base_url, scope),
+        **more,
     )

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, TypeAlias
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import A2AError, PayloadTooLargeError, ends_task
+from ..errors import A2AError, ClientGone, PayloadTooLargeError, ends_task
 from ..protocol.envelope import check_values
 from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher, stored_size
+from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
@@ -27,6 +27,7 @@ from .base import (
     CHUNK,
     JSON,
     AnswerUnread,
+    Listener,
     abort,
     abort_later,
     cached_answer,
@@ -84,6 +85,8 @@ class Exchange(ABC):
     """True once an event stream has begun."""
     _unread = True
     """True until the body was read."""
+    _listener: Listener | None = None
+    """Set once the request has watched its client."""
 
     def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
         self.correlation_id = new_correlation_id()
@@ -91,7 +94,8 @@ class Exchange(ABC):
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.dispatch = Dispatch(serving.dispatcher, request_info(scope, self.correlation_id))
+        request = request_info(scope, self.correlation_id, gone=self._gone)
+        self.dispatch = Dispatch(serving.dispatcher, request)
 
     @abstractmethod
     def decode(self, body: bytes) -> Request:
@@ -161,6 +165,8 @@ class Exchange(ABC):
         finally:
             if dispatch.held is not None:
                 dispatch.close(sys.exc_info()[1])
+            if self._listener is not None:
+                self._listener.close()
 
     def _decode_checked(self, body: bytes) -> Request:
         """Decode a body that is long enough to hold too many values, at a byte each."""
@@ -175,8 +181,11 @@ class Exchange(ABC):
         return replace(params, last_event_id=parse_event_id(header(self.scope['headers'], b'last-event-id')))
 
     async def _gone(self) -> None:
-        while (await self.receive())['type'] != 'http.disconnect':
-            pass
+        """Return once the client has gone."""
+        if self._listener is None:
+            self._listener = Listener(self.receive)
+            self.receive = self._listener.receive
+        await self._listener.gone()
 
     def _drop(self) -> None:
         """Break off the stream of a reader too far behind."""

@@ -26,6 +26,7 @@ from ..card import CardTemplate
 from ..errors import (
     A2AError,
     AgentUnavailable,
+    ClientGone,
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
     InternalError,
@@ -53,10 +54,6 @@ from ..types import (
 from .tasks import EventStream, Service, TaskList
 
 Held = TypeVar('Held')
-
-
-class ClientGone(Exception):
-    """The client went away before its request was read, or its answer: there is nobody to answer."""
 
 
 _DEPTH = chains.HEADER.encode()
@@ -283,7 +280,7 @@ class Dispatch:
         if path and named not in ('', path):
             raise InvalidParamsError.of('tenant', 'must be the same as in the path')
         self._tenant = path or named
-        settled = await tenants.settle(caller, self._tenant)
+        settled = await self._request.ask('Access.tenants', tenants.settle(caller, self._tenant))
         if settled is None:
             self._parts.guard.refuse_tenant(caller, self._tenant, self._request)
         return settled if settled is caller else self._parts.guard.owning(settled)
@@ -326,8 +323,8 @@ class Dispatch:
     async def _takes(self, direct: DirectReplies, params: SendParams) -> bool:
         """Return whether the agent answers the message with a message. The user's function is asked once."""
         if self._is_direct is None:
-            self._is_direct = await direct.takes(params.message)
-        return self._is_direct
+            self._is_direct = await self._request.ask('Messages.reply', direct.takes(params.message))
+        return self._is_direct is True
 
     async def _reply(
         self, direct: DirectReplies, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
@@ -342,7 +339,8 @@ class Dispatch:
         """Return the caller's extended card."""
         extended = self._parts.extended
         assert extended is not None, 'the card declares it'
-        return await extended.render(caller, self._request.base_url(), self._tenant, version)
+        card = extended.render(caller, self._request.base_url(), self._tenant, version)
+        return await self._request.ask('Access.extended_card', card)
 
     def _follow(self, stream: EventStream) -> EventStream:
         if stream.subscription is not None:

@@ -345,20 +345,20 @@ class ApproverAccess:
         self._reader = reader
         self._approvals = approvals
 
-    async def kinds(self, caller: Caller, owner: str, task_id: str, pause: Pause) -> Kinds:
+    async def kinds(self, call: Call, owner: str, task_id: str, pause: Pause) -> Kinds:
         """Return the kinds of calls that a caller may answer in a waiting task of an owner."""
-        approves = await self._may_approve(caller, owner, task_id, pause)
-        if owner != caller.owner:
+        approves = await self._may_approve(call, owner, task_id, pause)
+        if owner != call.caller.owner:
             return _APPROVAL if approves else ()
         return None if approves else _OTHERS
 
-    async def find(self, caller: Caller, task_id: str) -> tuple[TaskHeader, Pause | None] | None:
+    async def find(self, call: Call, task_id: str) -> tuple[TaskHeader, Pause | None] | None:
         """Return a task of another owner with its pause, if the caller is an approver of the task."""
         task = await self._reader.load(task_id, None, history_length=0, artifacts=False)
-        if task is None or task.header.owner == caller.owner:
+        if task is None or task.header.owner == call.caller.owner:
             return None
         pause = await self._pause(task.header)
-        allowed = await self._may_approve(caller, task.header.owner, task_id, pause)
+        allowed = await self._may_approve(call, task.header.owner, task_id, pause)
         return (task.header, pause) if allowed else None
 
     def message(self, task_id: str, params: SendParams) -> SendParams:
@@ -384,13 +384,13 @@ class ApproverAccess:
             return replace(submission, refusal=UnsupportedOperationError(_DECIDED))
         return replace(submission, request=pause.request, pause=pause.number)
 
-    async def view(self, caller: Caller, task_id: str) -> StoredTask:
+    async def view(self, call: Call, task_id: str) -> StoredTask:
         """Return the state and the waiting approvals of a task of another owner, without all else of the task.
 
         Raises:
             TaskNotFoundError: The task does not exist, or the caller is no approver.
         """
-        found = await self.find(caller, task_id)
+        found = await self.find(call, task_id)
         if found is None:
             raise TaskNotFoundError
         return self._shown(*found)
@@ -429,7 +429,7 @@ class ApproverAccess:
         new = {call_id: answer for call_id, answer in answered.answers.items() if call_id not in before.answers}
         changed = {call_id: answer.args for call_id, answer in new.items() if answer.args is not None}
         owner, task_id = submission.owner, submission.task_id
-        if changed and not await self._may_approve(call.caller, owner, task_id, pause, changed):
+        if changed and not await self._may_approve(call, owner, task_id, pause, changed):
             return replace(submission, answer=None, refusal=forbidden_answer(call, task_id))
         sender = _sender(pause, before)
         if sender in (None, call.caller) or any(answer.decision not in ('approve', 'deny') for answer in new.values()):
@@ -437,18 +437,19 @@ class ApproverAccess:
         return replace(submission, request=pause.request, credential=None)
 
     async def _may_approve(
-        self, caller: Caller, owner: str, task_id: str, pause: Pause | None, changed: Changed | None = None
+        self, call: Call, owner: str, task_id: str, pause: Pause | None, changed: Changed | None = None
     ) -> bool:
-        task_owner = Caller.of(owner)
+        caller, task_owner = call.caller, Caller.of(owner)
         if caller.tenant != task_owner.tenant:
             return False
         if isinstance(self._rule, str):
             return self._rule in caller.scopes
         waiting = _waiting(pause)
         sender = _sender(pause, waiting) or task_owner
-        calls = [_call(call, changed or {}) for call in waiting.open] if waiting else []
+        calls = [_call(item, changed or {}) for item in waiting.open] if waiting else []
         task = WaitingTask(id=task_id, owner=task_owner, caller=sender, calls=calls)
-        return await allows('Approvals.approvers', self._rule, caller, task)
+        name = 'Approvals.approvers'
+        return await call.request.ask(name, allows(name, self._rule, caller, task))
 
 
 def forbidden_answer(call: Call, task_id: str) -> PermissionDeniedError:

@@ -28,7 +28,6 @@ from ..telemetry import metrics
 from ..types import (
     TERMINAL,
     Call,
-    Caller,
     CancelParams,
     CreatePushParams,
     GetParams,
@@ -152,7 +151,7 @@ class Service:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.check(call, params)
         if not submission.new:
-            await self._check_seen(submission.task_id, call.caller)
+            await self._check_seen(submission.task_id, call)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
@@ -193,7 +192,7 @@ class Service:
     async def _decide(self, approvers: ApproverAccess, call: Call, params: SendParams) -> StoredTask | None:
         """Store an approver's decision about a task of another owner. Return None for any other message."""
         task_id = params.message.get('task_id')
-        if task_id is None or (found := await approvers.find(call.caller, task_id)) is None:
+        if task_id is None or (found := await approvers.find(call, task_id)) is None:
             return None
         params = approvers.message(task_id, params)
         submission = approvers.submission(await self.check(call, params), *found)
@@ -202,7 +201,8 @@ class Service:
 
     async def _with_credential(self, vault: CredentialVault, submission: Submission, call: Call) -> Submission:
         """Return a message of the owner of its task with the credential for the run."""
-        credential = await vault.exchange(call.request, call.caller, submission.task_id)
+        exchange = vault.exchange(call.request, call.caller, submission.task_id)
+        credential = await call.request.ask('Credentials.exchange', exchange)
         request = with_credential(submission.request, credential)
         return replace(submission, request=request, credential=credential)
 
@@ -220,7 +220,7 @@ class Service:
             if pause is not None and plain.refusal is None:
                 kinds = None
                 if self._approvers is not None:
-                    kinds = await self._approvers.kinds(call.caller, plain.owner, plain.task_id, pause)
+                    kinds = await self._approvers.kinds(call, plain.owner, plain.task_id, pause)
                 submission, decided = answered(
                     plain,
                     call,
@@ -282,7 +282,7 @@ class Service:
         if task is None:
             if self._approvers is None:
                 raise TaskNotFoundError
-            return await self._approvers.view(call.caller, params.id)
+            return await self._approvers.view(call, params.id)
         return task
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
@@ -314,7 +314,7 @@ class Service:
     ) -> EventStream:
         """Return the task and its events until its end, or only the events after the client's last event (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
-        await self._check_seen(params.id, call.caller)
+        await self._check_seen(params.id, call)
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
             task = await self._watch(params.id, owner)
@@ -340,11 +340,11 @@ class Service:
         subscription.start(start)
         return EventStream(header.id, first, subscription, ends)
 
-    async def _check_seen(self, task_id: str, caller: Caller) -> None:
+    async def _check_seen(self, task_id: str, call: Call) -> None:
         """Check that the caller may read the task, before a run or another process counts the caller as a reader."""
-        if await self._backend.reader.load(task_id, caller.owner, history_length=0, artifacts=False) is not None:
+        if await self._backend.reader.load(task_id, call.caller.owner, history_length=0, artifacts=False) is not None:
             return
-        if self._approvers is not None and await self._approvers.find(caller, task_id) is not None:
+        if self._approvers is not None and await self._approvers.find(call, task_id) is not None:
             raise UnsupportedOperationError('An approver reads the task with GetTask, and does not get its events.')
         raise TaskNotFoundError
 

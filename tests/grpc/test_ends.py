@@ -7,14 +7,15 @@ from typing import Any
 
 import grpc
 import pytest
-from a2a.types import GetTaskRequest, SubscribeToTaskRequest, TaskState
+from a2a.types import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest, TaskState
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
-from pydantic_ai_a2a.errors import TaskNotFoundError
+from pydantic_ai_a2a import A2AApp, Access, Limits, Messages, Results, Workers, serve_grpc, to_a2a
+from pydantic_ai_a2a import Caller as Who
+from pydantic_ai_a2a.auth import callers
+from pydantic_ai_a2a.errors import ClientGone, TaskNotFoundError
 from pydantic_ai_a2a.grpc.call import GrpcCall
-from pydantic_ai_a2a.service.dispatch import ClientGone
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, lifespan
@@ -226,3 +227,39 @@ async def test_each_of_many_calls_at_once_is_answered() -> None:
         requests = (agent.refused('GetTask', GetTaskRequest(id='unknown')) for _ in range(2_000))
         codes = [refused.code for refused in await asyncio.gather(*requests)]
     assert codes == ['NOT_FOUND'] * 2_000
+
+
+@pytest.mark.parametrize('option', ['auth', 'tenants'])
+async def test_a_function_of_the_operator_ends_with_its_call(ends: asyncio.Queue[str], option: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(*_: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    if option == 'auth':
+        app = to_a2a(Agent(TestModel()), auth=endless)
+    else:
+        app = to_a2a(Agent(TestModel()), auth=lambda _: Who(id='ann'), access=Access(tenants=endless))
+    async with serving(app) as agent:
+        call = agent.start('SendMessage', SendMessageRequest(message=say().message, tenant='acme'))
+        await begun.wait()
+        call.cancel()
+        await ended.wait()
+        assert await ends.get() == 'SendMessage'
+        assert await app.list_tasks() == []
+
+
+async def test_a_function_of_the_operator_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, 'PATIENCE', 0.01)
+
+    async def endless(_: Any) -> Who:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serving(to_a2a(Agent(TestModel()), auth=endless)) as agent:
+        refused = await agent.refused('SendMessage', say())
+    assert (refused.code, refused.trailing['retry-after']) == ('UNAVAILABLE', '1')
