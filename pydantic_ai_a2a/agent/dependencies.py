@@ -99,18 +99,42 @@ class DependenciesFailed(Exception):
     """The `deps` of a run could not be made or closed. Never sent to a client; the log has the cause."""
 
 
+_ENTRY = 0.1
+"""Seconds for which an entry holds a cancellation back."""
+
+
 class RunToken(CancellationToken):
-    """Cancels the runs of one task, and the making of `deps`."""
+    """Cancels the runs of one task, and the making of `deps`.
+
+    Pydantic AI leaves a task of its own behind for ever if a cancellation arrives in the last moment of the entry into
+    a run or a stream. So the cancellation waits for the entry, or a little if the entry takes long.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._opening: asyncio.Timeout | None = None
+        self.enters = False
+        """True during an entry."""
+        self._waits = False
 
     def cancel(self) -> None:
         """Cancel, from any thread. A second call does nothing."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self.enters and not self._waits:
+            self._waits = True
+            self._loop.call_later(_ENTRY, self._cancel)
+            return
         super().cancel()
-        self._loop.call_soon_threadsafe(self._stop_opening)
+        self._stop_opening()
+
+    def entered(self) -> None:
+        """End an entry, and cancel now if a cancellation has waited."""
+        self.enters = False
+        if self._waits:
+            self._cancel()
 
     @contextmanager
     def opening(self, opening: asyncio.Timeout) -> Generator[None]:
@@ -125,6 +149,24 @@ class RunToken(CancellationToken):
     def _stop_opening(self) -> None:
         if self.cancelled and self._opening is not None and not self._opening.expired():
             self._opening.reschedule(self._loop.time())
+
+
+class Entering(AbstractAsyncContextManager[T]):
+    """Enters a run or a stream of Pydantic AI whole, before a cancellation of its token."""
+
+    def __init__(self, token: RunToken, entered: AbstractAsyncContextManager[T]) -> None:
+        self._token = token
+        self._entered = entered
+
+    async def __aenter__(self) -> T:
+        self._token.enters = True
+        try:
+            return await self._entered.__aenter__()
+        finally:
+            self._token.entered()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._entered.__aexit__(*error)
 
 
 class Dependencies:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, ModelRequestNode, RunContext
+from pydantic_ai import Agent, BinaryContent, CallToolsNode, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
@@ -47,7 +47,7 @@ from ..store.ports import Checkpoint
 from ..types import Note, Step, TextDelta, frozen
 from .budget import charge_unanswered, within
 from .connections import Connections
-from .dependencies import Hooks, observe_tools
+from .dependencies import Entering, Hooks, RunToken, observe_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output
@@ -85,7 +85,7 @@ class RunArguments:
     """Information for tools."""
     run_id: str
     """Name of the run."""
-    token: CancellationToken
+    token: RunToken
     """Cancels the run."""
     watched: Callable[[], bool]
     """Returns True if the run has readers."""
@@ -189,7 +189,7 @@ class Runner:
         added = Added()
         run: AgentRun[Any, Any] | None = None
         try:
-            async with self._agent.iter(
+            entered = self._agent.iter(
                 None if resumed else arguments.prompt,
                 message_history=turn.after(history) if turn is not None and resumed else history or None,
                 deferred_tool_results=answers,
@@ -199,7 +199,8 @@ class Runner:
                 usage=arguments.usage,
                 infer_name=False,
                 **self._options_of(arguments, options, [*history, *(resumed or ())]),
-            ) as run:
+            )
+            async with Entering(arguments.token, entered) as run:
                 node = run.next_node
                 if self._wraps or arguments.client_tools or arguments.client_output is not None:
                     self._wrap(run, arguments)
@@ -329,7 +330,7 @@ class Runner:
         if Agent.is_model_request_node(node):
             contain_model_exits(run)
             answer.begin_response()
-            stream: _Events = node.stream(run.ctx)
+            stream: _Events = Entering(arguments.token, node.stream(run.ctx))
         elif self._steps.of_tools and Agent.is_call_tools_node(node):
             stream = shown.of_node(node)
         else:

@@ -22,7 +22,6 @@ from fasta2a.extensions import ACTIVATED_EXTENSIONS_KEY
 from fasta2a.schema import Artifact, Message, Part, StreamResponse, Task, TaskIdParams, TaskSendParams
 from fasta2a.storage import Storage
 from fasta2a.worker import Worker
-from pydantic_ai import CancellationToken
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, UserContent, UserPromptPart
@@ -30,7 +29,7 @@ from pydantic_ai.output import OutputSpec
 from pydantic_core import from_json
 from typing_extensions import Unpack
 
-from ..agent.dependencies import Hooks
+from ..agent.dependencies import Hooks, RunToken
 from ..agent.exits import contained
 from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import RunArguments, Runner, RunOutput
@@ -252,7 +251,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             del self._running[params['id']]
             running.stopped.set()
 
-    async def _begin(self, params: TaskSendParams, token: CancellationToken) -> None:
+    async def _begin(self, params: TaskSendParams, token: RunToken) -> None:
         task = await self.storage.load_task(params['id'])
         if task is None:
             raise ValueError(f'Task {params["id"]} not found')
@@ -274,7 +273,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
                 raise
             await self._fail(task, classify(error), error)
 
-    async def _run(self, task: Task, accepted: OutputModes, token: CancellationToken) -> None:
+    async def _run(self, task: Task, accepted: OutputModes, token: RunToken) -> None:
         task_id, context_id = task['id'], task['context_id']
         await _stored(self.storage.update_task(task_id, 'working'))
         await self.publish_status(task_id, context_id, 'working')
@@ -340,7 +339,7 @@ async def _stored(work: Awaitable[T]) -> T:
 
 @dataclass(slots=True)
 class _Running:
-    token: CancellationToken = field(default_factory=CancellationToken)
+    token: RunToken = field(default_factory=RunToken)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
 

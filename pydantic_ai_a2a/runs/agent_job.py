@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain, takewhile
 from typing import Any, Protocol
 
-from pydantic_ai import CancellationToken
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
@@ -93,12 +92,12 @@ class AgentJob:
         self._client_tools = client_tools
         self._typed_input = typed_input
 
-    def token(self) -> CancellationToken:
+    def token(self) -> RunToken:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
-        return CancellationToken() if self._dependencies is None else RunToken()
+        return RunToken()
 
     async def begin(
-        self, claim: Claim, recorder: Recorder, token: CancellationToken, run_id: str
+        self, claim: Claim, recorder: Recorder, token: RunToken, run_id: str
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
         request = claim.request
@@ -162,7 +161,6 @@ class AgentJob:
         )
         if self._dependencies is None:
             return self._runner.run(arguments)
-        assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )

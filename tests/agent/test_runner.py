@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, BinaryContent, CancellationToken, RunContext
+from pydantic_ai import Agent, BinaryContent, RunContext
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability, Hooks, PrefixTools, ProcessHistory, Thinking
 from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
@@ -18,6 +18,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
+from pydantic_ai_a2a.agent.dependencies import RunToken
 from pydantic_ai_a2a.agent.options import RunInfo, RunOptions, may_change_history
 from pydantic_ai_a2a.agent.runner import RunArguments, Runner, can_stream
 
@@ -57,7 +58,7 @@ async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_i
         history=[],
         info=info,
         run_id='t.1',
-        token=CancellationToken(),
+        token=RunToken(),
         watched=lambda: False,
         emit=unused,
         text_output=False,
@@ -143,7 +144,7 @@ async def test_a_run_without_a_response_has_no_files_and_no_questions_of_earlier
         history=history,
         info=RunInfo(task_id='t', context_id='c', attempt=1, idempotency_key='t.1'),
         run_id='t.1',
-        token=CancellationToken(),
+        token=RunToken(),
         watched=lambda: False,
         emit=unused,
         text_output=True,
