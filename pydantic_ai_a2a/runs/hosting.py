@@ -232,7 +232,12 @@ class Hosting:
 
         Raises:
             BackendUnusable: The store needs a repair before serving makes sense.
+            RuntimeError: The server runs another event loop than asyncio's, such as Hypercorn with trio.
         """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError('The app needs asyncio: start Hypercorn with --worker-class asyncio.') from None
         self._context = copy_context()
         try:
             await self.ensure()

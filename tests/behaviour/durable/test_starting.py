@@ -205,3 +205,9 @@ def test_event_loops_that_have_ended_are_forgotten() -> None:
         asyncio.run(once())
     gc.collect()
     assert sum(loop() is not None for loop in loops) <= 2  # the last, and one that a traceback may still hold
+
+
+def test_a_server_without_asyncio_is_refused_at_its_start() -> None:
+    starting = to_a2a(Agent('test')).hosting.start()
+    with pytest.raises(RuntimeError, match='--worker-class asyncio'):
+        starting.send(None)  # as trio does
