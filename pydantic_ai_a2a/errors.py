@@ -279,7 +279,7 @@ class StoreUnavailable(OverloadedError):
 
 
 class AgentUnavailable(OverloadedError):
-    """The agent cannot be entered now, such as for an MCP server that is down; try again later."""
+    """The agent is not ready, such as while an MCP server is down; try again later."""
 
     def __init__(self) -> None:
         super().__init__(headers={'Retry-After': '5'})

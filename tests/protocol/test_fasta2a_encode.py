@@ -330,6 +330,10 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'message': 'Internal error',
                 'data': {'detail': 'The request could not be served.'},
             },
+            'AgentUnavailable': {
+                'code': -32000,
+                'message': 'The agent is not ready, such as while an MCP server is down; try again later',
+            },
             'ContentTypeNotSupportedError': {
                 'code': -32005,
                 'message': 'Incompatible content types',

@@ -293,6 +293,7 @@ def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
     assert read == snapshot(
         {
             'A2AError': 'InternalError',
+            'AgentUnavailable': 'JSONRPCError',
             'ContentTypeNotSupportedError': 'ContentTypeNotSupportedError',
             'ExtendedAgentCardNotConfiguredError': 'JSONRPCError',
             'ExtensionSupportRequiredError': 'InvalidRequestError',
