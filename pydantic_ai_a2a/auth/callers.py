@@ -8,8 +8,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import isawaitable, iscoroutine
 from ipaddress import IPv6Address, ip_address
+from math import inf
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl, unquote_plus
@@ -182,10 +184,6 @@ class InvalidCredentials(Exception):
         self.description = description
 
 
-async def _never_gone() -> None:
-    await asyncio.get_running_loop().create_future()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """The values of a request, without its body, that an `Authenticator` reads."""
@@ -205,7 +203,7 @@ class RequestInfo:
     `DNS:planner.example.com`, `IP:192.0.2.7` or `email:planner@example.com`. A certificate without alternative names
     has its common name, as `CN:planner`. The transport has verified the certificate. Empty without a certificate, and
     for one whose names have a NUL. Only gRPC with `client_ca` fills them in."""
-    gone: Callable[[], Coroutine[Any, Any, None]] = field(default=_never_gone, repr=False)
+    gone: Callable[[], Coroutine[Any, Any, None]] = field(default=partial(asyncio.sleep, inf), repr=False)
     """Returns once the client has gone."""
     base_url: Callable[[], str] = field(default=str, repr=False)
     """Returns the URL under which the client reached the app; empty for transports without URLs."""

@@ -182,9 +182,8 @@ class Exchange(ABC):
 
     async def _gone(self) -> None:
         """Return once the client has gone."""
-        if self._listener is None:
-            self._listener = Listener(self.receive)
-            self.receive = self._listener.receive
+        self._listener = self._listener or Listener(self.receive)
+        self.receive = self._listener.receive
         await self._listener.gone()
 
     def _drop(self) -> None:

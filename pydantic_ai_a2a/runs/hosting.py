@@ -120,7 +120,8 @@ class Hosting:
         return None if host is None or host.worker is None else host.worker.offer()
 
     def _doubt(self) -> None:
-        if (host := self._hosts.get(asyncio.get_running_loop())) is not None:
+        running = asyncio.get_running_loop()
+        for host in [host for loop, host in self._hosts.items() if loop is running]:
             host.doubt()
 
     @property
@@ -171,6 +172,7 @@ class Hosting:
         except BackendUnusable:
             raise
         except Exception as error:  # whatever an agent's toolsets raise
+            logger.exception('The agent cannot be entered, and a request is refused. The server tries again.')
             raise AgentUnavailable from error
 
     async def _try_again(self) -> None:

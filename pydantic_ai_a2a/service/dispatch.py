@@ -464,7 +464,7 @@ def as_error(exception: BaseException, correlation_id: str) -> A2AError:
     if isinstance(exception, StoreUnavailable):
         logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
     if isinstance(exception, AgentUnavailable):
-        logger.error('The agent cannot be entered (correlation id %s).', correlation_id, exc_info=exception.__cause__)
+        logger.warning('The agent is not ready (correlation id %s).', correlation_id)
     if isinstance(exception, A2AError):
         return exception
     logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import Agent, Tool
 from pydantic_ai.exceptions import (
+    ConcurrencyLimitExceeded,
     ContentFilterError,
     ModelAPIError,
     ModelHTTPError,
@@ -47,6 +48,7 @@ SENTENCES = {
     'storage': 'The store of the server failed.',
     'no-model': 'The agent has no model.',
     'download': 'Files were not downloaded in time.',
+    'busy': 'The agent is busy; try again later.',
     'usage-limit': 'The task reached its usage limit.',
     'timeout': 'The task ran out of time.',
     'refused-content': 'The model refused the content.',
@@ -64,6 +66,7 @@ ERRORS: Sequence[tuple[str, BaseException]] = [
     ('storage', errors.StoreFailed(SECRET)),
     ('no-model', errors.NoModel(SECRET)),
     ('download', errors.DownloadTimedOut(SECRET)),
+    ('busy', ConcurrencyLimitExceeded(SECRET)),
     ('usage-limit', UsageLimitExceeded(SECRET)),
     ('timeout', RunTimedOut(SECRET)),
     ('refused-content', ContentFilterError(SECRET, body=SECRET)),
