@@ -466,6 +466,7 @@ class Host:
                 )
                 self._renew(True)
                 await self._connections.idle(_RUNS_END)
+                self._wake.clear()  # runs that failed meanwhile would cut short the pauses before the next entries
 
     def _renew(self, renewing: bool) -> None:
         """Keep new runs waiting while the agent is entered anew, or let them go on."""
