@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
+
+from .listening import listening
 
 Fault = Literal['lose the answer', 'say nothing more']
 _DONE = b'Z\x00\x00\x00\x05I', b'n\x00\x00\x00\x04'
@@ -33,7 +35,6 @@ class Proxy:
         """What the server says of its version, and what clients hear."""
         self.connected: asyncio.Queue[None] = asyncio.Queue()
         """An entry for each connection that was tried."""
-        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
 
     @property
     def url(self) -> str:
@@ -52,23 +53,12 @@ class Proxy:
                 return each[1]
         return None
 
-    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin a connection."""
-        self._connections.append((asyncio.create_task(self._connect(reader, writer)), writer))
-
-    async def end(self) -> None:
-        """End all connections."""
-        for task, writer in self._connections:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await _close(writer)
-
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._parts.hostname:
             return await asyncio.open_connection(self._parts.hostname, self._parts.port or 5432)
         return await asyncio.open_unix_connection(f'{parse_qs(self._parts.query)["host"][0]}/.s.PGSQL.5432')
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = b'' if self.refuses else await reader.read(1 << 16)
         if not first.endswith(_CANCEL, 4, 8):
             self.connected.put_nowait(None)
@@ -76,7 +66,6 @@ class Proxy:
             answers, server = await self._open()
             server.write(first)
             await self._pass_on(reader, server, answers, writer)
-            await _close(server)
         writer.close()
 
     async def _pass_on(
@@ -92,10 +81,10 @@ class Proxy:
         try:
             await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            server.close()  # without a wait before it: the end of the block may cancel a wait
             asking.cancel()
             answering.cancel()
             await asyncio.gather(asking, answering, return_exceptions=True)
-            server.close()
 
     async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event) -> None:
         while data := await reader.read(1 << 16):
@@ -121,16 +110,5 @@ class Proxy:
 async def proxied(server_url: str) -> AsyncGenerator[Proxy]:
     """A proxy for a database, for the block."""
     proxy = Proxy(server_url)
-    server = await asyncio.start_server(proxy.begin, '127.0.0.1', 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(proxy.connect) as proxy.port:
         yield proxy
-    finally:
-        server.close()
-        await proxy.end()
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(OSError):  # the other one was faster
-        await writer.wait_closed()

@@ -7,10 +7,11 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from .client import LIMIT
+from .listening import listening
 
 HANGS = b''
 """Never answers."""
@@ -58,7 +59,6 @@ class Webhook:
         self.received: list[Received] = []
         self.port = 0
         self._changed = asyncio.Condition()
-        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
 
     @property
     def url(self) -> str:
@@ -70,20 +70,7 @@ class Webhook:
             await self._changed.wait_for(lambda: len(self.received) >= count)
         return self.received
 
-    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin a connection."""
-        self._connections.append((asyncio.create_task(self._serve(reader, writer)), writer))
-
-    async def end(self) -> None:
-        """End all connections: none is left to the end of the event loop."""
-        for task, writer in self._connections:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            writer.transport.abort()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b'\r\n\r\n')).decode('latin-1')
         except asyncio.IncompleteReadError:
@@ -114,11 +101,5 @@ async def webhook(
 ) -> AsyncGenerator[Webhook]:
     """A webhook that takes everything, unless it is told to answer otherwise; on a reserved port if given."""
     hook = Webhook(answers or [200])
-    where: dict[str, Any] = {'host': '127.0.0.1', 'port': 0} if at is None else {'sock': at}
-    server = await asyncio.start_server(hook.begin, **where, ssl=context)
-    hook.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(hook.serve, at=at, context=context) as hook.port:
         yield hook
-    finally:
-        server.close()
-        await hook.end()

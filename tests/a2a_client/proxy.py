@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from urllib.parse import urlsplit
 
+from ..listening import listening
+
 
 class Cutter:
     """Passes bytes on, and cuts all connections: some before the request or within the first answer, others later.
@@ -23,8 +25,6 @@ class Cutter:
         self._server = parts.hostname, parts.port
         self._share = share
         self._random = Random(seed)
-        self._connections: list[asyncio.Task[None]] = []
-        self._writers: list[asyncio.StreamWriter] = []
         self.cuts = 0
         """Number of cut connections."""
 
@@ -34,20 +34,7 @@ class Cutter:
             return self._random.randrange(2000, 8000)
         return 0 if self._random.random() < 0.3 else self._random.randrange(1, 2000)
 
-    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin a connection."""
-        self._writers.append(writer)
-        self._connections.append(asyncio.create_task(self._connect(reader, writer)))
-
-    async def end(self) -> None:
-        """Cut all connections, and wait until their sockets are closed."""
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        for writer in self._writers:  # a task that was cancelled before its first step has closed nothing
-            writer.transport.abort()
-
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         limit = self._limit()
         try:
             if limit == 0:
@@ -58,12 +45,12 @@ class Cutter:
             try:
                 if await self._pass_on(answers, writer, limit):
                     self._cut(writer)
-            finally:
+            finally:  # without a wait before it: the end of the block may cancel a wait
+                server.transport.abort()
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
-                await _close(server)
         finally:
-            await _close(writer)
+            writer.close()
 
     def _cut(self, writer: asyncio.StreamWriter) -> None:
         self.cuts += 1
@@ -89,15 +76,5 @@ class Cutter:
 async def cutting(url: str, *, share: float, seed: int) -> AsyncGenerator[tuple[str, Cutter]]:
     """A proxy in front of a server, by its URL."""
     cutter = Cutter(url, share=share, seed=seed)
-    server = await asyncio.start_server(cutter.begin, '127.0.0.1', 0)
-    try:
-        yield f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}/', cutter
-    finally:
-        server.close()
-        await cutter.end()
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(OSError):  # the connection was cut
-        await writer.wait_closed()
+    async with listening(cutter.connect) as port:
+        yield f'http://127.0.0.1:{port}/', cutter

@@ -33,6 +33,7 @@ from pydantic_ai_a2a.errors import UnauthenticatedError
 
 from ..auth.issuer import AUDIENCE
 from ..bounds import LIMIT
+from ..listening import listening
 from .canned import CARD, TASK, Canned, refusal, result, stream
 from .test_peers import text_of
 from .token_issuer import OAUTH, OPENID, TokenIssuer, issuing
@@ -269,20 +270,18 @@ async def test_an_issuer_that_is_down_is_an_error() -> None:
 
 
 async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hanging.append(writer)
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        hanging.append(reader)
 
-    hanging: list[asyncio.StreamWriter] = []
+    hanging: list[asyncio.StreamReader] = []
     loop, limit = asyncio.get_running_loop(), LIMIT / 30
     time = loop.time
     monkeypatch.setattr(loop, 'time', lambda: time() + 2 * limit * bool(hanging))  # the limit is over at once
     monkeypatch.setattr(issuers, '_TIME', limit)
     monkeypatch.setattr(issuers, '_SILENCE', LIMIT)
-    async with asyncio.timeout(LIMIT), await asyncio.start_server(hang, '127.0.0.1', 0) as server:
-        auth = robot(f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}')
+    async with asyncio.timeout(LIMIT), listening(hang) as port:
+        auth = robot(f'http://127.0.0.1:{port}')
         results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
-        for writer in hanging:
-            writer.close()
     assert {str(result) for result in results} == {f'The issuer {auth.issuer} cannot be reached (TimeoutError).'}
     assert len(hanging) == 1
 

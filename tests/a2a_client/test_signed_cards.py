@@ -36,6 +36,7 @@ from pydantic_ai_a2a.signing.keys import load_keys, split_token
 
 from ..auth.issuer import Key, issuer
 from ..client import Client
+from ..listening import listening
 from ..signing.pairs import pem, public_pem
 from .canned import Canned, result
 from .test_cards import over
@@ -259,8 +260,8 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
         asked.append(await reader.readuntil(b'\r\n\r\n'))
         writer.close()
 
-    async with await asyncio.start_server(serve, '127.0.0.1', 0) as server:
-        origin = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}'
+    async with listening(serve) as port:
+        origin = f'http://127.0.0.1:{port}'
 
         async def find(finder: KeyFinder, *paths: object) -> None:
             for path in paths:

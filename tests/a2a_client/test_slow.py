@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pydantic_ai_a2a import A2AClient, RemoteUnavailable
 from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
+from ..listening import listening
 from .canned import CARD, WORKING
 
 HEAD = b'HTTP/1.1 200 OK\r\nx-drip: '
@@ -29,34 +30,26 @@ async def dripping(
     begin: bytes, *, has_card: bool = True, streams: bool = True, **options: Any
 ) -> AsyncGenerator[A2AClient]:
     """Call a server that answers each request with such a beginning, and then byte by byte without an end."""
-    serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.add(asyncio.current_task())
-        with suppress(OSError, asyncio.CancelledError):
-            request = await reader.readuntil(b'\r\n\r\n')
-            if has_card and request.startswith(b'GET'):
-                writer.write(BODY + card)
-            else:
-                writer.write(begin)
-                while True:
-                    await writer.drain()
-                    await asyncio.sleep(0.01)
-                    writer.write(b' ')
-        writer.close()
+        request = await reader.readuntil(b'\r\n\r\n')
+        if has_card and request.startswith(b'GET'):
+            writer.write(BODY + card)
+            writer.close()
+            return
+        writer.write(begin)
+        while True:
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            writer.write(b' ')
 
-    server = await asyncio.start_server(serve, '127.0.0.1', 0)
-    url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}/'
-    interface = {**CARD['supportedInterfaces'][0], 'url': url}
-    capabilities = {'streaming': streams, 'extensions': [REPLAY]}
-    card = json.dumps({**CARD, 'capabilities': capabilities, 'supportedInterfaces': [interface]}).encode()
-    try:
+    async with listening(serve) as port:
+        url = f'http://127.0.0.1:{port}/'
+        interface = {**CARD['supportedInterfaces'][0], 'url': url}
+        capabilities = {'streaming': streams, 'extensions': [REPLAY]}
+        card = json.dumps({**CARD, 'capabilities': capabilities, 'supportedInterfaces': [interface]}).encode()
         async with asyncio.timeout(LIMIT), A2AClient(url, **options) as client:
             yield client
-    finally:
-        server.close()
-        for task in filter(None, serving):
-            task.cancel()
 
 
 async def streamed(client: A2AClient) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from ..auth.issuer import Key
+from ..listening import listening
 
 __all__ = ('OAUTH', 'OPENID', 'TokenIssuer', 'issuing')
 
@@ -68,7 +69,6 @@ async def issuing() -> AsyncGenerator[TokenIssuer]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await issuer.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, '127.0.0.1', 0)
-    async with server:
-        issuer = TokenIssuer(f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}')
+    async with listening(serve) as port:
+        issuer = TokenIssuer(f'http://127.0.0.1:{port}')
         yield issuer

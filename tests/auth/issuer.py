@@ -15,6 +15,8 @@ from jwt.algorithms import ECAlgorithm
 
 from pydantic_ai_a2a import RequestInfo
 
+from ..listening import listening
+
 AUDIENCE = 'https://agent.example.com'
 ISSUER = 'https://issuer.example.com'
 SECRET = 'a secret that only the issuer and the agent know'
@@ -100,8 +102,7 @@ async def issuer(*keys: Key) -> AsyncGenerator[Issuer]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await served.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, '127.0.0.1', 0)
-    async with server:
-        served = Issuer(f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}', *keys)
+    async with listening(serve) as port:
+        served = Issuer(f'http://127.0.0.1:{port}', *keys)
         yield served
         served.held.set()

@@ -33,6 +33,7 @@ from pydantic_ai_a2a import AgentWorker, Limits, Workers
 
 from ...client import message, state_of, texts
 from ...fixed import fixed
+from ...listening import listening
 from ..stage import serving
 
 PNG = b'\x89PNG\r\n\x1a\n'
@@ -57,11 +58,8 @@ async def host(*, ends: bool, media_type: str = 'image/png') -> AsyncGenerator[t
         gone.set()
         writer.close()
 
-    server = await asyncio.start_server(serve, '127.0.0.1', 0)
-    try:
-        yield f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a.png', gone
-    finally:
-        server.close()
+    async with listening(serve) as port:
+        yield f'http://127.0.0.1:{port}/a.png', gone
 
 
 class Provider(FunctionModel):
