@@ -29,6 +29,8 @@ from weather_agent import app
 
 from pydantic_ai_a2a import serve
 
+LIVE_TEXT = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1'
+"""The extension of this package by which a client asks for the answer while the agent writes it."""
 TIME_LIMIT = 60.0
 """Seconds for all of it; it takes about three."""
 
@@ -162,7 +164,8 @@ async def talk(http: httpx.AsyncClient, url: str) -> None:
 
 
 async def main(url: str) -> None:
-    async with asyncio.timeout(TIME_LIMIT), httpx.AsyncClient(timeout=TIME_LIMIT) as http:
+    headers = {'A2A-Extensions': LIVE_TEXT}
+    async with asyncio.timeout(TIME_LIMIT), httpx.AsyncClient(timeout=TIME_LIMIT, headers=headers) as http:
         await talk(http, url)
 
 

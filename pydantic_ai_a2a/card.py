@@ -116,6 +116,8 @@ class CardSettings:
     skills: Sequence[Skill] = ()
     """Skills of the agent; if empty, the card has one skill: the agent as a whole."""
     extensions: Sequence[AgentExtension] = ()
+    streaming: bool = True
+    """True if clients may stream."""
     push_notifications: bool = False
     """True if clients may register webhooks."""
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
@@ -274,7 +276,11 @@ def etag(card: bytes) -> str:
 
 
 def _capabilities(settings: CardSettings) -> frozenset[str]:
-    has = {'streaming': True, 'pushNotifications': settings.push_notifications, 'extendedAgentCard': settings.extended}
+    has = {
+        'streaming': settings.streaming,
+        'pushNotifications': settings.push_notifications,
+        'extendedAgentCard': settings.extended,
+    }
     return frozenset(name for name, there in has.items() if there)
 
 
@@ -282,7 +288,9 @@ def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) ->
     name = settings.name or facts.name or 'agent'
     description = settings.description or facts.description or f'An AI agent called {name}.'
     capabilities = AgentCapabilities(
-        streaming=True, push_notifications=settings.push_notifications, extended_agent_card=settings.extended
+        streaming=settings.streaming,
+        push_notifications=settings.push_notifications,
+        extended_agent_card=settings.extended,
     )
     if extensions := [*settings.extensions, *facts.schemas.declared()]:
         capabilities['extensions'] = extensions

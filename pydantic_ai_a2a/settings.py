@@ -410,15 +410,18 @@ class Approvals:
 # --- results and push notifications -----------------------------------------------------------------------------------
 # Results, progress and webhooks.
 
-TextStream: TypeAlias = Literal['replace', 'mark', 'whole']
+TextStream: TypeAlias = Literal['on-request', 'mark', 'replace', 'whole', 'off']
 """The forms in which the text of an answer is streamed: see `Results.stream`."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Progress of a run that watching clients see besides the answer, as status updates that are not stored."""
+    """Progress of a run that watching clients see besides the answer, as status updates."""
 
+    notes: bool = False
+    """True sends the text that the model writes beside a tool call to all watching clients and webhooks. Default False:
+    only clients that ask for live text get it. The history of the task has the text in any case."""
     thinking: bool = False
     """True sends the model's thoughts, each as a whole, without signatures. Default False."""
     tools: bool = False
@@ -438,11 +441,13 @@ class Progress:
 class Results:
     """Delivery of results to clients. The stored task is the same for all values of `stream`."""
 
-    stream: TextStream = 'replace'
+    stream: TextStream = 'on-request'
     """Form of an answer's text for clients that watch a task.
 
-    `'replace'`, the default: pieces, then the whole text as a replacement of the pieces. `'mark'`: pieces, then an
-    empty last piece. `'whole'`: the whole text once it is complete, without pieces.
+    `'on-request'`, the default: the whole text once it is complete; clients that activate the extension `live-text-v1`
+    get pieces while the model writes, and then an empty last piece. `'mark'`: all clients get these pieces.
+    `'replace'`: all clients get pieces, and then the whole text as a replacement of the pieces. `'whole'`: no client
+    gets pieces. `'off'`: the agent does not stream, and its card says so.
     """
     interval: Span[float] = Span(0.1)
     """Seconds during which text is gathered into one piece. The first piece is sent at once. 0 sends each piece of the

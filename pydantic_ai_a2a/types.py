@@ -229,6 +229,8 @@ class Call:
     """Bytes of the request's body."""
     request: Any = field(default=None, repr=False)
     """The `RequestInfo` of the call."""
+    live: bool = False
+    """True if the client wants the text of an answer while the model writes the text."""
     left: Any = field(default=None, repr=False)
     """A future that is done once the client has gone; it ends the wait for a task. None: such a wait goes on."""
 
@@ -253,9 +255,11 @@ class TextDelta(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Text of a model response with tool calls, sent as a status update of the working task."""
+    """A text for the client beside the answer, as the status of the working task."""
 
     text: str
+    of_model: bool = False
+    """True for the text of a model response with tool calls; False for a text of the user's code."""
 
 
 class Step(NamedTuple):

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
+from pydantic_ai_a2a.protocol.fields import LIVE_TEXT_URI
+
 from .bounds import LIMIT
 from .dialects import Call, Dialect, spoken
 
@@ -192,6 +194,10 @@ class Stream:
         raise AssertionError(f'the stream ended without {state}')
 
 
+LIVE = {'A2A-Extensions': LIVE_TEXT_URI, 'X-A2A-Extensions': LIVE_TEXT_URI}
+"""Headers of a client that asks for live text, in all versions."""
+
+
 class Client:
     """Speaks A2A to an app in process: 1.0's vocabulary on this side, the test's version and binding on the wire."""
 
@@ -200,6 +206,11 @@ class Client:
         self.path = path
         self.dialect = spoken()
         self.headers = {'A2A-Version': self.dialect.version, **(headers or {})}
+
+    @property
+    def live(self) -> Client:
+        """The same client, which asks for live text."""
+        return Client(self.app, path=self.path, headers={**self.headers, **LIVE})
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None, *, path: str | None = None) -> Answer:
         """Send a request; POST raw bytes as JSON, unless the headers say otherwise."""

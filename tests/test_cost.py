@@ -444,7 +444,7 @@ async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
 
 
 async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(AGENT)
+    app = to_a2a(AGENT, results=Results(stream='replace'))
 
     def streamed_bare(deltas: int) -> Work:
         async def work() -> None:
@@ -486,10 +486,10 @@ async def test_an_event_is_written_once_however_many_read_it(readers: int, monke
     app = to_a2a(Agent(FunctionModel(stream_function=model)))
     passes = Passes(monkeypatch)
     async with lifespan(app), asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        first = await stack.enter_async_context(Client(app).send_streaming())
+        first = await stack.enter_async_context(Client(app).live.send_streaming())
         snapshot, *_ = [await anext(first) for _ in ('task', 'working', 'delta 0')]
         task_id = snapshot.result['task']['id']
-        others = [await stack.enter_async_context(Client(app).subscribe(task_id)) for _ in range(readers - 1)]
+        others = [await stack.enter_async_context(Client(app).live.subscribe(task_id)) for _ in range(readers - 1)]
         for other in others:
             await anext(other)
         everybody_reads.set()

@@ -16,7 +16,7 @@ from pydantic_ai import Agent, TextOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Artifacts, to_a2a
+from pydantic_ai_a2a import A2AApp, Artifacts, Results, to_a2a
 from pydantic_ai_a2a.store.ports import ExportedConversation
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import ANONYMOUS
@@ -91,7 +91,7 @@ async def test_a_long_streamed_answer_is_held_five_times() -> None:
 
 @pytest.mark.long
 async def test_a_long_answer_is_read_whole_everywhere() -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
+    app = to_a2a(Agent(FunctionModel(stream_function=pieces)), results=Results(stream='replace'))
     client = Client(app)
     async with lifespan(app), asyncio.timeout(LIMIT):
         async with client.send_streaming(message('long', contextId='c')) as events:

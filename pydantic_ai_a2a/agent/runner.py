@@ -89,14 +89,14 @@ class RunArguments:
     """Cancels the run."""
     watched: Callable[[], bool]
     """Returns True if the run has readers."""
+    watched_live: Callable[[], bool]
+    """Returns True if the run has readers who want the text of the answer while the model writes the text."""
     emit: Emit
     """Takes the events of the run."""
     text_output: bool
     """True if text of the model can be the output."""
     partial_outputs: PartialOutputs | None = None
     """Takes partial outputs for readers; None for no partial outputs."""
-    collects_text: bool = False
-    """True to return the streamed text, too: a copy of the answer."""
     turn: Turn | None = None
     """Stores the run step by step."""
     usage: RunUsage | None = None
@@ -181,7 +181,7 @@ class Runner:
 
     async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         history, turn = arguments.history, arguments.turn
-        answer = AnswerStream(arguments.text_output, collects=arguments.collects_text)
+        answer = AnswerStream(arguments.text_output)
         if self._changes_history:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
@@ -296,10 +296,11 @@ class Runner:
     def _streams(self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments) -> bool:
         """Return whether readers want the events of a node, and the node has events."""
         # `isinstance` takes three calls for a class with an abstract base.
-        asks, runs_tools = type(node) is ModelRequestNode, type(node) is CallToolsNode
-        if not (asks or self._steps.of_tools) or not arguments.watched():
-            return False
-        return can_stream(model_of(run)) if asks else runs_tools
+        if type(node) is ModelRequestNode:
+            shows = self._steps.any or arguments.partial_outputs is not None
+            wanted = (arguments.text_output and arguments.watched_live()) or (shows and arguments.watched())
+            return wanted and can_stream(model_of(run))
+        return type(node) is CallToolsNode and self._steps.of_tools and arguments.watched()
 
     async def _step(
         self,
@@ -335,11 +336,12 @@ class Runner:
             stream = shown.of_node(node)
         else:
             return
-        partial_outputs = arguments.partial_outputs
+        partial_outputs, live = arguments.partial_outputs, arguments.watched_live()
         async with stream as events:
             observe = None if partial_outputs is None else partial_outputs.of(run, events)
             async for event in events:
-                if (output := answer.feed(event) or self._steps.of_event(event)) is not None:
+                text = answer.feed(event) if live else None
+                if (output := text or self._steps.of_event(event)) is not None:
                     await arguments.emit(output)
                 if observe is not None:
                     await observe(event)

@@ -235,6 +235,7 @@ def to_a2a(
         security_schemes=guards.schemes,
         security_requirements=guards.requirements,
         http_json=http_json.first_taken(routes or ()) is None,
+        streaming=settings.results.stream != 'off',
         push_notifications=push is not None,
     )
     card = CardTemplate(parts.facts(default_input_modes, default_output_modes), about, signed.sign_card)
@@ -273,6 +274,7 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
     waits = own is None or own.foreign is None  # a user's own worker decides how tasks wait for clients
     declared = (
         (RUN_METADATA, settings.results.run_metadata),
+        (fields.LIVE_TEXT, waits and settings.results.stream not in ('whole', 'off')),
         (PENDING_CALLS, waits),
         (CLIENT_TOOLS, settings.messages.client_tools),
         (CLIENT_SCHEMA, client_schemas),

@@ -23,6 +23,7 @@ from ..app.build import to_a2a
 from ..card import CardSchemas
 from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
 from ..errors import CardRefused, UnsupportedOperationError
+from ..protocol.fields import LIVE_TEXT_URI
 from ..signing.algorithms import EXTRA
 from ..types import AgentCard, Message
 from .cards import RemoteCards, choose, extensions_of
@@ -118,7 +119,7 @@ class AgentFinder:
                 self._auth.check(card, 'The agent card' if url is None else shown(url))
             if isinstance(self._app, A2AApp):
                 interface = replace(interface, url=_INSIDE)
-            self._chosen = card, Transport(self._connections, interface)
+            self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
         return self._chosen
 
 

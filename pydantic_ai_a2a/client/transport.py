@@ -26,6 +26,7 @@ from ..protocol.answers import (
     status_error,
 )
 from ..protocol.envelope import count_values
+from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
 from ..settings import LONG
@@ -73,11 +74,13 @@ class Transport:
     Args:
         connections: The connections to the agent.
         interface: The interface.
+        live: True to ask for live text in streams: the agent declares the extension.
     """
 
-    def __init__(self, connections: Connections, interface: Interface) -> None:
+    def __init__(self, connections: Connections, interface: Interface, *, live: bool = False) -> None:
         self._connections = connections
         self._interface = interface
+        self._live = live
         self._codec: Codec = codec_of(interface.version)
 
     @property
@@ -235,8 +238,11 @@ class Transport:
             headers['a2a-version'] = codec.dialect
         if isinstance(params, SendParams) and (depth := chains.depth.get()) is not None:
             headers[chains.HEADER] = str(depth + 1)
-        if isinstance(params, SendParams) and params.extensions:
-            headers[codec.extensions_header] = ', '.join(params.extensions)
+        extensions = params.extensions if isinstance(params, SendParams) else ()
+        if operation.stream and self._live:
+            extensions = (*extensions, LIVE_TEXT_URI)
+        if extensions:
+            headers[codec.extensions_header] = ', '.join(extensions)
         if self._interface.binding == 'JSONRPC':
             return Request('POST', url, headers, codec.encode_request(operation, params))
         sent = cast('HttpCodec', codec).http_request(operation, params)

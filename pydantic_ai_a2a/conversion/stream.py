@@ -57,12 +57,10 @@ class AnswerStream:
 
     Args:
         text_output: True if text of the model can be the run's output; otherwise there are only notes.
-        collects: True to collect the text for `streamed`: a copy of the answer.
     """
 
-    def __init__(self, text_output: bool, *, collects: bool = False) -> None:
+    def __init__(self, text_output: bool) -> None:
         self._text_output = text_output
-        self._collects = collects
         self._chunks: list[str] = []
         self._anew = True
 
@@ -83,11 +81,11 @@ class AnswerStream:
         self._anew = True
         if not response.tool_calls or not (text := response.text) or text.isspace():
             return None
-        return Note(text)
+        return Note(text, of_model=True)
 
     @property
     def streamed(self) -> str | None:
-        """The collected text that clients have as the answer: deltas since the last `first`; None without deltas."""
+        """The text that readers of live text have as the answer: deltas since the last `first`; None without deltas."""
         return ''.join(self._chunks) if self._chunks else None
 
     def _start(self, event: PartStartEvent) -> TextDelta | None:
@@ -105,8 +103,7 @@ class AnswerStream:
         first, self._anew = self._anew, False
         if first:
             self._chunks.clear()
-        if self._collects:
-            self._chunks.append(text)
+        self._chunks.append(text)
         return TextDelta(text, first)
 
 

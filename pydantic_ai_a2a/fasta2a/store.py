@@ -386,8 +386,8 @@ class _Reader(TaskReader):
                 in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
-    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
-        in_memory = await self._memory.watch(task_id, owner)
+    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
+        in_memory = await self._memory.watch(task_id, owner, live=live)
         task = await self.load(task_id, owner)
         if in_memory is None and task is not None and task.header.state not in TERMINAL:
             raise UnsupportedOperationError(

@@ -292,6 +292,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
                 run_id=task_id,
                 token=token,
                 watched=lambda: True,  # FastA2A's event bus does not count readers
+                watched_live=lambda: True,
                 emit=chunks.emit,
                 text_output=self.outputs.streams_text and accepted.text,
             )

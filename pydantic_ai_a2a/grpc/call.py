@@ -253,14 +253,13 @@ class GrpcCall:
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
         """Write the events of a subscription."""
-        encode = self._codec.event_encoder(None)
         while True:
             events = await subscription.next()
             if not events and self._serving.streams.over(stream.task_id):
                 return
             events, ended = stream.up_to_end(events)
             for event in events:
-                await self._write_event(encode(event, False), event.n)
+                await self._write_event(self._codec.encode_event(event, False), event.n)
             if ended:
                 return
 

@@ -256,10 +256,10 @@ class Exchange(ABC):
             message = choice.codec.encode_message_result(stream.body)
             with self._room(len(message)) as answer:
                 self._streaming = True
-                await self._writer(choice.codec, None).write_one(message, answer)
+                await self._writer(choice.codec).write_one(message, answer)
             return
         try:
-            writer = self._writer(_codec_for(stream.first, choice), stream.first)
+            writer = self._writer(_codec_for(stream.first, choice))
             with self._room(0 if stream.first is None else stored_size(stream.first)) as answer:
                 self._streaming = True
                 await writer.begin(stream, answer)
@@ -277,11 +277,10 @@ class Exchange(ABC):
             )
             abort_later(self.scope, self.serving.readers.seconds)
 
-    def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:
+    def _writer(self, codec: Codec) -> EventWriter:
         return EventWriter(
             self.send,
             codec,
-            first,
             envelope=self.envelope(),
             correlation_id=self.correlation_id,
             headers=self.dispatch.headers,

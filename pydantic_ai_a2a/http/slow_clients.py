@@ -310,11 +310,6 @@ class UnsentAnswer:
             if n % _CHUNKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def resize(self, size: int) -> None:
-        """Set another size, for an answer that is not counted now."""
-        self.left = size
-        self._moved = monotonic()
-
     def is_slow(self, now: float) -> bool:
         """True if the client has stalled, or is too slow to read the answer in time."""
         if now - self._moved >= _STALL:
@@ -379,41 +374,6 @@ def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
         yield b''.join(parts)
 
 
-class Held:
-    """Bytes held for the later events of a stream, counted like a long answer inside the `with` block.
-
-    The block ends with `AnswerUnread` if the stream is cut to make room for others.
-    """
-
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
-        self._answer: UnsentAnswer | None = None
-        self._is_counted = False
-        self._size = 0
-
-    def __call__(self, size: int) -> None:
-        """Set the number of held bytes.
-
-        Raises:
-            OverloadedError: The bytes do not fit.
-        """
-        self._size = size
-        if self._answer is not None:
-            self._readers.resize(self._answer, size)
-        elif self._is_counted and size > CHUNK:
-            self._answer = self._readers.answer(size)
-
-    def __enter__(self) -> None:
-        self._is_counted = True
-        self(self._size)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._answer is not None:
-            self._answer.__exit__(kind, error, traceback)
-
-
 class Readers:
     """The clients of an app that read long answers.
 
@@ -438,16 +398,6 @@ class Readers:
         answer = UnsentAnswer(self, size, monotonic() if ready else inf)
         self._admit(answer)
         return answer
-
-    def resize(self, answer: UnsentAnswer, size: int) -> None:
-        """Count an answer with another size, as if the client had just read.
-
-        Raises:
-            OverloadedError: The answer does not fit, and is not counted any more.
-        """
-        self.unsent.forget(answer)
-        answer.resize(size)
-        self._admit(answer)
 
     def _admit(self, answer: UnsentAnswer) -> None:
         if not self.unsent.admit(answer, self._limit):

@@ -13,9 +13,9 @@ from ..errors import OverloadedError
 from ..protocol.operations import Codec
 from ..service.tasks import EventStream, OpenStreams
 from ..store.ports import Subscription
-from ..types import StoredTask, TaskEvent
+from ..types import TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
-from .slow_clients import Held, Readers, UnsentAnswer
+from .slow_clients import Readers, UnsentAnswer
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -28,7 +28,6 @@ class EventWriter:
     Args:
         send: Sends an ASGI message.
         codec: Writes the snapshot and the events.
-        first: The snapshot at the beginning of the stream; None if the client resumes.
         envelope: The bytes before and after an event.
         correlation_id: Names the request.
         headers: Headers of the answer.
@@ -40,7 +39,6 @@ class EventWriter:
         self,
         send: Send,
         codec: Codec,
-        first: StoredTask | None,
         *,
         envelope: tuple[bytes, bytes],
         correlation_id: str,
@@ -52,8 +50,7 @@ class EventWriter:
         before, after = envelope
         self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
         """The bytes between an event's number and content, and behind the content."""
-        self._held = Held(readers)
-        self._encode = codec.event_encoder(first, self._held)
+        self._encode = codec.encode_event
         self._encode_first = codec.result_pieces
         self._correlation_id = correlation_id
         self._headers = headers
@@ -82,8 +79,7 @@ class EventWriter:
             watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
             self._streams.add(subscription)
             try:
-                with self._held:
-                    await self._follow(stream, subscription)
+                await self._follow(stream, subscription)
             except OverloadedError as error:
                 raise AnswerUnread(
                     'A stream was closed, because the process holds too many unread bytes of answers'
@@ -112,9 +108,9 @@ class EventWriter:
                 await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
                 continue
             events, ended = stream.up_to_end(events)
-            pieces = self._framed(events, ended)
-            del events
-            await self._events(pieces)
+            if pieces := self._framed(events, ended):
+                del events
+                await self._events(pieces)
             if ended:
                 return
 

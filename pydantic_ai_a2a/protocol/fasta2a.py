@@ -25,7 +25,7 @@ from . import requests, stored
 from .envelope import Requests
 from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, Struct, list_params, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, EncodeEvent, Hold, Operation, Params, RpcRequest, hold_nothing
+from .operations import OPERATIONS, Operation, Params, RpcRequest
 from .requests import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
@@ -131,9 +131,14 @@ class FastA2ADialect(OlderCodec):
         """Write a message under the key `message`."""
         return b'{"message":' + to_json(self._message(from_json(message))) + b'}'
 
-    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """Return the encoder of one stream, which keeps its chunks for the whole artifact at the end."""
-        return _Updates(self, first, hold)
+    def encode_event(self, event: TaskEvent, last: bool) -> bytes:
+        """Write an update under its key. All chunks before the last append."""
+        payload = from_json(event.payload)
+        if event.state is not None:
+            return self.encode_status(payload['statusUpdate'])
+        update = payload['artifactUpdate']
+        is_last = bool(update.get('lastChunk'))
+        return self.encode_artifact(update, append=not is_last or bool(update.get('append')), last=is_last)
 
     def encode_status(self, update: Mapping[str, Any]) -> bytes:
         """Write a status update, from its 1.0 JSON."""
@@ -162,53 +167,3 @@ class FastA2ADialect(OlderCodec):
         elif text != message:
             written['data'] = {'detail': error.message}
         return to_json(written)
-
-
-class _Updates:
-    """The updates of one stream."""
-
-    def __init__(self, codec: FastA2ADialect, first: StoredTask | None, hold: Hold) -> None:
-        self._codec = codec
-        self._hold = hold
-        self._artifacts = None if first is None else [*(first.artifacts or ())]
-        """The artifacts before the stream; None if unknown, so that no whole artifact can be written."""
-        self._chunks: dict[str, list[bytes]] = {}
-        self._size = 0
-        self._count(sum(map(len, self._artifacts or ())))
-
-    def __call__(self, event: TaskEvent, last: bool) -> bytes:
-        payload = from_json(event.payload)
-        if event.state is not None:
-            return self._codec.encode_status(payload['statusUpdate'])
-        update = payload['artifactUpdate']
-        if not update.get('lastChunk'):
-            if self._artifacts is not None:
-                self._remember(update, event.payload)
-            return self._codec.encode_artifact(update, append=True, last=False)
-        if not update.get('append'):
-            self._take(update)
-        elif self._artifacts is not None:
-            return self._codec.encode_artifact(self._whole(update, event.payload), append=False, last=True)
-        return self._codec.encode_artifact(update, append=bool(update.get('append')), last=True)
-
-    def _remember(self, update: Mapping[str, Any], payload: bytes) -> None:
-        if not update.get('append'):
-            self._take(update)
-        self._chunks.setdefault(update['artifact']['artifactId'], []).append(payload)
-        self._count(len(payload))
-
-    def _take(self, update: Mapping[str, Any]) -> list[bytes]:
-        """Return the chunks of an artifact, and drop them."""
-        chunks = self._chunks.pop(update['artifact']['artifactId'], [])
-        self._count(-sum(map(len, chunks)))
-        return chunks
-
-    def _count(self, size: int) -> None:
-        self._size += size
-        self._hold(self._size)
-
-    def _whole(self, update: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
-        artifact_id = update['artifact']['artifactId']
-        chunks = [*self._take(update), payload]
-        artifacts = map(from_json, stored.assemble(self._artifacts or (), chunks))
-        return {**update, 'artifact': next(artifact for artifact in artifacts if artifact['artifactId'] == artifact_id)}

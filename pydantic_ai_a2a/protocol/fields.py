@@ -302,6 +302,20 @@ REPLAY = AgentExtension(
 """Declaration of the extension on agent cards. The extension is information only: clients activate nothing."""
 
 
+# --- the live text extension ------------------------------------------------------------------------------------------
+
+LIVE_TEXT_URI = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1'
+"""Name of the extension."""
+LIVE_TEXT = AgentExtension(
+    uri=LIVE_TEXT_URI,
+    description=(
+        'Streams of requests that activate the extension have the text of the answer while the model writes it: an'
+        ' update without append begins the text, updates with append continue it, and the last one is empty.'
+    ),
+)
+"""Declaration of the extension on agent cards."""
+
+
 # --- the run metadata extension ---------------------------------------------------------------------------------------
 # Model and usage of a run, in the metadata of its task.
 #

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic_core import to_json
 
@@ -272,16 +272,6 @@ def tenant_of(params: Params | None) -> str:
     return '' if params is None else params.tenant
 
 
-EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
-"""Writes an event of one stream; the flag marks the last event of the stream."""
-Hold: TypeAlias = Callable[[int], None]
-"""Receives the number of bytes that the encoder of one stream holds for later events, at each change."""
-
-
-def hold_nothing(size: int) -> None:
-    """Ignore the bytes of an encoder that is used for one event only."""
-
-
 class RpcRequest(NamedTuple):
     """One JSON-RPC request."""
 
@@ -394,13 +384,8 @@ class Codec(ABC):
         """Write a message, from its 1.0 JSON, as SendMessage's answer and as the only event of a stream (§3.1.2)."""
 
     @abstractmethod
-    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """Return the encoder of the events of one stream.
-
-        Args:
-            first: The snapshot at the beginning of the stream; None if the client resumes.
-            hold: Receives the number of bytes that the encoder holds.
-        """
+    def encode_event(self, event: TaskEvent, last: bool) -> bytes:
+        """Write an event of a stream, perhaps the last one."""
 
     def page_pieces(self, page: Page, *, page_size: int, next_page_token: str) -> Iterator[bytes]:
         """Write the answer of ListTasks in pieces (§3.1.4).

@@ -143,29 +143,65 @@ def artifact_update(
     task_id: str, context_id: str, artifact: bytes, *, append: bool = False, last: bool = True
 ) -> bytes:
     """Write a `StreamResponse` with a chunk, or with a whole artifact in place of the streamed chunks."""
-    tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
+    tail = (b',"append":true' if append else b'') + (_LAST if last else b'}}')
     return b''.join((b'{"artifactUpdate":{', ids(task_id, context_id), b',"artifact":', artifact, tail))
 
 
 def piece(update: bytes) -> tuple[bool, bool]:
     """Return for an artifact update if it is a whole artifact, and if it is the artifact's last chunk."""
-    last = update.endswith(b',"lastChunk":true}}')
+    last = update.endswith(_LAST)
     return last and not update.endswith(b',"append":true,"lastChunk":true}}'), last
 
 
-class TextArtifact:
-    """Writes the chunks of one text artifact from prebuilt pieces, because there may be thousands of chunks."""
+# Live text: the events whose form depends on the reader of the stream. They are the pieces of the answer, its notes,
+# and the whole text at the end of the pieces. They are A2A like all events, but with the ids of the task behind the
+# artifact or the status instead of before it: so they are found without parsing.
+_LIVE = (b'{"artifactUpdate":{"artifact":', b'{"statusUpdate":{"status":')
+_LAST = b',"lastChunk":true}}'
+_PARTS = b'"parts":['
 
-    __slots__ = ('_head',)
+
+def is_live(update: bytes) -> bool:
+    """Return True for live text: a piece of an answer, the whole text after its pieces, or a note."""
+    return update.startswith(_LIVE)
+
+
+def ends_pieces(update: bytes) -> bool:
+    """Return True for the live text that ends the pieces of an answer with the whole text."""
+    return update.endswith(_LAST)
+
+
+def note(task_id: str, context_id: str, task_status: bytes) -> bytes:
+    """Write a `StreamResponse` with a status update for readers of live text."""
+    return b'{"statusUpdate":{"status":' + task_status + b',' + ids(task_id, context_id) + b'}}'
+
+
+def whole_text(task_id: str, context_id: str, artifact: bytes) -> bytes:
+    """Write a `StreamResponse` with a text artifact whose pieces readers of live text have."""
+    return b''.join((b'{"artifactUpdate":{"artifact":', artifact, b',', ids(task_id, context_id), _LAST))
+
+
+def without_text(update: bytes) -> bytes:
+    """Return a `whole_text` as an empty last piece, for readers that have the pieces."""
+    # No string within the artifact or the ids holds these bytes: a quote in a JSON string has a backslash before it.
+    begin, end = update.index(_PARTS), update.rindex(b',"taskId":')
+    tail = update[end : -len(_LAST)] + b',"append":true' + _LAST
+    return update[:begin] + b'"parts":[{"text":"","mediaType":"text/plain"}]}' + tail
+
+
+class TextArtifact:
+    """Writes the pieces of one text artifact from prebuilt bytes, because there may be thousands of pieces."""
+
+    __slots__ = ('_head', '_tail')
 
     def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str) -> None:
-        artifact = b'"artifact":{"artifactId":' + dump_json(artifact_id) + b',"name":' + dump_json(name)
-        self._head = b'{"artifactUpdate":{' + ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
+        names = b'"artifactId":' + dump_json(artifact_id) + b',"name":' + dump_json(name)
+        self._head = b'{"artifactUpdate":{"artifact":{' + names + b',"parts":[{"text":'
+        self._tail = b',"mediaType":"text/plain"}]},' + ids(task_id, context_id)
 
-    def chunk(self, text: str, *, first: bool, last: bool = False) -> bytes:
-        """Write a `StreamResponse` with one chunk (§4.2.2): the first replaces, later chunks append."""
-        tail = b',"mediaType":"text/plain"}]}' + (b'' if first else b',"append":true')
-        return self._head + dump_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
+    def piece(self, text: str, *, first: bool) -> bytes:
+        """Write a `StreamResponse` with one piece (§4.2.2): the first replaces, later pieces append."""
+        return self._head + dump_json(text) + self._tail + (b'}}' if first else b',"append":true}}')
 
 
 _PIECE = 60_000

@@ -20,7 +20,7 @@ from . import requests, stored
 from .envelope import Requests
 from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, REFUSALS, Capability, EncodeEvent, Hold, Operation, Params, RpcRequest, hold_nothing
+from .operations import OPERATIONS, REFUSALS, Capability, Operation, Params, RpcRequest
 from .requests import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
@@ -173,11 +173,8 @@ class V0_3(OlderCodec):
         """Write a bare `Message`."""
         return to_json(self._message(from_json(message)))
 
-    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """Return the encoder of bare update events; the last of a stream is marked as `final`."""
-        return self._event
-
-    def _event(self, event: TaskEvent, last: bool) -> bytes:
+    def encode_event(self, event: TaskEvent, last: bool) -> bytes:
+        """Write a bare update event; the last of a stream is marked as `final`."""
         payload = from_json(event.payload)
         if event.state is None:
             update = payload['artifactUpdate']

@@ -46,14 +46,11 @@ from .fields import (
 )
 from .operations import (
     OPERATIONS,
-    EncodeEvent,
-    Hold,
     HttpCodec,
     HttpRequest,
     Operation,
     Params,
     RpcRequest,
-    hold_nothing,
 )
 from .requests import newer_params
 
@@ -228,10 +225,6 @@ def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:
     return [info, {'@type': 'type.googleapis.com/google.rpc.BadRequest', 'fieldViolations': violations}]
 
 
-def _payload(event: TaskEvent, last: bool) -> bytes:
-    return event.payload
-
-
 class V1_0(HttpCodec):
     """A2A 1.0. The stored form is its JSON, so encoding joins bytes."""
 
@@ -299,9 +292,9 @@ class V1_0(HttpCodec):
         """Write a `SendMessageResponse`, the same as a `StreamResponse`, with a message."""
         return b'{"message":' + message + b'}'
 
-    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """Return the encoder of `StreamResponse`s: the payloads as stored."""
-        return _payload
+    def encode_event(self, event: TaskEvent, last: bool) -> bytes:
+        """Return the `StreamResponse` as stored."""
+        return event.payload
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object; `data` is always an array (§9.5)."""

@@ -198,7 +198,7 @@ class Sender:
         """Return the body: the event, or the task after the event."""
         codec = codec_of(delivery.config.version)
         if not codec.pushes_tasks:
-            return codec.event_encoder(None)(delivery.event, False)
+            return codec.encode_event(delivery.event, False)
         task = await self._reader.load(delivery.task_id, delivery.owner)
         return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
 

@@ -80,9 +80,7 @@ class AgentJob:
         self._runner = runner
         self._messages = RunMessages(backend, read, read_task, refer)
         self._outputs = outputs
-        self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
         self._results = settings.results
-        self._marks_end = settings.results.stream == 'mark'
         self._metering = metering
         self._approvals = settings.approvals
         self._steers = settings.messages.while_working == 'steer'
@@ -145,10 +143,10 @@ class AgentJob:
             run_id=run_id,
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
+            watched_live=partial(self._backend.events.watched, claim.header.id, live=True),
             emit=recorder.write,
             partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
-            text_output=self._streams_text and client is None and self._accepted(claim).text,
-            collects_text=self._marks_end,
+            text_output=self._outputs.streams_text and client is None and self._accepted(claim).text,
             turn=turn,
             usage=usage,
             budget=budget,

@@ -70,7 +70,7 @@ class Recorder:
         flush_delay: Seconds for which pieces of text are gathered into one write; 0 writes each at once.
         charges: Converts the run's usage to charges; None for none.
         retries: Repeats a write while the store is unavailable; None tries each write once.
-        results: Seconds and characters of a gathered piece of text, and the end of its stream.
+        results: Seconds of a gathered piece of text, and whether all readers get notes.
     """
 
     def __init__(
@@ -92,7 +92,6 @@ class Recorder:
         self._now = now
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
-        self._marks_end = results.stream == 'mark'
         self._flush_delay = flush_delay
         self._results = results
         self._flush = self._new_flush() if flush_delay else None
@@ -163,6 +162,10 @@ class Recorder:
 
     def _note(self, note: Note) -> tuple[EventBody, Status]:
         status = Status('working', self._now(), self._message(stored.text_parts(note.text)))
+        if note.of_model and not self._results.progress.notes:
+            header = self._claim.header
+            body = stored.status(status.state, status.at, status.message)
+            return (status.state, stored.note(header.id, header.context_id, body)), status
         return self._status_event(status), status
 
     async def complete(
@@ -179,7 +182,7 @@ class Recorder:
         Args:
             artifacts: The answer.
             answer: Text of the answer, if the answer is plain text: added to the history as a message of the agent.
-            streamed: Streamed text of the answer, if any; needed if the end of the text is marked.
+            streamed: Text that readers of live text have as the answer, if any.
             messages: The run's new model messages.
             usage: Usage of the run.
         """
@@ -319,19 +322,19 @@ class Recorder:
         self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None
     ) -> list[EventBody]:
         """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
-        events: list[EventBody] = []
-        if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
-            bodies = bodies[1:]
-            events.append(self._chunk(TextDelta('', first=False), last=True))
         header = self._claim.header
-        events += [(None, stored.artifact_update(header.id, header.context_id, body)) for _, body in bodies]
+        events: list[EventBody] = []
+        for artifact, (_, body) in zip(artifacts, bodies, strict=True):
+            has_pieces = streamed is not None and not events and _is_text(artifact, streamed)
+            write = stored.whole_text if has_pieces else stored.artifact_update
+            events.append((None, write(header.id, header.context_id, body)))
         return events
 
-    def _chunk(self, delta: TextDelta, *, last: bool = False) -> EventBody:
+    def _chunk(self, delta: TextDelta) -> EventBody:
         if self._text is None:
             header = self._claim.header
             self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
-        return None, self._text.chunk(delta.text, first=delta.first, last=last)
+        return None, self._text.piece(delta.text, first=delta.first)
 
     def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
         claim = self._claim

@@ -34,6 +34,7 @@ from ..errors import (
     QuotaExceededError,
     StoreUnavailable,
 )
+from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
 from ..quotas import Metering, audit_refusal
 from ..settings import MakeCard
@@ -131,6 +132,8 @@ class Dispatch:
     """True if the agent answers the message with a message; None until the user's function was asked."""
     _tenant = ''
     """The tenant that the request names."""
+    _live = False
+    """True if the request activates the extension for live text."""
 
     def __init__(self, parts: Dispatcher, request: RequestInfo, caller: Caller | None = None) -> None:
         self._parts = parts
@@ -198,6 +201,7 @@ class Dispatch:
             kept=facts,
             size=size,
             request=request,
+            live=self._live,
             left=left,
         )
         try:
@@ -299,6 +303,7 @@ class Dispatch:
         enforce = isinstance(params, SendParams) or not codec.reads_without_extensions
         active = self._parts.extensions.activate(requested, name=name, enforce=enforce)
         self.headers = echo(active, name)
+        self._live = LIVE_TEXT_URI in active
         if active and isinstance(params, SendParams):
             return replace(params, extensions=tuple(active))
         return params

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from ..audit import Fact, audit
@@ -55,9 +56,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-CAPABILITIES = frozenset({'streaming'})
-"""Capabilities of every agent."""
 
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
 
@@ -111,8 +109,7 @@ class Service:
         self._vault = vault
         self._metering = metering
         self._push = push
-        self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
-        """Capabilities declared by the agent card (§4.4.3)."""
+        self._form = settings.results.stream
         self._approvals = settings.approvals
         rule = settings.approvals.approvers
         self._approvers = None if rule is None else ApproverAccess(rule, backend.reader, settings.approvals)
@@ -154,17 +151,18 @@ class Service:
             await self._check_seen(submission.task_id, call)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
-        subscription = self._backend.events.subscribe(submission.task_id, on_drop)
+        form = self._form_for(call)
+        subscription = self._backend.events.subscribe(submission.task_id, on_drop, live=form.pieces)
         try:
             accepted = await self._submit(replace(submission, logged=True), call, params.message)
             if accepted.header.id != submission.task_id:  # a repeated message: join the task of the first
                 subscription.close()
-                subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
-            first = await self._snapshot(submission, accepted, params.history_length, watch=True)
+                subscription = self._backend.events.subscribe(accepted.header.id, on_drop, live=form.pieces)
+            first = await self._snapshot(submission, accepted, params.history_length, form)
         except BaseException:
             subscription.close()
             raise
-        return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
+        return self._stream(first, subscription, _ENDS_SEND | params.also_ends, form)
 
     async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
         """Continue a task that waits for credentials. The task may have any owner.
@@ -263,12 +261,12 @@ class Service:
         return accepted
 
     async def _snapshot(
-        self, submission: Submission, accepted: Accepted, history_length: int | None, *, watch: bool = False
+        self, submission: Submission, accepted: Accepted, history_length: int | None, form: Form | None = None
     ) -> StoredTask:
-        """Return the task at the time of the message's acceptance; `watch`: for a reader of the events that follow."""
+        """Return the task at the time of the message's acceptance, for a reader of the events in a form, if given."""
         header = accepted.header
-        if watch and accepted.replayed:
-            return shortened(await self._watch(header.id, header.owner), history_length)
+        if form is not None and accepted.replayed:
+            return shortened(await self._watch(header.id, header.owner, form), history_length)
         if accepted.replayed or not submission.new:
             return await self._load(header.id, header.owner, history_length)
         message = stored.with_ids(submission.body, header.id, header.context_id)
@@ -315,21 +313,32 @@ class Service:
         """Return the task and its events until its end, or only the events after the client's last event (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
         await self._check_seen(params.id, call)
-        subscription = self._backend.events.subscribe(params.id, on_drop)
+        form = self._form_for(call)
+        subscription = self._backend.events.subscribe(params.id, on_drop, live=form.pieces)
         try:
-            task = await self._watch(params.id, owner)
+            task = await self._watch(params.id, owner, form)
             if params.last_event_id is None:
                 if not params.ended_too:
                     check_subscribe(task.header)
             elif await self._backend.events.has(params.id, params.last_event_id):
-                return self._stream(task, subscription, ends, after=params.last_event_id)
+                return self._stream(task, subscription, ends, form, after=params.last_event_id)
         except BaseException:
             subscription.close()
             raise
-        return self._stream(task, subscription, ends)
+        return self._stream(task, subscription, ends, form)
+
+    def _form_for(self, call: Call) -> Form:
+        """Return the form of live text for a caller."""
+        return Form.ASKED if call.live else _FORMS.get(self._form, Form.WHOLE)
 
     def _stream(
-        self, task: StoredTask, subscription: Subscription, ends: frozenset[TaskState], *, after: int | None = None
+        self,
+        task: StoredTask,
+        subscription: Subscription,
+        ends: frozenset[TaskState],
+        form: Form,
+        *,
+        after: int | None = None,
     ) -> EventStream:
         """Return the stream of a task: a snapshot and the events after it, or only the events after `after`."""
         header = task.header
@@ -338,7 +347,7 @@ class Service:
             subscription.close()
             return EventStream(header.id, first, None, ends)
         subscription.start(start)
-        return EventStream(header.id, first, subscription, ends)
+        return EventStream(header.id, first, subscription, ends, form)
 
     async def _check_seen(self, task_id: str, call: Call) -> None:
         """Check that the caller may read the task, before a run or another process counts the caller as a reader."""
@@ -379,8 +388,8 @@ class Service:
         registration = registration_of(self._push)
         await registration.configs.delete(params.task_id, call.caller.owner, params.id)
 
-    async def _watch(self, task_id: str, owner: str | None) -> StoredTask:
-        task = await self._backend.reader.watch(task_id, owner)
+    async def _watch(self, task_id: str, owner: str | None, form: Form) -> StoredTask:
+        task = await self._backend.reader.watch(task_id, owner, live=form.pieces)
         if task is None:
             raise TaskNotFoundError
         return task
@@ -506,6 +515,43 @@ def parse_event_id(value: str | None) -> int | None:
     return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
 
 
+class Form(Enum):
+    """What a reader of a stream gets of live text: the pieces of an answer, the whole text at their end, and notes.
+
+    The log is the same for all readers.
+    """
+
+    WHOLE = 'whole'
+    """The whole text, without pieces and notes."""
+    MARK = 'mark'
+    """The pieces, and an empty last piece."""
+    REPLACE = 'replace'
+    """The pieces, and the whole text as a replacement."""
+    ASKED = 'asked'
+    """The pieces, an empty last piece, and the notes: for clients that activate the extension."""
+
+    @property
+    def pieces(self) -> bool:
+        """True if the reader gets pieces."""
+        return self is not Form.WHOLE
+
+    def of(self, event: TaskEvent) -> TaskEvent | None:
+        """Return an event as the reader gets it; None for nothing."""
+        payload = event.payload
+        if not stored.is_live(payload):
+            return event
+        if event.state is not None:
+            return event if self is Form.ASKED else None
+        if not stored.ends_pieces(payload):
+            return event if self.pieces else None
+        return event._replace(payload=stored.without_text(payload)) if self in _MARKED else event
+
+
+_MARKED = (Form.MARK, Form.ASKED)
+_FORMS: Mapping[str, Form] = {'mark': Form.MARK, 'replace': Form.REPLACE}
+"""The forms by the values of `Results.stream`, as far as all clients get pieces."""
+
+
 @dataclass(slots=True)
 class EventStream:
     """The answer of a streaming operation."""
@@ -517,13 +563,18 @@ class EventStream:
     """The following events; None if no event follows."""
     ends: frozenset[TaskState]
     """States at which the stream closes."""
+    form: Form = Form.WHOLE
+    """What the reader gets of live text."""
 
     def up_to_end(self, events: Sequence[TaskEvent]) -> tuple[Sequence[TaskEvent], bool]:
-        """Return the events up to the end of the stream, and True if the end is among them."""
-        for index, event in enumerate(events):
+        """Return the events up to the end of the stream, in the form of the reader; True if the end is among them."""
+        shown: list[TaskEvent] = []
+        for event in events:
+            if (own := self.form.of(event)) is not None:
+                shown.append(own)
             if event.state in self.ends:
-                return events[: index + 1], True
-        return events, False
+                return shown, True
+        return shown, False
 
 
 class OpenStreams:

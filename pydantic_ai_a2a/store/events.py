@@ -73,7 +73,7 @@ class _Waiter:
 
 
 class _Tail:
-    __slots__ = ('events', 'published', 'readers', 'size')
+    __slots__ = ('events', 'live', 'published', 'readers', 'size')
 
     def __init__(self) -> None:
         self.events: deque[TaskEvent] = deque()
@@ -81,6 +81,8 @@ class _Tail:
         self.published = 0
         """Bytes ever published, for measuring lag."""
         self.readers: set[_Reader] = set()
+        self.live = 0
+        """Number of readers of live text."""
 
     def add(self, event: TaskEvent, limit: int) -> None:
         if self.events and event.n != self.events[-1].n + 1:
@@ -119,7 +121,11 @@ class _Tail:
 
 
 class _Reader(Subscription):
-    def __init__(self, event_bus: EventBus, task_id: str, tail: _Tail, on_drop: Callable[[], object]) -> None:
+    def __init__(
+        self, event_bus: EventBus, task_id: str, tail: _Tail, on_drop: Callable[[], object], *, live: bool
+    ) -> None:
+        self.live = live
+        """True for a reader of live text."""
         self._event_bus = event_bus
         self._task_id = task_id
         self._tail = tail
@@ -275,10 +281,10 @@ class EventBus:
         """True if this process has a reader or a waiting caller."""
         return bool(self._tails or self._waiters)
 
-    def read_tasks(self) -> list[str]:
-        """Return the tasks with a reader in this process."""
+    def read_tasks(self) -> dict[str, bool]:
+        """Return the tasks with a reader in this process, and for each if a reader wants live text."""
         with self.lock:
-            return list(self._tails)
+            return {task_id: tail.live > 0 for task_id, tail in self._tails.items()}
 
     def awaited_tasks(self) -> set[str]:
         """Return the tasks with a reader in this process, or with a waiter for the end.
@@ -289,12 +295,13 @@ class EventBus:
             begun = (task_id for task_id, tail in self._tails.items() if any(reader.started for reader in tail.readers))
             return {*begun, *self._waiters}
 
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+    def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
         """See `EventLog.subscribe`."""
         with self.lock:
             tail = self._tails.setdefault(task_id, _Tail())
-            reader = _Reader(self, task_id, tail, on_drop)
+            reader = _Reader(self, task_id, tail, on_drop, live=live)
             tail.readers.add(reader)
+            tail.live += live
         if self._on_use is not None:
             self._on_use()
         return reader
@@ -305,12 +312,14 @@ class EventBus:
             tail = self._tails.get(task_id)
             if tail is not None and reader in tail.readers:
                 tail.readers.remove(reader)
+                tail.live -= reader.live
                 if not tail.readers:
                     del self._tails[task_id]
 
-    def watched(self, task_id: str) -> bool:
-        """True if the task has a reader in this process."""
-        return task_id in self._tails
+    def watched(self, task_id: str, *, live: bool = False) -> bool:
+        """True if the task has a reader in this process; with `live`, a reader of live text."""
+        tail = self._tails.get(task_id)
+        return tail is not None and (not live or tail.live > 0)
 
     def prepare(self, task_id: str, final: TaskEvent, make: Callable[[], StoredTask | None]) -> None:
         """Give the waiting callers the task as of the event `final`, before the event is published.

@@ -549,10 +549,11 @@ class TaskReader(ABC):
     ) -> StoredTask | None:
         """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
 
-    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         """Like `load`, with the whole history, for a reader of the events that follow: the log has all of them.
 
-        A store may leave events out of the log until a task has a reader.
+        A store may leave events out of the log until a task has a reader. With `live` False, the artifacts lack an
+        answer that is still being written: the reader gets the answer as a whole.
         """
         return await self.load(task_id, owner)
 
@@ -615,8 +616,14 @@ class EventLog(ABC):
     """The numbered events of each task."""
 
     @abstractmethod
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        """A place in the log. `on_drop` is called when more than the lag limit piles up behind a batch in its hands."""
+    def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
+        """A place in the log.
+
+        Args:
+            task_id: The task.
+            on_drop: Called when more than the lag limit piles up behind a batch in the reader's hands.
+            live: True if the reader wants the text of the answer while the model writes the text.
+        """
 
     @abstractmethod
     async def wait(self, task_id: str, after: int) -> None:
@@ -636,8 +643,11 @@ class EventLog(ABC):
         """
 
     @abstractmethod
-    def watched(self, task_id: str) -> bool:
-        """True if the task's events have a reader now. Cheap; may lag behind for readers in other processes."""
+    def watched(self, task_id: str, *, live: bool = False) -> bool:
+        """True if the task's events have a reader now; with `live`, a reader of live text.
+
+        Cheap; may lag behind for readers in other processes.
+        """
 
     @abstractmethod
     async def has(self, task_id: str, n: int) -> bool:
@@ -689,7 +699,8 @@ class Submission:
     logged: bool = False
     """True if the sender reads the events of the task: the log has all events from the message on."""
     watched_until: int = 0
-    """Time until which the accepting process reads the events of the task, by the clock of the store (ms).
+    """Time until which the accepting process reads the events of the task, by the clock of the store (ms); odd for live
+    text.
 
     The store sets the time, for the process that runs the task.
     """

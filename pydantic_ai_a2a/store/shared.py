@@ -25,7 +25,7 @@ from .events import EventBus
 from .ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
 from .sql.database import BoundWrite, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
-from .sql.reads import WATCH, Noticed
+from .sql.reads import WATCH, Noticed, wants_live, watch_mark
 from .sql.transaction import Transaction
 
 P = ParamSpec('P')
@@ -144,8 +144,8 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     async def check_writes(self) -> None:
         await self._availability.check(lambda: self.write(_PROBE, self.namespace))
 
-    def watched(self, task_id: str) -> bool:
-        return self.process.peers.watched(task_id)
+    def watched(self, task_id: str, *, live: bool) -> bool:
+        return self.process.peers.watched(task_id, live=live)
 
     def wake(self) -> None:
         self.process.wake()
@@ -183,7 +183,8 @@ class _Queue(SqlQueue):
     ) -> Accepted:
         process = self._backend.process
         if process.event_bus.watched(submission.task_id):  # another process may run it
-            submission = replace(submission, watched_until=process.peers.now() + WATCH)
+            live = process.event_bus.watched(submission.task_id, live=True)
+            submission = replace(submission, watched_until=watch_mark(process.peers.now(), live=live))
             if submission.new:
                 process.peers.will_mark(submission.task_id, submission.watched_until)
             else:  # a process that runs the task already hears of the mark at once
@@ -258,13 +259,14 @@ class Peers:
         """True if a worker or reader of this process needs the writes of other processes."""
         return bool(self.listeners) or self._event_bus.in_use
 
-    def watched(self, task_id: str) -> bool:
-        """True if a task has a reader in this process, or is marked as read by another process."""
-        return self._event_bus.watched(task_id) or self.watched_elsewhere(task_id)
+    def watched(self, task_id: str, *, live: bool = False) -> bool:
+        """True if a task has a reader in this process, or is marked as read by another process. See `EventLog`."""
+        return self._event_bus.watched(task_id, live=live) or self.watched_elsewhere(task_id, live=live)
 
-    def watched_elsewhere(self, task_id: str) -> bool:
+    def watched_elsewhere(self, task_id: str, *, live: bool = False) -> bool:
         """True if a process has marked the task as read, and the mark has not expired."""
-        return self._elsewhere.get(task_id, 0) > self.now()
+        until = self._elsewhere.get(task_id, 0)
+        return until > self.now() and (not live or wants_live(until))
 
     def tell(self, noticed: Noticed) -> bool:
         """Notify local readers and workers of new writes. Return True to poll again soon.
@@ -316,13 +318,17 @@ class Peers:
         for task_id in tasks:
             self._marked.pop(task_id, None)
 
-    def to_mark(self) -> tuple[list[str], int]:
-        """Return the tasks with marks to renew, and the new expiry (ms)."""
-        now = self.now()
-        marked = {task_id: self._marked.get(task_id, 0) for task_id in self._event_bus.read_tasks()}
-        due = [task_id for task_id, until in marked.items() if until < now + WATCH // 2]
-        self._marked = marked | dict.fromkeys(due, now + WATCH)
-        return due, now + WATCH
+    def to_mark(self) -> dict[str, int]:
+        """Return the tasks with marks to renew, each with the new expiry (ms)."""
+        now, read = self.now(), self._event_bus.read_tasks()
+        marked = {task_id: self._marked.get(task_id, 0) for task_id in read}
+        due = {
+            task_id: watch_mark(now, live=read[task_id])
+            for task_id, until in marked.items()
+            if until < now + WATCH // 2 or (read[task_id] and not wants_live(until))
+        }
+        self._marked = marked | due
+        return due
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], value: str | None) -> None:

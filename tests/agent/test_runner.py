@@ -60,6 +60,7 @@ async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_i
         run_id='t.1',
         token=RunToken(),
         watched=lambda: False,
+        watched_live=lambda: False,
         emit=unused,
         text_output=False,
     )
@@ -146,6 +147,7 @@ async def test_a_run_without_a_response_has_no_files_and_no_questions_of_earlier
         run_id='t.1',
         token=RunToken(),
         watched=lambda: False,
+        watched_live=lambda: False,
         emit=unused,
         text_output=True,
         may_wait=may_wait,

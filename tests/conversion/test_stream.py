@@ -44,7 +44,7 @@ async def watched(
     agent: Agent[None, Any], *, text_output: bool = True
 ) -> tuple[list[TextDelta | Note], str | None, Any]:
     """Everything that a streamed run says, as a runner feeds it, with what was streamed and the output."""
-    stream, said = AnswerStream(text_output, collects=True), list[TextDelta | Note]()
+    stream, said = AnswerStream(text_output), list[TextDelta | Note]()
     async with agent.iter('Go') as run:
         node = run.next_node
         while not isinstance(node, End):
@@ -90,7 +90,7 @@ async def test_text_beside_a_tool_call_is_a_note_and_the_next_response_begins_an
             [
                 TextDelta(text='Let me ', first=True),
                 TextDelta(text='look.', first=False),
-                Note(text='Let me look.'),
+                Note(text='Let me look.', of_model=True),
                 TextDelta(text='It is ', first=True),
                 TextDelta(text='sunny.', first=False),
             ],
@@ -103,17 +103,17 @@ async def test_text_beside_a_tool_call_is_a_note_and_the_next_response_begins_an
 async def test_text_beside_an_output_tool_is_a_note_too() -> None:
     agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=[int, str])
     assert await watched(agent) == snapshot(
-        ([TextDelta(text='The sum:', first=True), Note(text='The sum:')], 'The sum:', 3)
+        ([TextDelta(text='The sum:', first=True), Note(text='The sum:', of_model=True)], 'The sum:', 3)
     )
 
 
 async def test_an_agent_that_does_not_answer_in_text_streams_none() -> None:
     agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=int)
-    assert await watched(agent, text_output=False) == snapshot(([Note(text='The sum:')], None, 3))
+    assert await watched(agent, text_output=False) == snapshot(([Note(text='The sum:', of_model=True)], None, 3))
 
 
 def test_text_parts_of_one_response_are_one_text() -> None:
-    stream = AnswerStream(True, collects=True)
+    stream = AnswerStream(True)
     events = [
         starts(ThinkingPart('Hm')),
         PartDeltaEvent(index=0, delta=ThinkingPartDelta(content_delta='m')),
@@ -137,7 +137,7 @@ def test_text_parts_of_one_response_are_one_text() -> None:
 
 
 def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None:
-    stream = AnswerStream(True, collects=True)
+    stream = AnswerStream(True)
     events = [
         starts(TextPart('I search.')),
         starts(NativeToolCallPart('web_search', {}), 1),
@@ -149,7 +149,7 @@ def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None
 
 
 def test_what_was_streamed_stays_until_other_text_replaces_it() -> None:
-    stream = AnswerStream(True, collects=True)
+    stream = AnswerStream(True)
     seen = [stream.streamed]
     stream.feed(starts(TextPart('One')))
     seen.append(stream.streamed)
@@ -176,13 +176,14 @@ def test_a_response_is_a_note_only_with_text_and_a_tool_call() -> None:
             'text': None,
             'call': None,
             'blank text and call': None,
-            'text and call': Note(text='Hi'),
+            'text and call': Note(text='Hi', of_model=True),
             'texts around a call': Note(
                 text="""\
 Hi
 
 there\
-"""
+""",
+                of_model=True,
             ),
             'text and native call': None,
         }
@@ -191,7 +192,7 @@ there\
 
 @given(st.lists(st.lists(st.text())))
 def test_a_client_that_follows_the_deltas_has_what_was_streamed(responses: list[list[str]]) -> None:
-    stream, client = AnswerStream(True, collects=True), None
+    stream, client = AnswerStream(True), None
     for chunks in responses:
         for delta in fed(stream, starts(TextPart('')), *map(adds, chunks)):
             client = delta.text if delta.first else f'{client}{delta.text}'

@@ -26,7 +26,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_core import to_json
 
-from pydantic_ai_a2a import Results, Retention, Workers, mount, serve_grpc, to_a2a
+from pydantic_ai_a2a import Progress, Results, Retention, Workers, mount, serve_grpc, to_a2a
 
 from ..bounds import LIMIT, LOGS
 from .gates import ROUTES, gates
@@ -90,11 +90,11 @@ app = to_a2a(
     puppet,
     routes=ROUTES,
     backend=BACKEND,
-    results=Results(stream='mark', interval=0),
+    results=Results(stream='mark', interval=0, progress=Progress(notes=True)),
     retention=Retention(events=LOGS),
     lifespan=LIFESPAN,
 )
-hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
+hasty = to_a2a(puppet, routes=ROUTES, results=Results(stream='mark'), workers=Workers(drain_grace=0.3))
 patient = to_a2a(puppet, routes=ROUTES, results=Results(stream='mark', interval=0), workers=Workers(drain_grace=LIMIT))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import BearerAuth, Results, Retention, Workers, mount, run, to_a2a
+from pydantic_ai_a2a import BearerAuth, Progress, Results, Retention, Workers, mount, run, to_a2a
 
 from ..bounds import LOGS
 from .apps import puppet
@@ -18,7 +18,7 @@ resumed = to_a2a(
     puppet,
     routes=ROUTES,
     backend=FILE,
-    results=Results(stream='mark', interval=0),
+    results=Results(stream='mark', interval=0, progress=Progress(notes=True)),
     retention=Retention(events=LOGS),
     workers=Workers(drain_grace=0.2),
 )

@@ -89,7 +89,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
         'streaming': True,
         'pushNotifications': False,
         'extensions': [
-            *(fields.RUN_METADATA, asking.EXTENSION, fields.REPLAY),
+            *(fields.RUN_METADATA, fields.LIVE_TEXT, asking.EXTENSION, fields.REPLAY),
             *([fields.EVENT_IDS] if over_grpc else ()),
         ],
         'extendedAgentCard': False,

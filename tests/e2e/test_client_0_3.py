@@ -53,7 +53,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     assert card == snapshot(
         {
             'capabilities': {
-                'extensions': [fields.RUN_METADATA, asking.EXTENSION, fields.REPLAY],
+                'extensions': [fields.RUN_METADATA, fields.LIVE_TEXT, asking.EXTENSION, fields.REPLAY],
                 'pushNotifications': False,
                 'streaming': True,
             },

@@ -10,6 +10,7 @@ import pytest
 
 from ..behaviour.rows import covers
 from ..bounds import LIMIT
+from ..client import LIVE
 from .server import Process, rpc, uvicorn
 
 V1 = {'A2A-Version': '1.0'}
@@ -37,7 +38,7 @@ def server() -> Generator[Process]:
 def post(server: Process, text: str, method: str = 'SendMessage', *, direct: bool = False) -> httpx.Response:
     message = {'messageId': f'{text} {method} {direct}', 'role': 'ROLE_USER', 'parts': [{'text': text}]}
     body = rpc(method, message=message | {'metadata': {'direct': direct}})
-    return httpx.post(server.url, json=body, headers=V1, timeout=LIMIT, verify=False)
+    return httpx.post(server.url, json=body, headers=V1 | LIVE, timeout=LIMIT, verify=False)
 
 
 def send(server: Process, text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.types import Message, Scope
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.http import base, slow_clients
 from pydantic_ai_a2a.http.base import CHUNK, AnswerUnread
-from pydantic_ai_a2a.http.slow_clients import Held, Readers, Unsent
+from pydantic_ai_a2a.http.slow_clients import Readers, Unsent
 
 from ..bounds import LIMIT
 
@@ -214,34 +214,6 @@ async def test_pieces_are_sent_in_chunks_and_others_are_served_meanwhile(rest: i
     assert b''.join(bodies) == b''.join(pieces)
     assert [len(body) for body in bodies] == [CHUNK] * 20 + [rest] * bool(rest) + [0]
     assert turns >= 3
-
-
-async def test_what_a_stream_holds_counts_while_it_is_followed_if_it_is_long() -> None:
-    clients = readers(CHUNK * 4)
-    held, counts = Held(clients), list[int]()
-    held(CHUNK * 2)
-    counts.append(clients.unsent.bytes)
-    with held:
-        for size in (CHUNK * 2, CHUNK * 3, 10):
-            held(size)
-            counts.append(clients.unsent.bytes)
-    short = Held(clients)
-    with short:
-        short(CHUNK)
-        counts.append(clients.unsent.bytes)
-    assert counts == [0, CHUNK * 2, CHUNK * 3, 10, 0]
-
-
-@pytest.mark.usefixtures('none_slow')
-async def test_a_stream_has_no_room_to_hold_more_than_the_limit_beside_others() -> None:
-    clients = readers(CHUNK * 4)
-    held = Held(clients)
-    with held, clients.answer(CHUNK):
-        held(CHUNK * 3)
-        with pytest.raises(OverloadedError):
-            held(CHUNK * 4)
-        assert clients.unsent.bytes == CHUNK
-    assert clients.unsent.bytes == 0
 
 
 class Cycle:

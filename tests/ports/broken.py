@@ -196,8 +196,8 @@ class FindsWhatWasRead(SqlReader):
 
 
 class StartsTooLate(SqlEvents):
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        reader = super().subscribe(task_id, on_drop)
+    def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
+        reader = super().subscribe(task_id, on_drop, live=live)
         start = reader.start
         reader.start = lambda after: start(after + 1)
         return reader
@@ -209,7 +209,7 @@ class HasEverything(SqlEvents):
 
 
 class SeesNobody(SqlEvents):
-    def watched(self, task_id: str) -> bool:
+    def watched(self, task_id: str, *, live: bool = False) -> bool:
         return False
 
 

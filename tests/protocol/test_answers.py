@@ -222,7 +222,7 @@ def test_a_task_of_fasta2a_is_read_with_its_text_and_data(task: StoredTask) -> N
 def test_events_are_read_as_they_were_stored(
     codec: Codec, artifact: Any, message: Any, append: bool, state: Any
 ) -> None:
-    encode = codec.event_encoder(None)
+    encode = codec.encode_event
     stored_status = status(state, 0, dump_message(message))
     event = TaskEvent(1, state, status_update('t', 'c', stored_status, b'{"a":1}'))
     update = event_of(from_json(encode(event, True)))['status_update']

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import accumulate
 from typing import Any, Literal
 
 import pytest
@@ -17,7 +16,6 @@ from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import EncodeEvent
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
 
 from .strategies import messages, stored_tasks
@@ -169,7 +167,7 @@ def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: boo
     status = stored.status(state, 1_767_225_600_001, stored.dump_message(message))
     event = TaskEvent(1, state, stored.status_update('t', 'c', status))
 
-    assert read(schema.stream_message_response_ta, CODEC.event_encoder(EMPTY)(event, last)) == {
+    assert read(schema.stream_message_response_ta, CODEC.encode_event(event, last)) == {
         'status_update': {
             'task_id': 't',
             'context_id': 'c',
@@ -182,11 +180,12 @@ def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: boo
     }
 
 
-def updates(encode: EncodeEvent, *payloads: bytes) -> list[tuple[Any, Any, str, str]]:
+def updates(*payloads: bytes) -> list[tuple[Any, Any, str, str]]:
     """Append, last chunk, artifact and text of each update, as FastA2A's client reads them."""
     found: list[tuple[Any, Any, str, str]] = []
     for payload in payloads:
-        update = read(schema.stream_message_response_ta, encode(TaskEvent(1, None, payload), False))['artifact_update']
+        event = CODEC.encode_event(TaskEvent(1, None, payload), False)
+        update = read(schema.stream_message_response_ta, event)['artifact_update']
         artifact = update['artifact']
         text = '|'.join(part['text'] for part in artifact['parts'])
         found.append((update['append'], update['last_chunk'], artifact['artifact_id'], text))
@@ -200,102 +199,30 @@ def answer(text: str) -> bytes:
 
 
 TEXT = stored.TextArtifact('t', 'c', 'a', 'result')
-OTHER = stored.TextArtifact('t', 'c', 'b', 'result')
 
 
-def test_chunks_append_from_the_first_and_the_last_is_the_whole() -> None:
-    chunks = [TEXT.chunk('Hel', first=True), TEXT.chunk('lo', first=False), TEXT.chunk('', first=False, last=True)]
-
-    assert json.loads(CODEC.event_encoder(EMPTY)(TaskEvent(1, None, chunks[0]), False)) == snapshot(
+def test_chunks_append_from_the_first_and_a_whole_artifact_does_not() -> None:
+    chunk = TEXT.piece('Hel', first=True)
+    assert json.loads(CODEC.encode_event(TaskEvent(1, None, chunk), False)) == snapshot(
         {
             'artifactUpdate': {
+                'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'text': 'Hel'}]},
                 'taskId': 't',
                 'contextId': 'c',
-                'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'text': 'Hel'}]},
                 'append': True,
                 'lastChunk': False,
             }
         }
     )
-    assert updates(CODEC.event_encoder(EMPTY), *chunks) == [
+    whole = stored.whole_text('t', 'c', stored.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
+    chunks = [chunk, TEXT.piece('lo', first=False), whole, stored.without_text(whole), answer('Hello')]
+    assert updates(*chunks) == [
         (True, False, 'a', 'Hel'),
         (True, False, 'a', 'lo'),
         (False, True, 'a', 'Hello'),
+        (True, True, 'a', ''),
+        (False, True, 'a', 'Hello'),
     ]
-
-
-def test_a_whole_artifact_is_one_update() -> None:
-    assert updates(CODEC.event_encoder(EMPTY), answer('Hello')) == [(False, True, 'a', 'Hello')]
-
-
-def test_a_whole_artifact_after_chunks_replaces_them() -> None:
-    encode = CODEC.event_encoder(EMPTY)
-
-    assert updates(encode, TEXT.chunk('Hel', first=True), answer('Other')) == [
-        (True, False, 'a', 'Hel'),
-        (False, True, 'a', 'Other'),
-    ]
-
-
-def test_an_answer_that_began_anew_is_whole_without_what_came_before() -> None:
-    encode = CODEC.event_encoder(EMPTY)
-    chunks = [TEXT.chunk('No', first=True), TEXT.chunk('Y', first=True), TEXT.chunk('es', first=False, last=True)]
-
-    assert updates(encode, *chunks) == [
-        (True, False, 'a', 'No'),
-        (True, False, 'a', 'Y'),
-        (False, True, 'a', 'Yes'),
-    ]
-
-
-def test_chunks_of_several_artifacts_are_kept_apart() -> None:
-    encode = CODEC.event_encoder(EMPTY)
-    chunks = [
-        TEXT.chunk('Hel', first=True),
-        OTHER.chunk('Wor', first=True),
-        TEXT.chunk('lo', first=False, last=True),
-        OTHER.chunk('ld', first=False, last=True),
-    ]
-
-    assert updates(encode, *chunks)[2:] == [(False, True, 'a', 'Hello'), (False, True, 'b', 'World')]
-
-
-def test_what_the_snapshot_had_is_part_of_the_whole() -> None:
-    bodies = [stored.dump_artifact({'artifact_id': id, 'parts': [{'text': 'Hel'}]}) for id in ('b', 'a')]
-    encode = CODEC.event_encoder(StoredTask(NEW, None, bodies))
-    chunks = [TEXT.chunk('l', first=False), TEXT.chunk('o', first=False, last=True)]
-
-    assert updates(encode, *chunks) == [(True, False, 'a', 'l'), (False, True, 'a', 'Hello')]
-
-
-def test_a_client_that_resumes_gets_the_last_chunk_as_it_is() -> None:
-    chunks = [TEXT.chunk('l', first=False), TEXT.chunk('o', first=False, last=True)]
-
-    assert updates(CODEC.event_encoder(None), *chunks) == [(True, False, 'a', 'l'), (True, True, 'a', 'o')]
-    assert updates(CODEC.event_encoder(None), answer('Hello')) == [(False, True, 'a', 'Hello')]
-
-
-def test_a_stream_counts_what_it_holds_until_an_artifact_is_whole() -> None:
-    body = stored.dump_artifact({'artifact_id': 'b', 'parts': [{'text': 'before'}]})
-    sizes: list[int] = []
-    encode = CODEC.event_encoder(StoredTask(NEW, None, [body]), sizes.append)
-    first, more = TEXT.chunk('Hel', first=True), TEXT.chunk('l', first=False)
-    updates(encode, first, more, TEXT.chunk('o', first=False, last=True), first, answer('Other'))
-    held = [len(body), len(first), len(more), -len(first) - len(more), len(first), -len(first)]
-    assert [size for n, size in enumerate(sizes) if n == 0 or size != sizes[n - 1]] == [*accumulate(held)]
-
-
-def test_a_stream_that_resumes_holds_nothing() -> None:
-    sizes: list[int] = []
-    updates(CODEC.event_encoder(None, sizes.append), TEXT.chunk('Hel', first=True), TEXT.chunk('l', first=False))
-    assert set(sizes) == {0}
-
-
-def test_streams_know_nothing_of_each_other() -> None:
-    one, two = CODEC.event_encoder(EMPTY), CODEC.event_encoder(EMPTY)
-    updates(one, TEXT.chunk('Hel', first=True))
-
-    assert updates(two, TEXT.chunk('lo', first=False, last=True)) == [(False, True, 'a', 'lo')]
 
 
 FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(

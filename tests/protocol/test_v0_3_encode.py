@@ -159,7 +159,7 @@ def test_a_task_result_is_the_bare_task() -> None:
 @pytest.mark.parametrize('state', stored.STATE_NAMES)
 def test_states_are_those_of_0_3(state: Any) -> None:
     payload = stored.status_update('t', 'c', stored.status(state, 0, None))
-    event = written(types.TaskStatusUpdateEvent, CODEC.event_encoder(None)(TaskEvent(1, state, payload), False))
+    event = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), False))
 
     assert event.status.state == types.TaskState(state)
 
@@ -195,7 +195,7 @@ def test_the_official_sdk_reads_any_task_and_takes_it_for_the_one_of_1_0(task: S
 def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
     status = stored.status(state, 1_767_225_600_001, stored.dump_message(message))
     payload = stored.status_update('t', 'c', status)
-    read = written(types.TaskStatusUpdateEvent, CODEC.event_encoder(None)(TaskEvent(1, state, payload), last))
+    read = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), last))
     same = Parse(payload, a2a_pb2.StreamResponse()).status_update
 
     assert comparable(conversions.to_core_task_status_update_event(read)) == comparable(same)
@@ -205,7 +205,7 @@ def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, 
 @given(ARTIFACTS)
 def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
     payload = stored.artifact_update('t', 'c', stored.dump_artifact(artifact))
-    read = written(types.TaskArtifactUpdateEvent, CODEC.event_encoder(None)(TaskEvent(1, None, payload), False))
+    read = written(types.TaskArtifactUpdateEvent, CODEC.encode_event(TaskEvent(1, None, payload), False))
     same = Parse(payload, a2a_pb2.StreamResponse()).artifact_update
 
     assert comparable(conversions.to_core_task_artifact_update_event(read)) == comparable(same)
@@ -213,20 +213,26 @@ def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
 
 def test_chunks_of_text_say_whether_they_append_and_which_is_the_last() -> None:
     text = stored.TextArtifact('t', 'c', 'a', 'result')
-    chunks = [text.chunk('Hel', first=True), text.chunk('lo', first=False), text.chunk('', first=False, last=True)]
-    encode = CODEC.event_encoder(None)
+    whole = stored.whole_text('t', 'c', stored.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
+    chunks = [text.piece('Hel', first=True), text.piece('lo', first=False), stored.without_text(whole), whole]
+    encode = CODEC.encode_event
     events = [written(types.TaskArtifactUpdateEvent, encode(TaskEvent(1, None, chunk), False)) for chunk in chunks]
 
     assert json.loads(encode(TaskEvent(1, None, chunks[1]), False)) == snapshot(
         {
             'kind': 'artifact-update',
+            'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'kind': 'text', 'text': 'lo'}]},
             'taskId': 't',
             'contextId': 'c',
-            'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'kind': 'text', 'text': 'lo'}]},
             'append': True,
         }
     )
-    assert [(event.append, event.last_chunk) for event in events] == [(None, None), (True, None), (True, True)]
+    assert [(event.append, event.last_chunk) for event in events] == [
+        (None, None),
+        (True, None),
+        (True, True),
+        (None, True),
+    ]
 
 
 def test_a_stream_is_read_as_answers_of_the_official_sdk() -> None:
@@ -236,7 +242,7 @@ def test_a_stream_is_read_as_answers_of_the_official_sdk() -> None:
         TaskEvent(1, 'completed', stored.status_update('t', 'c', status)),
         TaskEvent(2, None, stored.artifact_update('t', 'c', stored.dump_artifact(ARTIFACT))),
     ]
-    results = [b''.join(CODEC.result_pieces(task)), *(CODEC.event_encoder(task)(event, True) for event in payloads)]
+    results = [b''.join(CODEC.result_pieces(task)), *(CODEC.encode_event(event, True) for event in payloads)]
     answers = [types.SendStreamingMessageResponse.model_validate_json(answer(b'result', each)) for each in results]
 
     assert [type(each.root.result).__name__ for each in answers] == [  # type: ignore[union-attr]

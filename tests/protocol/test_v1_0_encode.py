@@ -230,7 +230,7 @@ def test_a_task_result_is_the_task_in_an_object() -> None:
 
 
 def test_an_event_is_sent_as_it_is_stored() -> None:
-    assert CODEC.event_encoder(None)(TaskEvent(1, 'working', b'{"statusUpdate":{}}'), False) == b'{"statusUpdate":{}}'
+    assert CODEC.encode_event(TaskEvent(1, 'working', b'{"statusUpdate":{}}'), False) == b'{"statusUpdate":{}}'
 
 
 def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:

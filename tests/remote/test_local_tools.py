@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from pydantic_ai_a2a import A2AClient, A2AModel, RemoteAgent, to_a2a
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
+from pydantic_ai_a2a.protocol.fields import LIVE_TEXT_URI
 
 from ..behaviour.declaring import ALLOWED, agent_of
 
@@ -84,7 +85,7 @@ async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_ex
         )
     [first, *_] = task['history']
     assert (first['metadata']['mine'], [*first['metadata'][CLIENT_TOOLS_URI]]) == (1, ['tools'])
-    assert activated.replace(' ', '').split(',') == ['https://example.com/other', CLIENT_TOOLS_URI]
+    assert activated.replace(' ', '').split(',') == ['https://example.com/other', CLIENT_TOOLS_URI, LIVE_TEXT_URI]
     assert message['metadata'] == {'mine': 1}
 
 

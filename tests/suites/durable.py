@@ -327,14 +327,41 @@ class DurableSuite(PortSuite):
         await submit(here, message(new='queued'))
         await submit(here, message(new='before', at=NOW))
         from_now_on = there.events.subscribe('before', nothing)
-        from_the_start = there.events.subscribe('new', nothing)
+        from_the_start = there.events.subscribe('new', nothing, live=True)
         await submit(there, message(new='new', at=NOW))
+
+        async def hint(task_id: str, *, live: bool) -> None:
+            while not here.events.watched(task_id, live=live):  # the hint may arrive later
+                await state_of(here, task_id)
+
         async with asyncio.timeout(LIMIT):
-            for task_id in ('new', 'before'):
-                while not here.events.watched(task_id):  # the hint may arrive later
-                    await state_of(here, task_id)
+            await hint('new', live=True)
+            await hint('before', live=False)
+            assert not here.events.watched('before', live=True)
+            live_from_now_on = there.events.subscribe('before', nothing, live=True)
+            await there.reader.watch('before', OWNER)
+            await hint('before', live=True)
         assert not here.events.watched('queued')
-        for reader in (from_now_on, from_the_start):
+        for reader in (from_now_on, from_the_start, live_from_now_on):
+            reader.close()
+        stop()
+
+    async def test_a_reader_in_one_process_does_not_hide_the_live_text_of_a_reader_in_another_one(
+        self, opened: Opened
+    ) -> None:
+        here, one, two = opened(), opened(), opened()
+        stop = here.listen(nothing, nothing)
+        await submit(here, message(new='t', at=NOW))
+        readers = [one.events.subscribe('t', nothing, live=True), two.events.subscribe('t', nothing)]
+        async with asyncio.timeout(LIMIT):
+            for backend in (one, two):
+                await backend.reader.watch('t', OWNER)
+            while not here.events.watched('t', live=True):
+                await state_of(here, 't')
+            for _ in range(10):
+                await state_of(here, 't')
+                assert here.events.watched('t', live=True)
+        for reader in readers:
             reader.close()
         stop()
 

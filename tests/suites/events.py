@@ -173,6 +173,12 @@ class EventLogSuite(PortSuite):
         one.close()
         one.close()
         assert backend.events.watched('t')
+        assert not backend.events.watched('t', live=True)
+        live = backend.events.subscribe('t', nothing, live=True)
+        assert backend.events.watched('t', live=True)
+        live.close()
+        live.close()
+        assert not backend.events.watched('t', live=True)
         two.close()
         assert not backend.events.watched('t')
 

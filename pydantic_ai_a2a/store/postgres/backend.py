@@ -561,14 +561,14 @@ class Listener:
         return self._peers.tell(noticed)
 
     async def _mark(self, session: Session) -> None:
-        due, until = self._peers.to_mark()
+        due = self._peers.to_mark()
         if not due:
             return
-        tell = notify(self._channel, self._sender, 'w', [(task_id, until) for task_id in due])
+        tell = notify(self._channel, self._sender, 'w', [*due.items()])
         async with session.connection() as connection:
             try:
                 await connection.execute(begin(self._settings))
-                locked = await perform(connection, reads.mark(self._namespace, due, until))
+                locked = await perform(connection, reads.mark(self._namespace, due))
                 await connection.execute(f'{tell}; COMMIT')
             except BaseException:
                 await roll_back(connection)

@@ -115,8 +115,8 @@ class Database(ABC):
         """Callbacks for tasks to cancel."""
 
     @abstractmethod
-    def watched(self, task_id: str) -> bool:
-        """Return true if a task has a reader in this process or another process."""
+    def watched(self, task_id: str, *, live: bool) -> bool:
+        """Return true if a task has a reader in this process or another process; with `live`, one of live text."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -161,8 +161,8 @@ class Rehearsal(Database):
     def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
         return ()
 
-    def watched(self, task_id: str) -> bool:
-        return self._database.watched(task_id)
+    def watched(self, task_id: str, *, live: bool) -> bool:
+        return self._database.watched(task_id, live=live)
 
     def wake(self) -> None:
         """Do nothing: there are no readers."""

@@ -239,12 +239,12 @@ class SqlReader(Port, TaskReader):
             artifacts=artifacts,
         )
 
-    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         self.database.wake()
         task = await self.load(task_id, owner)
         if task is None or task.header.state in TERMINAL:
             return task
-        return await self.database.write(_WATCH, self.agent, task_id, owner)
+        return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
 
     async def list(self, query: TaskQuery) -> Page:
         return await self.database.read(reads.page, self.agent, query)
@@ -256,8 +256,8 @@ class SqlReader(Port, TaskReader):
 class SqlEvents(Port, EventLog):
     """The event logs of a database, with the readers of this process."""
 
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        return self.database.event_bus.subscribe(task_id, on_drop)
+    def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
+        return self.database.event_bus.subscribe(task_id, on_drop, live=live)
 
     def expect(self, task_id: str) -> Ending | None:
         return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
@@ -270,8 +270,8 @@ class SqlEvents(Port, EventLog):
     def release(self, held: Callable[[str], bool]) -> None:
         self.database.event_bus.release(held)
 
-    def watched(self, task_id: str) -> bool:
-        return self.database.watched(task_id)
+    def watched(self, task_id: str, *, live: bool = False) -> bool:
+        return self.database.watched(task_id, live=live)
 
     has = reading(reads.resumable)
 

@@ -50,26 +50,26 @@ _PAUSE = (
 
 
 def load(
-    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool
+    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, live: bool = True
 ) -> Transaction[StoredTask | None]:
-    """See `TaskReader.load`."""
+    """See `TaskReader.load`, and `TaskReader.watch` for `live`."""
     rows = yield _LOAD, (agent, task_id, owner, owner)
     if not rows:
         return None
-    return (yield from _with_items(agent, rows[0], history_length, artifacts))
+    return (yield from _with_items(agent, rows[0], history_length, artifacts, live=live))
 
 
-def watch(agent: str, task_id: str, owner: str | None) -> Transaction[StoredTask | None]:
+def watch(agent: str, task_id: str, owner: str | None, *, live: bool) -> Transaction[StoredTask | None]:
     """See `TaskReader.watch`."""
     yield LockTasks(agent, [task_id])
-    task = yield from load(agent, task_id, owner, history_length=None, artifacts=True)
+    task = yield from load(agent, task_id, owner, history_length=None, artifacts=True, live=live)
     if task is not None and task.header.state not in TERMINAL:
         yield [log_from_now(agent, task_id)]
     return task
 
 
 def _with_items(
-    agent: str, task_row: Sequence[Any], history_length: int | None, artifacts: bool
+    agent: str, task_row: Sequence[Any], history_length: int | None, artifacts: bool, *, live: bool = True
 ) -> Transaction[StoredTask]:
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
@@ -90,9 +90,9 @@ def _with_items(
             'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
             (agent, header.id),
         )
-        if updates:
-            check_stored(header.id, *(row[0] for row in updates))
-            bodies = stored.assemble(bodies, (row[0] for row in updates), partial=header.state == 'working')
+        if payloads := [row[0] for row in updates if live or not stored.is_live(row[0])]:
+            check_stored(header.id, *payloads)
+            bodies = stored.assemble(bodies, payloads, partial=header.state == 'working')
     return StoredTask(header, history, bodies)
 
 
@@ -319,8 +319,29 @@ WATCH = 10_000
 """Milliseconds for which a mark says that a task is watched. Marks are renewed after half of this time.
 
 Marks are compared by the clock of leases on SQLite. On PostgreSQL each process estimates the database's clock, because
-notifications bring marks too.
+notifications bring marks too. The mark of a reader of live text is odd, that of other readers even.
 """
+SET_MARK = (
+    'UPDATE task SET watched_until = CASE WHEN watched_until > ? THEN watched_until ELSE ? END | ?'
+    ' | CASE WHEN watched_until > ? THEN watched_until & 1 ELSE 0 END WHERE agent = ? AND id = ?'
+)
+"""Marks a task, and keeps what the valid mark of another process says. See `mark_values`."""
+
+
+def mark_values(agent: str, task_id: str, until: int) -> tuple[object, ...]:
+    """Return the values of `SET_MARK`."""
+    return until, until, until % 2, until - WATCH, agent, task_id
+
+
+def watch_mark(now: int, *, live: bool) -> int:
+    """Return the mark of a task with readers, of live text or not, that expires `WATCH` milliseconds from now."""
+    return (now + WATCH) // 2 * 2 + live
+
+
+def wants_live(mark: int) -> bool:
+    """Return True for the mark of a reader of live text."""
+    return mark % 2 == 1
+
 
 _NEWEST_EVENT = f'SELECT {LAST_EVENT} FROM task WHERE agent = ? AND id = ?'
 _ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
@@ -362,13 +383,13 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
     return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))
 
 
-def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[list[str]]:
-    """Mark tasks as read by this process. Return the locked tasks, which are not marked."""
-    locked = [row[0] for row in (yield LockTasks(agent, tasks, wait=False))]
+def mark(agent: str, marks: Mapping[str, int]) -> Transaction[list[str]]:
+    """Mark tasks as read by this process until a time. Return the locked tasks, which are not marked."""
+    locked = [row[0] for row in (yield LockTasks(agent, [*marks], wait=False))]
     yield [
         (
-            f'UPDATE task SET watched_until = ? WHERE agent = ? AND id = ? AND watched_until < ? AND {_ALIVE}',
-            [(until, agent, task_id, until) for task_id in tasks if task_id not in locked],
+            f'{SET_MARK} AND {_ALIVE}',
+            [mark_values(agent, task_id, until) for task_id, until in marks.items() if task_id not in locked],
         )
     ]
     return locked

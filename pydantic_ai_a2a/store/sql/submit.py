@@ -12,6 +12,7 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..rules import replay_key, status_event
 from . import outbox, ranges, runs, vocabulary
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
+from .reads import SET_MARK, mark_values
 from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
     NEXT_ITEM,
@@ -212,8 +213,7 @@ def _add(
     if message.logged:
         last.append(log_from_now(agent, header.id))
     if message.watched_until:
-        watch = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
-        last.append((watch, [(message.watched_until, agent, message.task_id, message.watched_until)]))
+        last.append((SET_MARK, [mark_values(agent, message.task_id, message.watched_until)]))
     yield [*first, (_ADD_MESSAGE, [row]), *last]
     return Accepted(header, after, replayed=False), events
 

@@ -111,9 +111,8 @@ class SqliteProcess:
 
     def mark(self) -> None:
         """Renew the marks of the tasks with readers in this process."""
-        due, until = self.peers.to_mark()
-        if due:
-            self.do(partial(reads.mark, self._namespace, due, until))
+        if due := self.peers.to_mark():
+            self.do(partial(reads.mark, self._namespace, due))
 
 
 class SqliteFileBackend(SharedBackend[SqliteProcess]):

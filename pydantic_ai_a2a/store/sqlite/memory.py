@@ -113,8 +113,8 @@ class MemoryBackend(SqlBackend):
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(reads.events_after, self.namespace, task_id, after, limit))
 
-    def watched(self, task_id: str) -> bool:
-        return self.event_bus.watched(task_id)
+    def watched(self, task_id: str, *, live: bool) -> bool:
+        return self.event_bus.watched(task_id, live=live)
 
     def wake(self) -> None:
         """Do nothing: no other process runs the tasks."""

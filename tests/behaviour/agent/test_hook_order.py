@@ -234,7 +234,7 @@ async def test_a_try_that_a_hook_refuses_is_replaced_by_the_next_one(refuses: in
         yield tries[-1]
 
     agent = Agent(FunctionModel(stream_function=model), capabilities=[Refusing()], retries=2)
-    async with serving(agent) as client, client.send_streaming() as stream:
+    async with serving(agent) as client, client.live.send_streaming() as stream:
         updates = [event.result['artifactUpdate'] for event in await stream.rest() if 'artifactUpdate' in event.result]
         task = await client.get_task(updates[0]['taskId'])
     assert not any(update.get('append') for update in updates if update['artifact']['parts'][0]['text'] in tries)

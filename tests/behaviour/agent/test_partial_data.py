@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests, ModelRetry, NativeOutput, RunContext, TextOutput, Tool, ToolOutput
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
@@ -37,7 +37,10 @@ class Writer:
         self._pieces = pieces or PIECES
         self._waits_before = waits_before
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
-        self.model = FunctionModel(stream_function=self._stream)
+        self.model = FunctionModel(self._whole, stream_function=self._stream)
+
+    async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, ''.join(self._pieces))])
 
     async def _stream(
         self, messages: list[ModelMessage], info: AgentInfo

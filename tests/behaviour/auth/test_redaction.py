@@ -262,7 +262,7 @@ async def test_prompts_thoughts_and_tools_stay_inside(
         model, name='agent', system_prompt=f'{SECRET} prompt', instructions=f'{SECRET} instructions', tools=[tool]
     )
     async with serving(agent) as client:
-        async with client.send_streaming('a question') as stream:
+        async with client.live.send_streaming('a question') as stream:
             events = await stream.rest()
         answers = [event.data for event in events]
         answers.append(await client.get_task(events[0].result['task']['id']))

@@ -152,14 +152,14 @@ async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
 async def test_a_stream_goes_on_in_the_next_process_and_says_nothing_twice(url: str) -> None:
     steps = Steps('streamed')
     held = steps.hold('middle 3')
-    async with served(steps.agent, backend=url, results=PIECES) as client, client.send_streaming('one') as stream:
+    async with served(steps.agent, backend=url, results=PIECES) as client, client.live.send_streaming('one') as stream:
         await held.wait()
         before = [await anext(stream)]
         while answers(before)[-1:] != ['Read ']:
             before.append(await anext(stream))
     async with (
         served(steps.agent, backend=url, results=PIECES) as client,
-        client.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
+        client.live.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
     ):
         events = [*before, *(await stream.rest())]
     assert [event.id for event in events] == list(range(len(events)))

@@ -199,26 +199,27 @@ def read(events: list[Event]) -> str:
 async def test_all_that_is_streamed_is_read_in_order_and_can_be_resumed_after_a_restart(url: str) -> None:
     agent = speaker()
     results = Results(interval=0)
-    async with serving(agent, backend=url, results=results) as client, client.send_streaming('1000') as stream:
+    async with serving(agent, backend=url, results=results) as client, client.live.send_streaming('1000') as stream:
         events = await stream.rest()
     task_id = events[0].result['task']['id']
     assert read(events) == said(1000)
     assert ids(events) == list(range(ids(events)[-1] + 1))
     async with serving(agent, backend=url) as client:
-        async with client.subscribe(task_id, Last_Event_ID='500') as stream:
+        async with client.live.subscribe(task_id, Last_Event_ID='500') as stream:
             assert await stream.rest() == events[501:]
         assert texts(await client.get_task(task_id)) == [said(1000)]
 
 
 async def test_what_a_run_said_before_it_failed_is_kept(url: str) -> None:
-    async with serving(speaker(fails=True), backend=url) as client, client.send_streaming('150') as stream:
+    async with serving(speaker(fails=True), backend=url) as client, client.live.send_streaming('150') as stream:
         events = await stream.rest()
         task = await client.get_task(events[0].result['task']['id'])
     assert (state_of(task), texts(task), read(events)) == ('FAILED', [said(150)], said(150))
 
 
 async def test_a_run_that_is_cancelled_while_it_streams_keeps_what_was_said(url: str) -> None:
-    async with serving(speaker(gate=asyncio.Event()), backend=url) as client, client.send_streaming('200') as stream:
+    agent = speaker(gate=asyncio.Event())
+    async with serving(agent, backend=url) as client, client.live.send_streaming('200') as stream:
         begun = [await anext(stream)]
         task_id = begun[0].result['task']['id']
         while not read(begun).endswith('199 '):

@@ -23,7 +23,7 @@ import pytest
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.store.postgres.statements import CLOCK
 
-from ...client import message, state_of, texts
+from ...client import LIVE, message, state_of, texts
 from ...dialects import unversioned
 from ...e2e.server import LIMIT, Gates, Process, process, rpc, uvicorn
 from ...long import size
@@ -105,7 +105,7 @@ class Remote:
                 'POST',
                 self.url,
                 json=rpc('SubscribeToTask', id=task_id),
-                headers={'A2A-Version': '1.0', **{name.replace('_', '-'): value for name, value in headers.items()}},
+                headers={'A2A-Version': '1.0', **LIVE, **{name.replace('_', '-'): it for name, it in headers.items()}},
             ) as response,
         ):
             yield _events(response.aiter_lines())

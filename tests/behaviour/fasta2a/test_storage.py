@@ -193,7 +193,7 @@ async def test_a_running_task_is_canceled_in_the_storage_and_keeps_what_was_stre
             stopped.set()
 
     async with serving(Agent(FunctionModel(heard, stream_function=write)), storage=storage) as client:
-        async with client.send_streaming('write') as stream:
+        async with client.live.send_streaming('write') as stream:
             task = (await anext(stream)).result['task']
             async for event in stream:
                 if 'artifactUpdate' in event.result:

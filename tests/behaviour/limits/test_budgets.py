@@ -251,7 +251,7 @@ async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
 async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     asked = Asked()
     async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
-        async with client.send_streaming('x' * 400) as stream:
+        async with client.live.send_streaming('x' * 400) as stream:
             task = (await anext(stream)).result['task']
             await asked.begun.wait()
             await client.call('CancelTask', {'id': task['id']})

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import threading
 import tracemalloc
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from math import inf
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message
 
@@ -234,63 +232,6 @@ async def test_the_slowest_reader_is_cut_for_a_new_long_answer(caplog: pytest.Lo
     )
 
 
-class InTwo:
-    """An agent that answers in two pieces, the first of them long; in one as long, if nobody watches."""
-
-    def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.agent = Agent(FunctionModel(self._answer, stream_function=self._stream))
-
-    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield 'y' * LONG
-        await self.gate.wait()
-        yield 'end'
-
-    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('y' * LONG)])
-
-
-@asynccontextmanager
-async def in_fasta2as_dialect(client: Client) -> AsyncGenerator[Exchange]:
-    """A stream in the dialect of FastA2A, whose first long piece has been read: it repeats the piece at its end."""
-    sent = {'role': 'user', 'parts': [{'text': 'hello'}], 'messageId': 'first'}
-    body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'message/stream', 'params': {'message': sent}}).encode()
-    stream, read = Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body), 0
-    try:
-        while read < LONG:
-            read += len((await stream.next()).get('body', b''))
-        yield stream
-    finally:
-        stream.gone.set()
-        async with asyncio.timeout(LIMIT):
-            await asyncio.wait([stream.task])
-
-
-async def test_what_a_stream_holds_for_its_end_counts_until_then() -> None:
-    two, before = InTwo(), slow_clients.UNSENT.bytes
-    async with serving(two.agent) as client, in_fasta2as_dialect(client) as stream:
-        assert slow_clients.UNSENT.bytes >= before + LONG
-        two.gate.set()
-        end = b''
-        while (piece := await stream.next()).get('more_body'):
-            end += piece['body']
-        await asyncio.wait([stream.task])
-        assert b'y' * LONG + b'end' in end
-    assert slow_clients.UNSENT.bytes == before
-
-
-@AT_ONCE
-@pytest.mark.usefixtures('stall')
-async def test_a_stream_that_holds_much_is_cut_for_a_new_long_answer(caplog: pytest.LogCaptureFixture) -> None:
-    two, limits = InTwo(), Limits(unsent=2 * LONG + LONG // 4)
-    async with serving(two.agent, limits=limits) as client, in_fasta2as_dialect(client) as stream:
-        task = await client.send(message('x' * LONG))
-        assert await client.get_task(task['id']) == task
-        async with asyncio.timeout(LIMIT):
-            await asyncio.wait([stream.task])
-    assert 'A slow client was disconnected to free memory for other answers' in caplog.text
-
-
 @PATIENT
 @pytest.mark.usefixtures('stall')
 async def test_a_stream_without_room_for_its_next_piece_is_cut_and_its_task_goes_on(
@@ -303,7 +244,7 @@ async def test_a_stream_without_room_for_its_next_piece_is_cut_and_its_task_goes
         yield 'y' * LONG
 
     async with serving(Agent(FunctionModel(stream_function=answer)), limits=ROOM) as client:
-        async with client.send_streaming() as stream:
+        async with client.live.send_streaming() as stream:
             first = await anext(stream)
             other = await client.send(message('x' * LONG), returnImmediately=True)
             asked = asking(client, 'GetTask', {'id': other['id']})

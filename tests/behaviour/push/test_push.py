@@ -16,7 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, Results, to_a2a
 from pydantic_ai_a2a.store.ports import Outbox
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
@@ -299,17 +299,19 @@ def whole(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 async def test_an_artifact_that_is_streamed_to_others_is_whole() -> None:
     async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=text)), push=LOCAL) as client:
-        async with client.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
+        async with client.live.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             assert len(await stream.rest()) > 4
         told = wire('WORKING', 'one two three lastChunk', 'COMPLETED')
         assert says(await hook.got(len(told))) == told
 
 
 async def test_chunks_are_told_by_the_setting() -> None:
+    agent, results = Agent(FunctionModel(whole, stream_function=text)), Results(stream='replace')
     push = Push(private_hosts=['127.0.0.1'], chunks=True)
-    async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=text)), push=push) as client:
+    async with webhook() as hook, serving(agent, push=push, results=results) as client:
         async with client.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             events = await stream.rest()
+        assert len(events) > 4
         received = await hook.got(len(events) - 1)
         assert [each.json for each in received] == [event.result for event in events[1:]]
 

@@ -180,7 +180,7 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
     backend.queue = broken(backend.queue)
     agent = Agent(TestModel(custom_output_text='one two three four'))
     async with serving(agent, backend=backend, results=Results(interval=0)) as client:
-        async with client.send_streaming('one') as stream:
+        async with client.live.send_streaming('one') as stream:
             events = await stream.rest()
         first = await client.get_task(events[0].result['task']['id'])
         second = await client.send(message('two', contextId=first['contextId']))

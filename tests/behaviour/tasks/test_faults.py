@@ -92,7 +92,7 @@ async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(en
     app = to_a2a(Agent(FunctionModel(stream_function=words)))
     client = Client(app)
     async with lifespan(app):
-        async with client.send_streaming() as stream:
+        async with client.live.send_streaming() as stream:
             task_id = (await anext(stream)).result['task']['id']
             for _ in range(3):
                 await anext(stream)

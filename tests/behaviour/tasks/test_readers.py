@@ -52,12 +52,12 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
     agent, go = flood()
     async with serving(agent) as client:
         got: list[Event] = []
-        async with client.send_streaming('flood') as stalled:
+        async with client.live.send_streaming('flood') as stalled:
             got += [await anext(stalled) for _ in range(3)]
             task_id = got[0].result['task']['id']
             stalled.exchange.reading.clear()
             go.set()
-            async with client.send_streaming('other') as stream:
+            async with client.live.send_streaming('other') as stream:
                 other = await stream.rest()
             async with asyncio.timeout(LIMIT):
                 await asyncio.wait([stalled.exchange.task])
@@ -65,7 +65,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
             with pytest.raises(AssertionError, match='without finishing'):
                 await read_on(stalled, got)
         assert texts(await ended(client, task_id)) == ['begin ' + CHUNK * CHUNKS + ' end']
-        async with client.subscribe(task_id, Last_Event_ID=str(got[-1].id)) as again:
+        async with client.live.subscribe(task_id, Last_Event_ID=str(got[-1].id)) as again:
             rest = await again.rest()
     assert written(other) == 'begin  end'
     assert sum(len(str(event.data)) for event in got) < 2_000_000
@@ -78,7 +78,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
 async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
     agent, go = flood()
     limits = fixed(Limits, reader_lag=30_000_000)
-    async with serving(agent, limits=limits) as client, client.send_streaming('flood') as slow:
+    async with serving(agent, limits=limits) as client, client.live.send_streaming('flood') as slow:
         task_id = (await anext(slow)).result['task']['id']
         await slow.until('TASK_STATE_WORKING')
         slow.exchange.reading.clear()
@@ -95,6 +95,6 @@ async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
 async def test_a_reader_that_keeps_up_is_never_dropped_however_much_there_is() -> None:
     agent, go = flood()
     go.set()
-    async with serving(agent) as client, client.send_streaming('flood') as stream:
+    async with serving(agent) as client, client.live.send_streaming('flood') as stream:
         events = await stream.rest()
     assert written(events[1:]) == 'begin ' + CHUNK * CHUNKS + ' end'

@@ -62,11 +62,11 @@ def written(events: list[Event]) -> str:
 @covers(ROW)
 async def test_a_reader_that_comes_in_mid_run_gets_what_is_there_and_then_exactly_the_rest() -> None:
     dictation = Dictation()
-    async with serving(dictation.agent) as client, client.send_streaming() as first:
+    async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         dictation.say('one ', 'two ')
         seen = await take(first, 3)
-        async with client.subscribe(task_id) as late:
+        async with client.live.subscribe(task_id) as late:
             snapshot = await anext(late)
             dictation.say('three ')
             dictation.end()
@@ -86,11 +86,11 @@ async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
     words = [f'{n} ' for n in range(100)]
 
     async def read(client: Client, task_id: str) -> list[Event]:
-        async with client.subscribe(task_id) as stream:
+        async with client.live.subscribe(task_id) as stream:
             return await stream.rest()
 
     at_once = Results(interval=0)
-    async with serving(dictation.agent, results=at_once) as client, client.send_streaming() as first:
+    async with serving(dictation.agent, results=at_once) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         seen = await take(first, 1)
         readers: list[asyncio.Future[list[Event]]] = []
@@ -114,15 +114,15 @@ async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
 async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_follows() -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client:
-        async with client.send_streaming() as first:
+        async with client.live.send_streaming() as first:
             task_id = (await anext(first)).result['task']['id']
             dictation.say('one ', 'two ')
             seen = await take(first, 3)
         dictation.say('three ')
-        async with client.subscribe(task_id, Last_Event_ID=str(seen[1].id)) as again:
+        async with client.live.subscribe(task_id, Last_Event_ID=str(seen[1].id)) as again:
             dictation.end()
             seen = seen[:2] + await again.rest()
-        async with client.subscribe(task_id, Last_Event_ID='0') as whole:
+        async with client.live.subscribe(task_id, Last_Event_ID='0') as whole:
             assert [(event.id, event.result) for event in seen] == [
                 (event.id, event.result) for event in await whole.rest()
             ]
@@ -134,11 +134,11 @@ async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_f
 @pytest.mark.parametrize('unknown', ['99', '9' * 40, 'x', '-1', '', '1.0', '²'])
 async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what_follows(unknown: str) -> None:
     dictation = Dictation()
-    async with serving(dictation.agent) as client, client.send_streaming() as first:
+    async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         dictation.say('one ')
         await take(first, 2)
-        async with client.subscribe(task_id, Last_Event_ID=unknown) as stream:
+        async with client.live.subscribe(task_id, Last_Event_ID=unknown) as stream:
             snapshot = await anext(stream)
             dictation.say('two ')
             dictation.end()
@@ -156,7 +156,7 @@ async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> N
             await client.post(rpc('SubscribeToTask', {'id': task['id']}), headers)
             for headers in ({}, {'Last-Event-ID': value})
         ]
-        async with client.subscribe(task['id'], Last_Event_ID='99') as resumed:
+        async with client.live.subscribe(task['id'], Last_Event_ID='99') as resumed:
             assert (await anext(resumed)).result['task']['id'] == task['id']
     if spoken().refuses_ended:
         assert [refusal(each).code for each in answers] == [-32004] * 2
@@ -194,7 +194,7 @@ async def test_a_reader_of_a_queued_task_sees_it_begin_and_end() -> None:
         first = await client.send('first', returnImmediately=True)
         await stage.reached('first')
         second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
-        async with client.subscribe(second['id']) as stream:
+        async with client.live.subscribe(second['id']) as stream:
             assert state_of((await anext(stream)).result['task']) == 'SUBMITTED'
             stage.open('first', 'second')
             states = [
@@ -211,7 +211,7 @@ async def test_a_task_that_nobody_watched_is_told_whole_to_whom_comes_before_its
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        async with client.subscribe(task['id']) as stream:
+        async with client.live.subscribe(task['id']) as stream:
             assert state_of((await anext(stream)).result['task']) == 'WORKING'
             stage.open('hi')
             events = await stream.rest()
@@ -222,7 +222,7 @@ async def test_subscribing_to_a_task_that_there_is_not_is_refused() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         for headers in ({}, {'Last_Event_ID': '0'}):
             with pytest.raises(RpcError) as refused:
-                async with client.subscribe('nowhere', **headers):
+                async with client.live.subscribe('nowhere', **headers):
                     raise AssertionError('a stream was opened')
             assert (refused.value.code, refused.value.reason) == (-32001, 'TASK_NOT_FOUND')
 
@@ -230,11 +230,11 @@ async def test_subscribing_to_a_task_that_there_is_not_is_refused() -> None:
 async def test_closing_one_stream_changes_nothing_for_the_others_or_the_task() -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client:
-        async with client.send_streaming() as first:
+        async with client.live.send_streaming() as first:
             task_id = (await anext(first)).result['task']['id']
             dictation.say('one ')
             await take(first, 2)
-            async with client.subscribe(task_id) as leaving:
+            async with client.live.subscribe(task_id) as leaving:
                 await anext(leaving)
             dictation.say('two ')
             await take(first, 1)
@@ -257,7 +257,7 @@ async def test_a_client_that_hangs_up_on_a_blocking_send_does_not_stop_its_task(
 async def test_a_stream_tells_of_every_message_that_its_task_takes_meanwhile() -> None:
     """One stream stays open over several runs of its task, since none of them ends it."""
     stage = Stage()
-    async with serving(stage.agent) as client, client.send_streaming('one') as stream:
+    async with serving(stage.agent) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await stage.reached('one')
         await client.send(message('two', taskId=task['id']), returnImmediately=True)

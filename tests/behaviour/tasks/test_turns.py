@@ -79,7 +79,7 @@ async def send_more(client: Client, task: dict[str, Any], text: str) -> None:
 @pytest.mark.parametrize('own_storage', [False, True])
 async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(own_storage: bool) -> None:
     writer, options = Writer(), dict[str, Any](storage=InMemoryStorage() if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
         first = [await anext(stream)]
         task = first[0].result['task']
         await writer.begun['one'].wait()
@@ -101,7 +101,7 @@ async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(own_st
 async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_the_others(own_storage: bool) -> None:
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         for text in ('fail', 'three'):
             await send_more(client, task, text)
@@ -121,7 +121,7 @@ async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_th
 async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_earlier_turns(own_storage: bool) -> None:
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await send_more(client, task, 'two')
         writer.gates['one'].set()
@@ -141,7 +141,7 @@ async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
     writer = Writer()
     writer.gates['delete'].set()
     async with serving(writer.agent) as client:
-        async with client.send_streaming('one') as stream:
+        async with client.live.send_streaming('one') as stream:
             task = (await anext(stream)).result['task']
             await send_more(client, task, 'delete')
             writer.gates['one'].set()
@@ -154,7 +154,7 @@ async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
 
 async def test_a_turn_keeps_its_artifact_when_another_process_goes_on_with_it(tmp_path: Path) -> None:
     writer, url = Writer(), f'sqlite:///{tmp_path / "tasks.db"}'
-    async with serving(writer.agent, backend=url) as client, client.send_streaming('one') as stream:
+    async with serving(writer.agent, backend=url) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await send_more(client, task, 'two')
         writer.gates['one'].set()

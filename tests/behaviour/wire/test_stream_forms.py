@@ -14,10 +14,11 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Results, to_a2a
+from pydantic_ai_a2a import Progress, Results, to_a2a
 from pydantic_ai_a2a.settings import TextStream
 
-from ...client import Client, Event, texts
+from ...client import LIVE, Client, Event, RpcError, message, texts
+from ...tables import each_case
 from ..stage import serving
 from .test_stream_text import shown, speaker, updates
 
@@ -64,19 +65,91 @@ async def test_pieces_are_ended_by_an_empty_one() -> None:
     assert texts(task) == ['It is sunny.']
 
 
-async def test_the_whole_text_comes_without_pieces() -> None:
-    events, task = await events_of(speaker((['Look: '], True), SUNNY), stream='whole', interval=0)
-    assert shown(events) == snapshot(
-        [('WORKING',), ('WORKING', 'Look: '), ('replace', 'It is sunny.', 'last'), ('COMPLETED',)]
-    )
+PIECES = [('replace', 'Look: ', None), ('replace', 'It ', None), ('append', 'is ', None), ('append', 'sunny.', None)]
+NOTE, MARK, WHOLE = ('WORKING', 'Look: '), ('append', '', 'last'), ('replace', 'It is sunny.', 'last')
+FORMS: dict[str, tuple[TextStream, bool, dict[str, str] | None, list[Any]]] = {
+    'by default': ('on-request', False, None, [WHOLE]),
+    'by default, with notes': ('on-request', True, None, [NOTE, WHOLE]),
+    'for who asks': ('on-request', False, LIVE, [PIECES[0], NOTE, *PIECES[1:], MARK]),
+    'pieces and a mark for all': ('mark', False, None, [*PIECES, MARK]),
+    'pieces and the whole text for all': ('replace', False, None, [*PIECES, WHOLE]),
+    'for who asks where all get pieces': ('replace', False, LIVE, [PIECES[0], NOTE, *PIECES[1:], MARK]),
+    'never pieces': ('whole', False, LIVE, [WHOLE]),
+}
+
+
+@each_case('form, notes, headers, expected', FORMS.values(), ids=FORMS)
+async def test_who_gets_pieces_of_the_text(
+    form: TextStream, notes: bool, headers: dict[str, str] | None, expected: list[Any]
+) -> None:
+    results = Results(stream=form, interval=0, progress=Progress(notes=notes))
+    agent = speaker((['Look: '], True), SUNNY)
+    async with serving(agent, results=results) as client:
+        reader = Client(client.app, headers=headers)
+        async with reader.send_streaming() as stream:
+            events = await stream.rest()
+        task = await client.get_task(events[0].result['task']['id'])
+    assert shown(events) == [('WORKING',), *expected, ('COMPLETED',)]
     assert texts(task) == ['It is sunny.']
+    assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Look: ', 'It is sunny.']
 
 
-def test_the_default_is_pieces_that_the_whole_text_replaces() -> None:
-    assert Results() == Results(stream='replace', interval=0.1, data_as_text=False)
+async def test_readers_of_one_task_get_the_text_in_different_forms() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'It '
+        begun.set()
+        await go_on.wait()
+        yield 'is sunny.'
+
+    agent = Agent(FunctionModel(stream_function=stream))
+    async with serving(agent, results=Results(interval=0)) as client:
+        live = Client(client.app, headers=LIVE)
+        async with live.send_streaming() as sender:
+            task_id = (await anext(sender)).result['task']['id']
+            await begun.wait()
+            async with client.subscribe(task_id) as late, live.subscribe(task_id) as asked:
+                snapshots = [(await anext(reader)).result['task'] for reader in (late, asked)]
+                half = await client.get_task(task_id)
+                go_on.set()
+                plain, pieces, all_pieces = [await reader.rest() for reader in (late, asked, sender)]
+        async with client.subscribe(task_id, Last_Event_ID='1') as resumed:
+            again = await resumed.rest()
+    assert [texts(task) for task in (*snapshots, half)] == [[], ['It '], ['It ']]
+    assert shown(plain) == [WHOLE, ('COMPLETED',)]
+    assert shown(pieces) == [('append', 'is sunny.', None), MARK, ('COMPLETED',)]
+    assert shown(all_pieces) == [('WORKING',), ('replace', 'It ', None), *shown(pieces)]
+    assert shown(again) == [WHOLE, ('COMPLETED',)]
+    assert [event.id for event in again] == [4, 5]
 
 
-@pytest.mark.parametrize('form', ['replace', 'mark', 'whole'])
+async def test_an_agent_without_streams_says_so_and_refuses_them() -> None:
+    async with serving(speaker(SUNNY), results=Results(stream='off')) as client:
+        card = (await client.get('/.well-known/agent-card.json')).json
+        assert not card['capabilities'].get('streaming')
+        task = await client.send()
+        for method, params in (
+            ('SendStreamingMessage', {'message': message()}),
+            ('SubscribeToTask', {'id': task['id']}),
+        ):
+            with pytest.raises(RpcError) as refused:
+                await client.call(method, params)
+            assert refused.value.code == -32004
+
+
+@pytest.mark.parametrize(('form', 'declared'), [('on-request', True), ('mark', True), ('whole', False), ('off', False)])
+async def test_the_card_offers_live_text(form: TextStream, declared: bool) -> None:
+    card = (await Client(to_a2a(Agent('test'), results=Results(stream=form))).get('/.well-known/agent-card.json')).json
+    uris = [extension['uri'] for extension in card['capabilities']['extensions']]
+    assert (LIVE['A2A-Extensions'] in uris) == declared
+
+
+def test_the_default_is_the_whole_text_and_pieces_on_request() -> None:
+    assert Results() == Results(stream='on-request', interval=0.1, data_as_text=False)
+
+
+@pytest.mark.parametrize('form', ['on-request', 'replace', 'mark', 'whole'])
 async def test_a_text_that_nobody_watches_is_stored_like_one_that_was_streamed(form: TextStream) -> None:
     _, streamed = await events_of(speaker(SUNNY), stream=form)
     async with serving(speaker(SUNNY), results=Results(stream=form)) as client:
@@ -100,7 +173,8 @@ async def read(first: list[str], *rest: list[str], **settings: Any) -> list[Any]
                 yield piece
 
     agent = Agent(FunctionModel(stream_function=stream))
-    async with serving(agent, results=Results(**settings)) as client, client.send_streaming() as reader:
+    results = Results(stream='replace', **settings)
+    async with serving(agent, results=results) as client, client.send_streaming() as reader:
         events: list[Event] = []
         for gate in go_on:
             events.append(await anext(reader))
@@ -141,7 +215,9 @@ async def test_gathered_text_comes_when_the_time_has_passed() -> None:
 
 
 async def test_what_was_gathered_comes_before_a_note() -> None:
-    events, _ = await events_of(speaker((['Let me ', 'look.'], True), SUNNY), interval=LONG)
+    notes = Progress(notes=True)
+    agent = speaker((['Let me ', 'look.'], True), SUNNY)
+    events, _ = await events_of(agent, stream='replace', interval=LONG, progress=notes)
     assert shown(events) == snapshot(
         [
             ('WORKING',),
@@ -166,7 +242,8 @@ async def test_a_cancelled_task_keeps_what_was_gathered(interval: float) -> None
         await asyncio.Event().wait()
 
     agent = Agent(FunctionModel(stream_function=stream))
-    async with serving(agent, results=Results(interval=interval)) as client, client.send_streaming() as reader:
+    results = Results(stream='replace', interval=interval)
+    async with serving(agent, results=results) as client, client.send_streaming() as reader:
         task = (await anext(reader)).result['task']
         await written.wait()
         await client.call('CancelTask', {'id': task['id']})
@@ -220,7 +297,8 @@ async def test_the_card_says_that_data_comes_as_text_as_well(output_type: Any, m
     [
         (
             {'stream': 'marks'},
-            "Results(): stream takes 'replace', 'mark' or 'whole', not the string 'marks'. Did you mean 'mark'?",
+            "Results(): stream takes 'on-request', 'mark', 'replace', 'whole' or 'off', not the string 'marks'."
+            " Did you mean 'mark'?",
         ),
         ({'interval': -1}, 'Results.interval must be 0 or more, not -1.0.'),
     ],

@@ -15,13 +15,15 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.output import TextOutput
 
-from pydantic_ai_a2a import Results, to_a2a
+from pydantic_ai_a2a import Progress, Results, to_a2a
 
-from ...client import LIMIT, Client, Event, lifespan, message, texts
+from ...client import LIMIT, LIVE, Client, Event, lifespan, message, texts
 from ...dialects import spoken
 from ..rows import covers
 
 Deltas = AsyncIterator[str | dict[int, DeltaToolCall]]
+PIECES = Results(stream='replace', interval=0, progress=Progress(notes=True))
+"""All that the model writes, for a client that asks for nothing."""
 Response = tuple[list[str], bool]
 """The deltas of a response's text, and whether it calls a tool after them."""
 
@@ -54,7 +56,7 @@ def speaker(*responses: Response) -> Agent[object, str]:
 
 async def streamed(agent: Agent[Any, Any]) -> tuple[list[Event], dict[str, Any]]:
     """The events of a streaming send, and the task after it."""
-    app = to_a2a(agent, results=Results(interval=0))
+    app = to_a2a(agent, results=PIECES)
     async with lifespan(app), Client(app).send_streaming() as stream:
         events = await stream.rest()
         return events, await Client(app).get_task(events[0].result['task']['id'])
@@ -135,7 +137,7 @@ async def test_the_stored_task_shows_what_was_assembled_so_far() -> None:
         await go_on.wait()
         yield 'a time'
 
-    app = to_a2a(Agent(FunctionModel(stream_function=stream)))
+    app = to_a2a(Agent(FunctionModel(stream_function=stream)), results=PIECES)
     async with lifespan(app), Client(app).send_streaming() as reader, asyncio.timeout(LIMIT):
         first = await anext(reader)
         await begun.wait()
@@ -180,7 +182,7 @@ async def test_text_before_data_is_replaced_by_the_data() -> None:
         yield 'I think it is '
         yield {1: DeltaToolCall(name='final_result', json_args='{"response": 42}')}
 
-    app = to_a2a(Agent(FunctionModel(stream_function=stream), output_type=[int, str]))
+    app = to_a2a(Agent(FunctionModel(stream_function=stream), output_type=[int, str]), results=PIECES)
     async with lifespan(app), Client(app).send_streaming() as reader:
         events = await reader.rest()
     assert shown(events) == [
@@ -271,8 +273,11 @@ async def test_text_that_a_function_makes_the_output_of_is_not_streamed() -> Non
     def count(text: str) -> int:
         return len(text.split())
 
-    agent = Agent(FunctionModel(stream_function=stream), output_type=TextOutput(count))
-    app = to_a2a(agent)
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart('one two')])
+
+    agent = Agent(FunctionModel(answer, stream_function=stream), output_type=TextOutput(count))
+    app = to_a2a(agent, results=PIECES)
     async with lifespan(app), Client(app).send_streaming() as reader:
         [update] = updates(await reader.rest())
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
@@ -287,7 +292,7 @@ async def test_a_model_that_cannot_stream_answers_in_one_chunk() -> None:
     assert texts(task) == ['all at once']
 
 
-async def test_a_model_is_streamed_only_while_somebody_reads() -> None:
+async def test_a_model_is_streamed_only_while_somebody_wants_the_pieces() -> None:
     requests: list[str] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -301,10 +306,11 @@ async def test_a_model_is_streamed_only_while_somebody_reads() -> None:
     app = to_a2a(Agent(FunctionModel(answer, stream_function=stream)))
     async with lifespan(app):
         await Client(app).send()
-        async with Client(app).send_streaming() as reader:
-            await reader.rest()
-        await Client(app).send(message())
-    assert requests == ['plain', 'streamed', 'plain']
+        for headers in (None, LIVE):
+            async with Client(app, headers=headers).send_streaming() as reader:
+                await reader.rest()
+        await Client(app, headers=LIVE).send(message())
+    assert requests == ['plain', 'plain', 'streamed', 'plain']
 
 
 @pytest.mark.parametrize('space', ['', ' ', '\n\n'])

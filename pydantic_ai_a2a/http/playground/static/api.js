@@ -1,6 +1,7 @@
 // Calls the HTTP+JSON binding of A2A 1.0 by URLs relative to the page.
 
 const MEDIA_TYPE = 'application/a2a+json';
+const LIVE_TEXT = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1';
 
 export class ApiError extends Error {
   constructor(status, body, retryAfter) {
@@ -19,6 +20,7 @@ export class Api {
     this.base = new URL(root, document.baseURI);
     this.access = access;
     this.log = log;
+    this.streams = true;
   }
 
   card() {
@@ -47,9 +49,10 @@ export class Api {
     return tasks.reverse();
   }
 
-  // Send a message. Yields the events of the answer as [id, event].
-  send(message, signal) {
-    return this.#stream('POST', './message:stream', { message }, '', signal);
+  // Send a message. Yields the events of the answer as [id, event]; one event if the agent does not stream.
+  async *send(message, signal) {
+    if (this.streams) yield* this.#stream('POST', './message:stream', { message }, '', signal);
+    else yield ['', await this.#result('POST', './message:send', { message })];
   }
 
   // Follow a task after an event. Yields [id, event].
@@ -97,7 +100,11 @@ export class Api {
   }
 
   async *#stream(method, path, body, lastEventId, signal) {
-    const headers = { Accept: 'text/event-stream', ...(lastEventId ? { 'Last-Event-ID': lastEventId } : {}) };
+    const headers = {
+      Accept: 'text/event-stream',
+      'A2A-Extensions': LIVE_TEXT,
+      ...(lastEventId ? { 'Last-Event-ID': lastEventId } : {}),
+    };
     const answer = await this.#fetch(method, path, body, headers, signal);
     if (!answer.ok) throw new ApiError(answer.status, await this.#read(answer, method, path), answer.headers.get('Retry-After'));
     for await (const [id, data] of serverSentEvents(answer.body)) {

@@ -21,6 +21,7 @@ export class Chat {
   }
 
   setCard(card) {
+    this.api.streams = card.capabilities?.streaming !== false;
     this.replays = (card.capabilities?.extensions ?? []).some((extension) => extension.uri === REPLAY);
   }
 
