@@ -97,11 +97,10 @@ class FastA2ABackend(Backend):
         self.storage = cast('_Storage', storage)
         self.memory = memory
         self.worker_writes = worker_writes
-        self.unclaimable: set[str] = set()
-        """Tasks that no worker here may claim, because a broker has not handed them out yet."""
+        self.withheld: set[str] = set()
+        """Tasks that a broker has not handed out here yet, so that no worker here may claim them."""
         self.failed_begin: dict[str, Exception] = {}
         """Exceptions of the storage at claims, by task: the run ends with the exception."""
-        self.cancel_listeners: list[Callable[[str], None]] = []
         self.own_messages: dict[str, Sequence[ModelMessage]] = {}
         """The messages of interrupted tasks that are missing in their contexts."""
         self.queue = _Queue(self)
@@ -134,29 +133,22 @@ class FastA2ABackend(Backend):
     async def queued(self) -> bool:
         return await self.memory.queued()
 
-    async def in_memory(self, task_id: str) -> TaskHeader:
-        """Return the header of a task in memory."""
-        task = await self.memory.reader.load(task_id, None, history_length=0, artifacts=False)
-        assert task is not None, 'its message was just checked'
-        return task.header
-
     def conversations(self, owner: str) -> ConversationStore:
         raise UnsupportedOperationError(
             'A FastA2A storage cannot be used as a conversation store: give to_a2a() a backend= instead of a storage=.'
         )
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
-        stop_listening = self.memory.listen(on_ready, on_cancel)
-        self.cancel_listeners.append(on_cancel)
-
-        def stop() -> None:
-            self.cancel_listeners.remove(on_cancel)
-            stop_listening()
-
-        return stop
+        return self.memory.listen(on_ready, on_cancel)
 
     def close(self) -> None:
         self.memory.close()
+
+
+async def _header_in(memory: MemoryBackend, task_id: str) -> TaskHeader | None:
+    """Return the header of a task in memory; None if the memory does not have the task."""
+    task = await memory.reader.load(task_id, None, history_length=0, artifacts=False)
+    return None if task is None else task.header
 
 
 class _Queue(WrappedQueue):
@@ -203,7 +195,8 @@ class _Queue(WrappedQueue):
             ) from None
         if checked.replayed:
             return checked
-        header = await self._backend.in_memory(submission.task_id)
+        header = await _header_in(self._backend.memory, submission.task_id)
+        assert header is not None, 'its message was just checked'
         if self._backend.worker_writes and header.state not in INTERRUPTED:
             raise UnsupportedOperationError(
                 'The task runs, and its worker accepts no further messages: send the message without taskId'
@@ -241,7 +234,7 @@ class _Queue(WrappedQueue):
         header = await self._unheld(task_id, owner)
         check_cancel(header)
         await self._storage.update_task(task_id, 'canceled')
-        for listener in tuple(self._backend.cancel_listeners):  # a broker's listener may reach the process of the run
+        for listener in self._backend.memory.cancel_listeners:  # a broker's listener may reach the process of the run
             listener(task_id)
         return replace(header, state='canceled', status_at=at)
 
@@ -257,7 +250,6 @@ class _Queue(WrappedQueue):
         task_id: str | None = None,
         skip: Collection[str] = (),
     ) -> list[Claim]:
-        skip = {*skip, *self._backend.unclaimable}
         wanted = await self._rehearsal.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
         return [claim for want in wanted for claim in await self._claim(want.header.id, holder, at, lease)]
 
@@ -476,7 +468,7 @@ class Followed:
         """Claim the task for the other process, unless the task runs here after all."""
         task_id, queue = self._task_id, self._backend.memory.queue
         async with self._backend.lock(task_id):
-            if task_id not in self._backend.unclaimable:
+            if task_id not in self._backend.withheld:
                 return None
             claims = await queue.claim(_ANOTHER, at=at, lease=_FOR_EVER, limit=1, task_id=task_id)
         return claims[0] if claims else None
@@ -629,8 +621,8 @@ class StorageHousekeeping(Housekeeping):
     async def _fail(self, task_id: str) -> None:
         self._backend.forget(task_id)
         if await self._backend.load(task_id, None) is not None:
-            task = await self._backend.memory.reader.load(task_id, None, history_length=0, artifacts=False)
-            body = None if task is None else task.header.status_message
+            header = await _header_in(self._backend.memory, task_id)
+            body = None if header is None else header.status_message
             messages = None if body is None else [stored.load_message(body)]
             await self._backend.storage.update_task(task_id, 'failed', new_messages=messages)
 
@@ -678,10 +670,11 @@ class BrokeredBackend(Backend):
         self.quotas = inner.quotas
         self.durable = inner.durable
         self._broker = broker
-        self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
-        self.queue = inner.queue
-        if isinstance(inner, MemoryBackend):
-            self.queue = _WithholdingQueue(inner.queue, self._withheld)
+        self._shared = inner if isinstance(inner, FastA2ABackend) else None
+        """The backend whose storage other processes may share."""
+        self._memory = inner.memory if isinstance(inner, FastA2ABackend) else inner
+        self._withheld = set[str]() if self._shared is None else self._shared.withheld
+        self.queue = _WithholdingQueue(inner.queue, self._withheld)
         self._contexts: dict[str, Context] = {}
         """Contexts of the submissions, by task."""
         self._adopted: set[str] = set()
@@ -747,8 +740,8 @@ class BrokeredBackend(Backend):
         except Exception:  # a user's broker raises any exception
             logger.exception('The broker refused task %s; the task runs without the broker.', task_id)
             self._hand_out(task_id)
-        if isinstance(self.inner, FastA2ABackend):
-            await self._follow(Followed(self.inner, task_id), task_id)
+        if self._shared is not None:
+            await self._follow(Followed(self._shared, task_id), task_id)
 
     async def _follow(self, followed: Followed, task_id: str) -> None:
         """Watch a task in another process, until the broker hands out the task here."""
@@ -809,10 +802,10 @@ class BrokeredBackend(Backend):
     async def _run(self, task_id: str) -> None:
         if task_id in self._contexts or await self._held(task_id):
             self._hand_out(task_id)
-        elif isinstance(self.inner, FastA2ABackend):
+        elif self._shared is not None:
             self._adopted.add(task_id)
             try:
-                await adopt(self.inner, task_id, at=self.now())
+                await adopt(self._shared, task_id, at=self.now())
             finally:
                 self._adopted.discard(task_id)
         else:
@@ -832,8 +825,7 @@ class BrokeredBackend(Backend):
         self._on_cancel(task_id)
 
     async def _held(self, task_id: str) -> bool:
-        memory = self.inner.memory if isinstance(self.inner, FastA2ABackend) else self.inner
-        return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
+        return await _header_in(self._memory, task_id) is not None
 
 
 class _WithholdingQueue(WrappedQueue):
