@@ -6,7 +6,7 @@ The annotations of a function are read at its first call, so that the checks cos
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from decimal import Decimal
@@ -147,15 +147,12 @@ def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str
 
 
 def _by_name(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name. Surplus arguments are left to the function."""
-    arguments: dict[str, Any] = {}
-    for n, parameter in enumerate(inspect.signature(function).parameters.values()):
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            arguments[parameter.name] = args[n:]
-        if n >= len(args) or parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
-            break
-        arguments[parameter.name] = args[n]
-    return {**arguments, **kwargs}
+    """Return the arguments of a call by name."""
+    try:
+        positional = inspect.signature(function).bind_partial(*args).arguments
+    except TypeError:  # surplus arguments: the function itself raises an error that tells their number
+        positional = {}
+    return {**positional, **kwargs}
 
 
 def _problem(value: object, hint: Any, path: str) -> _Problem | None:
@@ -175,7 +172,7 @@ def _problem(value: object, hint: Any, path: str) -> _Problem | None:
         return _Problem(path, hint, value)
     if isinstance(value, float | Decimal) and not isfinite(value):
         return _Problem(path, hint, value, ValueError)
-    return next(_inside(value, kind, args, path), None)
+    return next((problem for item in _items(value, kind, args, path) if (problem := _problem(*item))), None)
 
 
 def _bare(hint: Any) -> Any:
@@ -219,22 +216,15 @@ def _is_a(value: object, kind: type) -> bool:
         return True
 
 
-def _inside(value: Any, kind: type, args: Sequence[Any], path: str) -> Any:
-    """Yield the problems of the items of a list, a set or a mapping."""
+def _items(value: Any, kind: type, args: Sequence[Any], path: str) -> Iterator[tuple[object, Any, str]]:
+    """Yield the items of a list, a set or a mapping, each with its annotation and its place."""
     if kind in (dict, Mapping) and args:
-        pairs = [(item, hint, f'a {what} of {path}') for what, hint, item in _entries(value, args)]
+        for key, item in value.items():
+            yield key, args[0], f'a key of {path}'
+            yield item, args[1], f'a value of {path}'
     elif kind in (*_LISTS, *_SETS) and args:
-        pairs = [(item, args[0], f'{path}[{n}]') for n, item in enumerate(value)]
-    else:
-        pairs = []
-    return (problem for item, hint, place in pairs if (problem := _problem(item, hint, place)) is not None)
-
-
-def _entries(value: Mapping[Any, Any], args: Sequence[Any]) -> list[tuple[str, Any, Any]]:
-    return [
-        *(('key', args[0], key) for key in value),
-        *(('value', args[1], item) for item in value.values()),
-    ]
+        for n, item in enumerate(value):
+            yield item, args[0], f'{path}[{n}]'
 
 
 def _sentence(problem: _Problem) -> str:
