@@ -8,19 +8,16 @@ FastA2A's names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NotRequired, cast
+from typing import Annotated, Any, ClassVar, NotRequired
 
-from pydantic import (
-    AfterValidator,
-    PlainValidator,
-    with_config,
-)
+from pydantic import AfterValidator, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError
-from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
+from ..types import StoredTask, TaskEvent, TaskState
 from . import requests, stored
 from .envelope import Requests
 from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, Struct, list_params, names_of, read_message
@@ -54,11 +51,6 @@ class _SendParams(TypedDict):
     metadata: NotRequired[Struct | None]
 
 
-def _send_params(wire: _SendParams) -> SendParams:
-    message = cast('Message', wire['message'])
-    return send_params(message, wire.get('configuration'), wire.get('metadata'), dialect=_DIALECT, wait=False)
-
-
 def _task_state(value: object) -> TaskState:
     if isinstance(value, str) and value in stored.STATE_NAMES:
         return value
@@ -70,7 +62,7 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[_SendParams, AfterValidator(_send_params)]
+_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=False))]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
 _REQUESTS = Requests(

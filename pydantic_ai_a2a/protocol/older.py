@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
-from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
+from ..types import CancelParams, GetParams, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct
 from .operations import Codec
@@ -40,35 +40,26 @@ class Configuration(TypedDict, total=False):
     history_length: Count | None
 
 
-def send_params(
-    message: Message,
-    configuration: Mapping[str, Any] | None,
-    metadata: dict[str, Any] | None,
-    *,
-    dialect: str,
-    wait: bool,
-) -> SendParams:
-    """Return the params of a message.
+def send_params(wire: Mapping[str, Any], *, dialect: str, wait: bool) -> SendParams:
+    """Return the params of a message from the fields of its request.
 
     Args:
-        message: The message.
-        configuration: The client's wishes for the answer.
-        metadata: Metadata of the request.
+        wire: The message, the wishes for the answer, and the metadata of the request.
         dialect: Name of the codec.
         wait: True if the answer waits for the task by default.
     """
-    wishes = configuration or {}
+    wishes: Mapping[str, Any] = wire.get('configuration') or {}
     blocking = wishes.get('blocking')
     push = wishes.get('push_notification_config')
     # These versions accept only a positive length as a limit: zero means no limit (0.3 §7.3).
     return SendParams(
-        message=message,
+        message=wire['message'],
         return_immediately=not (wait if blocking is None else blocking),
         history_length=wishes.get('history_length') or None,
         accepted_output_modes=tuple(wishes.get('accepted_output_modes') or ()),
         push_config=wishes.get('task_push_notification_config') if push is None else push,
         push_field=f'configuration.{"taskPushNotificationConfig" if push is None else "pushNotificationConfig"}',
-        metadata=metadata,
+        metadata=wire.get('metadata'),
         dialect=dialect,
         also_ends=_ALSO_ENDS,
     )

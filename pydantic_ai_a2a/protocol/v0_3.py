@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
@@ -15,7 +16,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
-from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
+from ..types import Part, Registered, StoredTask, TaskEvent
 from . import requests, stored
 from .envelope import Requests
 from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of, read_message
@@ -105,12 +106,7 @@ class _SendParams(TypedDict):
     metadata: NotRequired[Struct | None]
 
 
-def _send_params(wire: _SendParams) -> SendParams:
-    message = cast('Message', wire['message'])
-    return send_params(message, wire.get('configuration'), wire.get('metadata'), dialect=_DIALECT, wait=True)
-
-
-_Send = Annotated[_SendParams, AfterValidator(_send_params)]
+_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=True))]
 _FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
 _REQUESTS = Requests(
     METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
