@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, NotRequired, TypeVar, cast
@@ -168,6 +168,12 @@ def _part(wire: FlatPart) -> Part:
 
 Parts = Annotated[list[Annotated[FlatPart, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
 """A message's flat parts; decoded to the vocabulary's parts."""
+
+
+def params_of(kind: Callable[..., object]) -> AfterValidator:
+    """Make params from the fields of a request, which have the names of the params. Null fields are unset."""
+    return AfterValidator(lambda wire: kind(**{name: value for name, value in wire.items() if value is not None}))
+
 
 _LIST_ALL = ListParams()
 

@@ -42,6 +42,7 @@ from .fields import (
     Struct,
     list_params,
     names_of,
+    params_of,
     read_message,
 )
 from .operations import (
@@ -123,11 +124,6 @@ class _GetTaskRequest(TypedDict):
     history_length: NotRequired[Count | None]
 
 
-def _get_params(wire: _GetTaskRequest) -> GetParams:
-    tenant = (wire['tenant'] if 'tenant' in wire else '') or ''  # noqa: SIM401 - a call for each request
-    return GetParams(id=wire['id'], history_length=wire.get('history_length'), tenant=tenant)
-
-
 @with_config(PROTO_JSON)
 class _ListTasksRequest(ListFields, total=False):
     tenant: str | None
@@ -141,25 +137,10 @@ class _CancelTaskRequest(TypedDict):
     metadata: NotRequired[Struct | None]
 
 
-def _cancel_params(wire: _CancelTaskRequest) -> CancelParams:
-    return CancelParams(id=wire['id'], metadata=wire.get('metadata'), tenant=wire.get('tenant') or '')
-
-
 @with_config(PROTO_JSON)
 class _SubscribeToTaskRequest(TypedDict):
     tenant: NotRequired[str | None]
     id: Id
-
-
-def _subscribe_params(wire: _SubscribeToTaskRequest) -> SubscribeParams:
-    return SubscribeParams(id=wire['id'], tenant=wire.get('tenant') or '')
-
-
-_Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
-_Get = Annotated[_GetTaskRequest, AfterValidator(_get_params)]
-_List = Annotated[_ListTasksRequest, AfterValidator(list_params)]
-_Cancel = Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
-_Subscribe = Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
 
 
 @with_config(PROTO_JSON)
@@ -167,9 +148,11 @@ class _CardRequest(TypedDict, total=False):
     tenant: str | None
 
 
-def _card_params(wire: _CardRequest) -> CardParams:
-    return CardParams(tenant=wire.get('tenant') or '')
-
+_Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
+_Get = Annotated[_GetTaskRequest, params_of(GetParams)]
+_List = Annotated[_ListTasksRequest, AfterValidator(list_params)]
+_Cancel = Annotated[_CancelTaskRequest, params_of(CancelParams)]
+_Subscribe = Annotated[_SubscribeToTaskRequest, params_of(SubscribeParams)]
 
 _PARAMS: Mapping[str, Any] = {
     'SendMessage': _Send,
@@ -178,7 +161,7 @@ _PARAMS: Mapping[str, Any] = {
     'ListTasks': _List,
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
-    'GetExtendedAgentCard': Annotated[_CardRequest, AfterValidator(_card_params)],
+    'GetExtendedAgentCard': Annotated[_CardRequest, params_of(CardParams)],
     **requests.flat('1.0'),
 }
 """The params of the operations."""
