@@ -29,16 +29,12 @@ class OwnParts(NamedTuple):
 
     def backend(self, memory: MemoryBackend) -> Backend:
         """Return the backend of the user's parts and a backend in memory."""
+        from .store import BrokeredBackend, FastA2ABackend  # noqa: PLC0415 - only apps with such parts need it
+
         inner = memory
         if self.storage is not None:
-            from .store import FastA2ABackend  # noqa: PLC0415 - only apps with a FastA2A storage need it
-
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
-        if self.broker is None:
-            return inner
-        from .store import BrokeredBackend  # noqa: PLC0415 - only apps with a FastA2A broker need it
-
-        return BrokeredBackend(inner, self.broker)
+        return inner if self.broker is None else BrokeredBackend(inner, self.broker)
 
 
 def foreign_worker(worker: Worker[Any] | None) -> Worker[Any] | None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import anyio
@@ -39,6 +39,7 @@ from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
 from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
+from ..protocol.fasta2a import own_part
 from ..runs.ends import Outcome, outcome_of
 from ..runs.recorder import Recorder
 from ..settings import HTTPS_ONLY
@@ -618,16 +619,10 @@ class WorkerOutputs(OutputMapper):
 
 def in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
     """Convert artifacts to the form of FastA2A's bridge: media types for files only, and data with its schema alone."""
-    return [{**artifact, 'parts': [_part(part) for part in artifact['parts']]} for artifact in artifacts]
-
-
-def _part(part: Part) -> Part:
-    formed = part.copy()
-    if 'text' in part or 'data' in part:
-        formed.pop('media_type', None)
-    if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
-        formed['metadata'] = {'json_schema': metadata['json_schema']}
-    return formed
+    return [
+        {**artifact, 'parts': [cast('Part', own_part(part, 'media_type')) for part in artifact['parts']]}
+        for artifact in artifacts
+    ]
 
 
 # --- the input of a run, from the messages of a worker's `build_message_history` --------------------------------------

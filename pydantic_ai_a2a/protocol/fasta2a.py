@@ -86,11 +86,16 @@ _MESSAGES = {
 """FastA2A's errors; its client reads no other errors."""
 
 
-def _own_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part of the agent: only the schema in a data part's metadata, and media types of files only."""
+def own_part(part: Mapping[str, Any], media_type: str = 'mediaType') -> dict[str, Any]:
+    """Return a part of the agent: only the schema in a data part's metadata, and media types of files only.
+
+    Args:
+        part: The part, as JSON or as a value.
+        media_type: Name of the field with the media type.
+    """
     written = dict(part)
     if 'text' in part or 'data' in part:
-        written.pop('mediaType', None)
+        written.pop(media_type, None)
     if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
         written['metadata'] = {'json_schema': metadata['json_schema']}
     return written
@@ -146,7 +151,7 @@ class FastA2ADialect(OlderCodec):
         return written if written['role'] == 'user' else self._artifact(written)
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
-        return {**artifact, 'parts': [_own_part(part) for part in artifact['parts']]}
+        return {**artifact, 'parts': [own_part(part) for part in artifact['parts']]}
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object: the message is FastA2A's, and the data has the details."""
