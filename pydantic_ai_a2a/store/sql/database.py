@@ -127,6 +127,10 @@ class Database(ABC):
         """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
 
     @abstractmethod
+    def take_room(self, size: int) -> None:
+        """Refuse a message of so many bytes if the database has no room for the message. See `Backend.take_room`."""
+
+    @abstractmethod
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read-only transaction, after all answered writes (read-your-writes)."""
 
@@ -169,6 +173,9 @@ class Rehearsal(Database):
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Do nothing: nothing is erased."""
+
+    def take_room(self, size: int) -> None:
+        self._database.take_room(size)
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._database.read(make, *args, **kwargs)

@@ -147,6 +147,7 @@ class SqlQueue(Port, TaskQueue):
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
+        self.database.take_room(submission.size)
         accepted, _ = await self.database.write(
             _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )

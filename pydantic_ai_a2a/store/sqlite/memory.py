@@ -20,10 +20,10 @@ from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus
 from ..histories import prepare
-from ..ports import Accepted, OnExpired, Slot, Submission
+from ..ports import OnExpired
 from ..sql import reads
-from ..sql.database import BoundWrite, Database, Rehearsal, WriteKind
-from ..sql.ports import Due, SqlBackend, SqlHousekeeping, SqlQueue
+from ..sql.database import BoundWrite, WriteKind
+from ..sql.ports import SqlBackend, SqlHousekeeping
 from ..sql.schema import MIGRATIONS, missing
 from ..sql.transaction import Transaction
 from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
@@ -63,7 +63,6 @@ class MemoryBackend(SqlBackend):
         self._lock = RLock()
         self._listeners: list[tuple[Callable[[str], object], Callable[[str], object]]] = []
         super().__init__(namespace)
-        self.queue = _Queue(self, self.due, self.take_room)
         self.housekeeping = _Housekeeping(self)
 
     @property
@@ -144,25 +143,6 @@ def _used(connection: sqlite3.Connection) -> int:
         connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count', 'page_size')
     )
     return (pages - free) * page
-
-
-class _Queue(SqlQueue):
-    """Refuses messages for which there is no room."""
-
-    def __init__(self, database: Database, due: Due, take_room: Callable[[int], None]) -> None:
-        super().__init__(database, due)
-        self._take_room = take_room
-
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
-        self._take_room(submission.size)
-        return await super().submit(
-            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
-        )
-
-    def rehearsal(self) -> SqlQueue:
-        return _Queue(Rehearsal(self.database), Due(), self._take_room)
 
 
 class _Housekeeping(SqlHousekeeping):
