@@ -97,7 +97,6 @@ class A2AApp(FastA2A):
         card: CardTemplate,
         hosting: Hosting,
         allowed_hosts: AllowedHosts | None,
-        answer_time: float,
         storage: Storage[Any] | None = None,
         broker: Broker | None = None,
         docs_url: str | None,
@@ -128,8 +127,6 @@ class A2AApp(FastA2A):
         """Counts the requests and runs of callers; None: nothing is counted."""
         self.allowed_hosts = allowed_hosts
         """The hosts that the app answers for; None: all hosts."""
-        self.answer_time = answer_time
-        """Seconds until a client must have read a long answer. A slow client is cut after at most twice the time."""
 
     @property
     def task_manager(self) -> TaskManager:

@@ -257,7 +257,6 @@ def to_a2a(
         storage=None if own is None else own.storage,
         broker=None if own is None else own.broker,
         allowed_hosts=None if access.allowed_hosts is None else AllowedHosts(access.allowed_hosts),
-        answer_time=limits.answer_time,
         **_shown(about, name or agent.name, url),
         docs_url=None if page is None else docs_url,
         debug=debug,

@@ -120,11 +120,9 @@ class Assembly:
             make_worker,
             agent,
             conversion.connections,
+            settings,
             backend=backend,
             store=LoopExitStack(*stores),
-            keep_alive=limits.keep_alive,
-            drain_grace=workers.drain_grace,
-            drain_delay=workers.drain_delay,
             beside=None if self.direct is None else self.direct.drain,
         )
         smallest_read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
@@ -180,8 +178,7 @@ class Assembly:
         return Serving(
             dispatcher=dispatcher,
             versions=versions,
-            body_limit=limits.body,
-            value_limit=limits.values,
+            limits=limits,
             senders=SlowClients(limits.body_time, request_late),
             readers=Readers(limits.answer_time, limits.unsent),
             streams=self.hosting.streams,

@@ -250,7 +250,7 @@ def _uvicorn(
                 await super().shutdown(sockets)
 
     apps = list(served(app))
-    _end_unread(listener, max((agent.answer_time for agent in apps), default=0.0))
+    _end_unread(listener, max((agent.serving.limits.answer_time for agent in apps), default=0.0))
     grace = max((agent.hosting.drain_grace for agent in apps), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
     config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))

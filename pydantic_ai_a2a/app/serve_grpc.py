@@ -163,8 +163,7 @@ def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
     serving = Serving(
         dispatcher=parts.dispatcher,
         versions=parts.versions,
-        body_limit=parts.body_limit,
-        value_limit=parts.value_limit,
+        limits=parts.limits,
         received=parts.senders.wait,
         room=partial(parts.readers.answer, ready=False),
         streams=parts.streams,

@@ -37,7 +37,7 @@ from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refu
 from ..protocol.versions import HTTP, Versions
 from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
-from ..settings import LONG, TLS
+from ..settings import LONG, TLS, Limits
 from ..store.ports import Subscription
 from ..types import StoredTask, SubscribeParams, new_correlation_id
 from .messages import SERVICE, Messages, methods
@@ -62,10 +62,7 @@ class Serving:
 
     dispatcher: Dispatcher
     versions: Versions
-    body_limit: int
-    """Maximum bytes of a message."""
-    value_limit: int
-    """Maximum fields and values of a message."""
+    limits: Limits
     received: Callable[[Awaitable[Any]], Awaitable[Any]]
     """Waits for a message of a client, for at most some seconds."""
     room: Callable[[int], AbstractContextManager[Room]]
@@ -454,7 +451,7 @@ class GrpcServer:
 
     def __init__(self, serving: Serving, *, reuse_port: bool) -> None:
         options: dict[str, int] = {
-            'grpc.max_receive_message_length': serving.body_limit,
+            'grpc.max_receive_message_length': serving.limits.body,
             'grpc.max_send_message_length': -1,
             'grpc.so_reuseport': int(reuse_port),
             'grpc.keepalive_time_ms': _PING,
@@ -512,7 +509,7 @@ def _handlers(serving: Serving) -> grpc.GenericRpcHandler:
     message is answered.
     """
     handlers = {
-        name: _handler(serving, OPERATIONS[name], Messages(method, serving.value_limit))
+        name: _handler(serving, OPERATIONS[name], Messages(method, serving.limits.values))
         for name, method in methods().items()
         if name in OPERATIONS
     }

@@ -21,7 +21,7 @@ from ..protocol.operations import Codec, Operation, Params
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
 from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
 from ..service.tasks import EventStream, OpenStreams, parse_event_id
-from ..settings import LONG
+from ..settings import LONG, Limits
 from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
 from .base import (
     CHUNK,
@@ -53,10 +53,7 @@ class Serving:
 
     dispatcher: Dispatcher
     versions: Versions
-    body_limit: int
-    """Maximum bytes of a body."""
-    value_limit: int
-    """Maximum JSON values of a body."""
+    limits: Limits
     senders: SlowClients
     """Ends requests that take too long to come."""
     readers: Readers
@@ -123,7 +120,7 @@ class Exchange(ABC):
         declared = header(self.scope['headers'], b'content-type')
         if declared not in JSON:
             check_content_type(declared)
-        return await read_body(self.scope, self.receive, self.serving.body_limit)
+        return await read_body(self.scope, self.receive, self.serving.limits.body)
 
     async def handle(self) -> None:
         """Serve the request. All errors are answered here."""
@@ -133,7 +130,7 @@ class Exchange(ABC):
             body = await serving.senders.wait(self.read())
             self._unread = False
             size = len(body)
-            decode = self.decode if size <= serving.value_limit else self._decode_checked
+            decode = self.decode if size <= serving.limits.values else self._decode_checked
             operation, params, choice = decode(body) if size < LONG else await asyncio.to_thread(decode, body)
             if operation.stream:
                 params = self._resuming(params)
@@ -170,7 +167,7 @@ class Exchange(ABC):
 
     def _decode_checked(self, body: bytes) -> Request:
         """Decode a body that is long enough to hold too many values, at a byte each."""
-        check_values(body, self.serving.value_limit)
+        check_values(body, self.serving.limits.values)
         return self.decode(body)
 
     def _resuming(self, params: Params | None) -> Params | None:

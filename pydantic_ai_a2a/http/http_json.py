@@ -158,7 +158,7 @@ class _HttpJsonExchange(Exchange):
         undeclared = declared is None and header(headers, b'origin') is None
         if not undeclared:
             check_content_type(declared, _TAKEN)
-        body = await read_body(self.scope, self.receive, self.serving.body_limit)
+        body = await read_body(self.scope, self.receive, self.serving.limits.body)
         if body and undeclared:
             raise UnsupportedMediaTypeError(f'The request body must be declared as {" or ".join(_TAKEN)}.')
         return body

@@ -22,6 +22,7 @@ from ..agent.connections import Connections
 from ..clock import STOP_TIME
 from ..errors import AgentUnavailable, BackendUnusable
 from ..service.tasks import Offer, OpenStreams
+from ..settings import Settings
 from ..store.ports import Backend
 from ..telemetry import metrics
 from .worker import Worker
@@ -58,10 +59,8 @@ class Hosting:
         backend: Stores the tasks. One app of a process may run the tasks of a backend.
         agent: Entered while a host lives that runs tasks.
         connections: Connections of the agent.
+        settings: Settings of the app.
         store: Entered while a host lives.
-        keep_alive: Seconds between two keep-alive ticks of the app's event streams.
-        drain_grace: Seconds for running tasks at a shutdown.
-        drain_delay: Seconds of normal service between the signal and the drain.
         beside: Ends the work beside the tasks within the given seconds. Called in its loop.
     """
 
@@ -70,12 +69,10 @@ class Hosting:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         connections: Connections,
+        settings: Settings,
         *,
         backend: Backend,
         store: AbstractAsyncContextManager[Any],
-        keep_alive: float,
-        drain_grace: float,
-        drain_delay: float = 0.0,
         beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._make_worker = make_worker
@@ -84,10 +81,10 @@ class Hosting:
         connections.on_doubt = self._doubt
         self._backend = backend
         self._store = store
-        self.streams = OpenStreams(keep_alive, self.running)
+        self.streams = OpenStreams(settings.limits.keep_alive, self.running)
         """The app's event streams, which end at the drain."""
-        self.drain_grace = drain_grace
-        self.drain_delay = drain_delay
+        self.drain_grace = settings.workers.drain_grace
+        self.drain_delay = settings.workers.drain_delay
         self.durable = backend.durable
         """True if other processes see the tasks and may run them."""
         self._beside = beside
