@@ -25,7 +25,7 @@ from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
-from ..conversion.pending import changed_arguments, dump, load, still_shown
+from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
 from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, ValidatedInput, client_output, has_tools
 from ..conversion.stream import EXPIRED_ATTEMPTS, classify
@@ -101,17 +101,9 @@ class AgentJob:
         request = claim.request
         chains.depth.set(from_json(request).get('depth', 0) if request is not None and b'"depth"' in request else 0)
         pending = None if claim.pending is None else load(claim.pending)
-        messages, typed, prompt, before = self._messages, self._typed_input, None, ()
-        validated = None if typed is None else await messages.validated(typed, claim, recorder)
-        if pending is None or pending.takes_prompt:  # else the message is only an answer
-            prompt, before = await messages.read(claim, recorder, validated=validated)
-        reads_task = messages.reads_tasks and prompt is not None
-        if pending is not None and pending.unprompted and not reads_task:
-            prompt, before = await messages.with_unprompted(pending.unprompted, claim, recorder, prompt, before)
-        if not reads_task:
-            history = await recorder.store(partial(self._backend.history, claim))
-        else:
-            history = await recorder.store(partial(messages.history, claim))
+        typed = self._typed_input
+        validated = None if typed is None else await self._messages.validated(typed, claim, recorder)
+        prompt, history = await self._input(claim, recorder, pending, validated)
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -134,11 +126,11 @@ class AgentJob:
         if claim.request is not None and MARK in claim.request:
             client = self._client_output(claim)
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
-        tools = () if self._client_tools is None else await messages.tools(self._client_tools, claim, recorder)
+        tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         arguments = RunArguments(
             prompt=prompt,
-            history=[*history, *before] if before else history,
+            history=history,
             info=info,
             run_id=run_id,
             token=token,
@@ -162,6 +154,19 @@ class AgentJob:
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
+
+    async def _input(
+        self, claim: Claim, recorder: Recorder, pending: Pending | None, validated: ValidatedInput | None
+    ) -> tuple[str | Sequence[UserContent] | None, Sequence[ModelMessage]]:
+        """Return the prompt of a run and the messages before it. Without a prompt, the message is only an answer."""
+        messages, prompt, before = self._messages, None, ()
+        if pending is None or pending.takes_prompt:
+            prompt, before = await messages.read(claim, recorder, validated=validated)
+        reads_task = messages.reads_tasks and prompt is not None
+        if pending is not None and pending.unprompted and not reads_task:
+            prompt, before = await messages.with_unprompted(pending.unprompted, claim, recorder, prompt, before)
+        history = await recorder.store(partial(messages.history if reads_task else self._backend.history, claim))
+        return prompt, [*history, *before] if before else history
 
     def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs | None:
         outputs = self._outputs_of(claim)
