@@ -384,12 +384,7 @@ def read_card(value: object) -> AgentCard:
         'skills': skills,
         'supportedInterfaces': [*_interfaces(wire)],
     }
-    try:
-        read = agent_card_ta.validate_python(card)
-    except ValidationError as error:
-        [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-        raise AnswerUnreadable(f'{".".join(map(str, first["loc"]))}: {first["msg"]}') from None
-    return cast('AgentCard', HtmlCard(read))
+    return cast('AgentCard', HtmlCard(read_answer(agent_card_ta, card)))
 
 
 def _skill(wire: dict[str, Any]) -> dict[str, Any]:
@@ -432,8 +427,7 @@ def _interfaces(wire: dict[str, Any]) -> Iterator[AgentInterface]:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    listed = cast('list[object]', value) if isinstance(value, list) else []
-    return [cast('dict[str, Any]', item) for item in listed if isinstance(item, dict)]
+    return [cast('dict[str, Any]', item) for item in _list(value) if isinstance(item, dict)]
 
 
 # --- readers of push notification configurations, as clients receive them, for all codecs -----------------------------

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
+from ..types import as_object
 from .envelope import parse_json
 from .operations import OPERATIONS, Codec, HttpCodec, RpcRefused
 from .v1_0 import V1_0
@@ -202,12 +203,12 @@ def _parsed(body: bytes) -> dict[str, Any]:
             request = parse_json(body)  # accepts bodies that a codec refuses later with an exact error
         except RpcRefused:
             return {}
-    return cast('dict[str, Any]', request) if isinstance(request, dict) else {}
+    return as_object(request)
 
 
 def _message(params: object) -> dict[str, Any] | None:
     """Return the message of a request; None without a message."""
-    message = cast('dict[str, Any]', params).get('message') if isinstance(params, dict) else None
+    message = as_object(params).get('message')
     return cast('dict[str, Any]', message) if isinstance(message, dict) else None
 
 
