@@ -409,28 +409,27 @@ class Conversion:
         own = agent_worker(worker)
         self._foreign = foreign_worker(worker)
         self._is_known = own is not None or worker is None
-        if own is not None:
-            options = own.options
         as_text = settings.results.data_as_text
-        self.outputs = (
-            OutputMapper(options.get('output_type') or agent.output_type, output_modes, data_as_text=as_text)
-            if own is None
-            else own.outputs_for(output_modes, data_as_text=as_text)
-        )
+        if own is None:
+            output_type = options.get('output_type') or agent.output_type
+            self.outputs = OutputMapper(output_type, output_modes, data_as_text=as_text)
+            self.takes = accepts(
+                resolve_profile(models_of(agent, options)),
+                messages.allowed_file_url_schemes,
+                force_download=messages.force_download,
+            )
+            self._read, self._read_task = plain_read(self.takes), None
+        else:
+            options = own.options
+            self.outputs = own.outputs_for(output_modes, data_as_text=as_text)
+            self.takes = own.accepts
+            self._read, self._read_task = own.read_one, own.read if own.reads_itself else None
         self.client_tools = (
             ClientTools(settings.limits.client_tools, partial(_tools_of, agent, options, settings.approvals))
             if messages.client_tools
             else None
         )
         """Reads the tools of clients; None if clients cannot declare tools."""
-        profile = resolve_profile(models_of(agent, options))
-        self.takes = (
-            accepts(profile, messages.allowed_file_url_schemes, force_download=messages.force_download)
-            if own is None
-            else own.accepts
-        )
-        self._read = plain_read(self.takes) if own is None else own.read_one
-        self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
         self.connections = Connections(agent) if self._runner is None else self._runner.connections
         """Connections of the agent to MCP servers."""
