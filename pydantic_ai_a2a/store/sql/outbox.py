@@ -13,7 +13,7 @@ from ...errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperatio
 from ...types import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig, Takes
 from .transaction import Transaction, where
-from .vocabulary import TAKES, TASK, find, find_locked
+from .vocabulary import OF_TASK, TAKES, TASK, find, find_locked
 
 _CONFIG = 'agent = ? AND seq = ?'
 _PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND config = push_config.seq'
@@ -155,22 +155,8 @@ def dead(
         f' WHERE {page} ORDER BY d.died_at, d.id LIMIT ?',
         (*values, limit),
     )
-    return [_dead(*row) for row in rows]
-
-
-def _dead(*row: Any) -> DeadDelivery:
-    id, task_id, config_id, owner, n, state, at, failures, error = row
-    return DeadDelivery(
-        id=id,
-        task_id=task_id,
-        config_id=config_id,
-        owner=owner,
-        n=n,
-        state=state,
-        at=at,
-        failures=failures,
-        error=error,
-    )
+    names = ('id', 'task_id', 'config_id', 'owner', 'n', 'state', 'at', 'failures', 'error')
+    return [DeadDelivery(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def retry(agent: str, delivery_id: str) -> Transaction[str]:
@@ -195,7 +181,6 @@ def retry(agent: str, delivery_id: str) -> Transaction[str]:
 
 NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
 """The kinds of events that a configuration takes, by their stored number."""
-_OF_TASK = 'agent = ? AND task_id = ?'
 _FIELDS = 'id, version, takes, body'
 
 
@@ -213,11 +198,11 @@ def put_config(agent: str, task_id: str, owner: str, config: PushConfig, limit: 
     """
     takes = TAKES[config.takes]
     replaced = yield (
-        f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {OF_TASK} AND id = ? RETURNING seq',
         (config.version, takes, config.body, agent, task_id, config.id),
     )
     if not replaced:
-        rows = yield f'SELECT COUNT(*) FROM push_config WHERE {_OF_TASK}', (agent, task_id)
+        rows = yield f'SELECT COUNT(*) FROM push_config WHERE {OF_TASK}', (agent, task_id)
         if rows[0][0] >= limit:
             raise InvalidParamsError(
                 f'The task already has the maximum of {limit} push notification configurations: delete one first.'
@@ -236,7 +221,7 @@ def copy_configs(agent: str, task_id: str, new_id: str) -> Transaction[None]:
         (
             'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body)'
             ' SELECT agent, CAST(? AS TEXT), owner, id, version, takes, body FROM push_config'
-            f' WHERE {_OF_TASK} ORDER BY seq',
+            f' WHERE {OF_TASK} ORDER BY seq',
             [(new_id, agent, task_id)],
         ),
         (
@@ -260,7 +245,7 @@ def get_config(agent: str, task_id: str, owner: str, config_id: str | None) -> T
 def list_all(agent: str, task_id: str, owner: str) -> Transaction[list[PushConfig]]:
     """See `PushConfigs.list`."""
     yield from find(agent, task_id, owner)
-    rows = yield f'SELECT {_FIELDS} FROM push_config WHERE {_OF_TASK} ORDER BY seq', (agent, task_id)
+    rows = yield f'SELECT {_FIELDS} FROM push_config WHERE {OF_TASK} ORDER BY seq', (agent, task_id)
     return [PushConfig(id=row[0], version=row[1], takes=NAMES[row[2]], body=row[3]) for row in rows]
 
 
@@ -268,8 +253,8 @@ def delete_config(agent: str, task_id: str, owner: str, config_id: str) -> Trans
     """See `PushConfigs.delete`."""
     yield from find_locked(agent, task_id, owner)
     rows = yield (
-        f'DELETE FROM push_config WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        f'DELETE FROM push_config WHERE {OF_TASK} AND id = ? RETURNING seq',
         (agent, task_id, config_id),
     )
     for (seq,) in rows:
-        yield f'DELETE FROM delivery WHERE {_OF_TASK} AND config = ?', (agent, task_id, seq)
+        yield f'DELETE FROM delivery WHERE {OF_TASK} AND config = ?', (agent, task_id, seq)

@@ -15,8 +15,8 @@ from ...types import TERMINAL
 from ..ports import Bucket, Charge, Spent
 from ..rules import divided, unpaid
 from .transaction import LockTasks, Transaction, Write
+from .vocabulary import TASK
 
-_TASK = 'agent = ? AND id = ?'
 _TAKE = (
     'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'
     ' DO UPDATE SET full_at = CASE WHEN bucket.full_at > ? THEN bucket.full_at ELSE ? END + ?'
@@ -59,7 +59,7 @@ def charge(agent: str, charges: Sequence[Charge]) -> Transaction[None]:
 def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Transaction[None]:
     """See `QuotaStore.settle`."""
     yield LockTasks(agent, [task_id])
-    rows = yield f'SELECT state, run, paid FROM task WHERE {_TASK}', (agent, task_id)
+    rows = yield f'SELECT state, run, paid FROM task WHERE {TASK}', (agent, task_id)
     # Only the task has the charged amounts of a run. A run of an erased task may have been charged before, so charge
     # nothing.
     for state, newest, paid in rows:
@@ -73,14 +73,14 @@ def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Seq
     if rest is None:
         return []
     due, total = rest
-    return [_charged(agent, due), (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(total), agent, task_id)])]
+    return [_charged(agent, due), (f'UPDATE task SET paid = ? WHERE {TASK}', [(to_json(total), agent, task_id)])]
 
 
 def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: str, usage: RunUsage) -> Write:
     """Divide the usage of a run between its task and another task, as `divided`."""
     of_new, of_old = divided(run, _amounts(paid), usage)
     values = [(of_new, new_id), (of_old, task_id)]
-    return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, task) for amounts, task in values]
+    return f'UPDATE task SET paid = ? WHERE {TASK}', [(to_json(amounts), agent, task) for amounts, task in values]
 
 
 def _amounts(paid: bytes | None) -> Sequence[int]:

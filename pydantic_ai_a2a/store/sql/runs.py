@@ -33,6 +33,7 @@ from .vocabulary import (
     HEADER,
     HEADER_SIZE,
     HELD,
+    OF_TASK,
     TASK,
     UNREAD,
     add_events,
@@ -402,7 +403,6 @@ def release(agent: str, claim: Claim) -> Transaction[None]:
 # --- checkpoints of runs ----------------------------------------------------------------------------------------------
 # A row for each model message of the run's own turn.
 
-_OF_TASK = 'agent = ? AND task_id = ?'
 _ADD = (
     'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
     f' SELECT agent, id, ?, ?, ?, ?, ? FROM task WHERE {HELD} RETURNING n'
@@ -411,7 +411,7 @@ _ADD = (
 
 def load_checkpoint(agent: str, task_id: str) -> Transaction[Checkpoint]:
     """Return the checkpoint of a task."""
-    rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
+    rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {OF_TASK} ORDER BY n', (agent, task_id)
     messages = load_message_rows(row[1] for row in rows)
     run, _, used, taken = rows[-1]
     return Checkpoint(run=run, messages=messages, usage=load_usage(used), taken=taken)
@@ -424,7 +424,7 @@ def save_checkpoint(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Trans
         LeaseLost: The claim is no longer valid.
     """
     task_id = claimed.header.id
-    yield f'DELETE FROM checkpoint WHERE {_OF_TASK} AND n >= ?', (agent, task_id, checkpoint.first)
+    yield f'DELETE FROM checkpoint WHERE {OF_TASK} AND n >= ?', (agent, task_id, checkpoint.first)
     used = dump_usage(checkpoint.usage)
     for n, message in enumerate(checkpoint.messages, checkpoint.first):
         body = dump_message(message)
@@ -445,7 +445,7 @@ def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int])
         new_id: The new task, with copies of the unfinished messages.
         inbox: The numbers of the copied messages.
     """
-    rows = yield f'SELECT used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
+    rows = yield f'SELECT used, taken FROM checkpoint WHERE {OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
     if not rows:
         return None
     used, taken = rows[0]
@@ -453,8 +453,8 @@ def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int])
     yield (
         'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
         '(SELECT MAX(seq) FROM (SELECT 1 AS seq UNION ALL SELECT seq FROM item'
-        f" WHERE {_OF_TASK} AND kind = 'message' AND answer IS NOT NULL ORDER BY seq LIMIT ?) AS entered), 0)"
-        f' WHERE {_OF_TASK}',
+        f" WHERE {OF_TASK} AND kind = 'message' AND answer IS NOT NULL ORDER BY seq LIMIT ?) AS entered), 0)"
+        f' WHERE {OF_TASK}',
         (new_id, agent, new_id, entered, agent, task_id),
     )
     return load_usage(used)

@@ -29,6 +29,7 @@ _STATES = LIVE | STOPPED
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
+OF_TASK = 'agent = ? AND task_id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
 UNREAD = (
     "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
@@ -239,7 +240,6 @@ _ADD = (
 # The statement also writes a row that is due already. The row lock makes a transaction that ends a delivery wait;
 # without the lock, that transaction would miss the new event and find no delivery left.
 _WAKE = 'UPDATE push_config SET due_at = COALESCE(due_at, 0) WHERE agent = ? AND task_id = ?'
-_OF_TASK = 'agent = ? AND task_id = ?'
 
 
 def enqueue_deliveries(
@@ -279,9 +279,9 @@ def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, 
     artifact_id: str = from_json(last.payload)['artifactUpdate']['artifact']['artifactId']
     artifact = final.get(artifact_id)
     if artifact is None:
-        items = yield f"SELECT body FROM item WHERE {_OF_TASK} AND kind = 'artifact' ORDER BY seq", (agent, header.id)
+        items = yield f"SELECT body FROM item WHERE {OF_TASK} AND kind = 'artifact' ORDER BY seq", (agent, header.id)
         updates = yield (
-            f'SELECT payload FROM event WHERE {_OF_TASK} AND state IS NULL AND n <= ? ORDER BY n',
+            f'SELECT payload FROM event WHERE {OF_TASK} AND state IS NULL AND n <= ? ORDER BY n',
             (agent, header.id, last.n),
         )
         bodies = stored.assemble((row[0] for row in items), (row[0] for row in updates))
