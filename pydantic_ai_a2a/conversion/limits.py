@@ -56,6 +56,14 @@ def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
     _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
 
+def deeper_than(depth: int, value: object) -> bool:
+    """Return True if objects and lists are nested deeper than `depth`, level by level."""
+    level: list[object] = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
+        level = [item for container in level for item in _items(container) if isinstance(item, dict | list)]
+    return bool(level)
+
+
 def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
     _at_most(limits.parts, len(parts), 'parts', 'message.parts')
     if len(parts) > limits.files:
@@ -77,7 +85,7 @@ def _check_part(part: Part, field: str, limits: Limits) -> None:
 def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
     text = to_json(value)
     # Most values have fewer objects and lists than the limit of the depth.
-    if text.count(b'[') + text.count(b'{') > limits.depth and _deeper_than(limits.depth, value):
+    if text.count(b'[') + text.count(b'{') > limits.depth and deeper_than(limits.depth, value):
         raise InvalidParamsError.of(field, f'must not be nested more than {limits.depth} deep')
     _at_most(limit, len(text), 'bytes of JSON', field)
 
@@ -87,15 +95,5 @@ def _at_most(limit: int, size: int, unit: str, field: str) -> None:
         raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
 
 
-def _deeper_than(depth: int, value: object) -> bool:
-    """Return True if objects and lists are nested deeper than `depth`, level by level."""
-    level = [value] if type(value) in (dict, list) else []
-    for _ in range(depth):
-        if not level:
-            return False
-        level = [item for container in level for item in _items(container) if type(item) in (dict, list)]
-    return bool(level)
-
-
 def _items(container: object) -> Any:
-    return cast('dict[str, object]', container).values() if type(container) is dict else container
+    return cast('dict[str, object]', container).values() if isinstance(container, dict) else container

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from ..errors import FieldViolation, InvalidParamsError
 from ..types import AgentExtension, Message, Part
+from .limits import deeper_than
 from .outbound import NO_ANSWERS, OutputMapper, declared_types, type_name
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -308,21 +309,14 @@ def inlined_schema(value: object, field: str) -> ForeignSchema:
 
 def is_small(value: object) -> bool:
     """Return True if JSON values are within the limits of the size and the depth."""
-    return not _is_deep(value) and len(to_json(value)) <= MAX_BYTES
+    return not deeper_than(MAX_DEPTH, value) and len(to_json(value)) <= MAX_BYTES
 
 
 def _check_size(value: object, field: str) -> None:
-    if _is_deep(value):
+    if deeper_than(MAX_DEPTH, value):
         raise UnusableSchema(field, f'must not be nested more than {MAX_DEPTH} deep')
     if not is_small(value):
         raise UnusableSchema(field, f'must not have more than {MAX_BYTES} bytes of JSON')
-
-
-def _is_deep(value: object) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [item for container in level for item in _members(container)]
-    return any(isinstance(item, (dict, list)) for item in level)
 
 
 def _with_integers(value: Any) -> Any:
@@ -333,13 +327,6 @@ def _with_integers(value: Any) -> Any:
         return [_with_integers(item) for item in cast('list[Any]', value)]
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
     return int(value) if is_whole else value
-
-
-def _members(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        yield from cast('Mapping[str, object]', value).values()
-    elif isinstance(value, list):
-        yield from cast('list[object]', value)
 
 
 def _definition_name(reference: object) -> str | None:
