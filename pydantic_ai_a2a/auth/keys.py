@@ -67,13 +67,7 @@ class APIKeyAuth(Authenticator):
             InvalidCredentials: No caller has the key.
         """
         read = {'header': request.header, 'cookie': request.cookie, 'query': request.parameter}[self._place]
-        key = read(self._parameter)
-        if key is None:
-            return None
-        caller = self._keys.find(key)
-        if caller is None:
-            raise InvalidCredentials('unknown')
-        return caller
+        return self._keys.caller(read(self._parameter))
 
     def redact(self, query: bytes) -> bytes:
         """Return the query without keys. Keys are replaced also if the server reads them from another place."""
@@ -138,13 +132,7 @@ class BearerAuth(Authenticator):
         Raises:
             InvalidCredentials: No caller has the token.
         """
-        token = bearer_token(request)
-        if token is None:
-            return None
-        caller = self._tokens.find(token)
-        if caller is None:
-            raise InvalidCredentials('unknown')
-        return caller
+        return self._tokens.caller(bearer_token(request))
 
     def redact(self, query: bytes) -> bytes:
         """Return the query without tokens, which belong into the header."""
@@ -196,6 +184,19 @@ class HashedSecrets:
             raise ValueError('The mapping of tokens or keys is empty: add at least one.')
         self._key = urandom(32)
         self._callers = {self._blinded(_digest(secret)): _caller(caller) for secret, caller in callers.items()}
+
+    def caller(self, secret: str | None) -> Caller | None:
+        """Return the caller of the secret of a request; None for a request without a secret.
+
+        Raises:
+            InvalidCredentials: No caller has the secret.
+        """
+        if secret is None:
+            return None
+        caller = self.find(secret)
+        if caller is None:
+            raise InvalidCredentials('unknown')
+        return caller
 
     def _blinded(self, digest: bytes) -> bytes:
         # The client does not know the compared bytes and learns nothing from the time of a look-up. The time does not
