@@ -368,14 +368,14 @@ class _Reader(TaskReader):
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
-        # Read first: the event number must not be newer than the storage's state.
-        in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
+        read = partial(self._memory.load, task_id, owner, history_length=0, artifacts=artifacts)
+        in_memory = await read()  # first: the event number must not be newer than the storage's state
         task = await self._backend.load(task_id, owner)
         if task is None:
             return None
         if in_memory is not None and task['status']['state'] in TERMINAL and in_memory.header.state not in TERMINAL:
             async with self._backend.lock(task_id):  # the end is being written, and the last event follows at once
-                in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
+                in_memory = await read()
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
@@ -386,9 +386,6 @@ class _Reader(TaskReader):
                 'Another process began the task and has the events of the task: use GetTask.'
             )
         return task
-
-    async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
-        return await self._memory.load(task_id, owner, history_length=0, artifacts=artifacts)
 
     async def pause(self, task_id: str, owner: str) -> Pause | None:
         return await self._memory.pause(task_id, owner)
@@ -522,8 +519,7 @@ def stored_task(task: Task, in_memory: StoredTask | None, *, history_length: int
         history_length: Number of newest messages; None for all.
         artifacts: True to include the artifacts.
     """
-    owner, context_id = owner_of(task['context_id'])
-    header = _header(task, owner, context_id, None if in_memory is None else in_memory.header)
+    header = _header(task, None if in_memory is None else in_memory.header)
     history = _messages(task.get('history', ()), header)
     if history_length is not None:
         history = history[-history_length:] if history_length else []
@@ -533,7 +529,8 @@ def stored_task(task: Task, in_memory: StoredTask | None, *, history_length: int
     return StoredTask(header, history if history_length != 0 else None, bodies)
 
 
-def _header(task: Task, owner: str, context_id: str, in_memory: TaskHeader | None) -> TaskHeader:
+def _header(task: Task, in_memory: TaskHeader | None) -> TaskHeader:
+    owner, context_id = owner_of(task['context_id'])
     status, metadata = task['status'], task.get('metadata')
     message = status.get('message')
     read = TaskHeader(
