@@ -16,6 +16,7 @@ __all__ = (
     'AgentUnavailable',
     'AnswerNeeded',
     'BackendUnusable',
+    'BeingErased',
     'CardRefused',
     'CardUnverified',
     'ContentTypeNotSupportedError',
@@ -280,6 +281,13 @@ class StoreUnavailable(OverloadedError):
 
 class AgentUnavailable(OverloadedError):
     """The agent is not ready, such as while an MCP server is down; try again later."""
+
+    def __init__(self) -> None:
+        super().__init__(headers={'Retry-After': '5'})
+
+
+class BeingErased(OverloadedError):
+    """The data of the caller, or of the context, is being erased; try again later."""
 
     def __init__(self) -> None:
         super().__init__(headers={'Retry-After': '5'})

@@ -271,7 +271,7 @@ class A2AApp(FastA2A):
         """
         owner, erased, ended = self._owner(caller), False, 'broken off'
         try:
-            while batch := await self._backend.housekeeping.erase(owner, context_id, at=self._backend.now()):
+            while batch := await self._backend.erase(owner, context_id):
                 # A batch without tasks and conversations deletes the rest of a conversation that another call erases.
                 erased = erased or bool(batch.tasks or batch.conversations)
             ended = None
@@ -282,6 +282,7 @@ class A2AApp(FastA2A):
             if erased:
                 facts = {'context': context_id, 'owner': owner, 'ended': ended}
                 audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
+            await self._backend.housekeeping.set_erasing(owner, context_id, until=None)
         return erased
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:

@@ -433,7 +433,7 @@ def _told(erased: Erased) -> str:
 
 
 async def erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
-    """Erase in batches, with tasks of new messages.
+    """Erase in batches, while new messages are refused.
 
     Args:
         backend: The store.
@@ -448,7 +448,7 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
     try:
         while True:
             try:
-                batch = await backend.housekeeping.erase(owner, context_id, at=backend.now())
+                batch = await backend.erase(owner, context_id, grace=2 * (grace or 0))
             except UnsupportedOperationError as refused:
                 if grace is None:
                     ended = 'refused'
@@ -463,6 +463,7 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
         if erased or ended == 'broken off':  # a broken-off erasure may also have deleted its last batch
             counts = {name: str(count) for name, count in asdict(erased).items()}
             _record('erased', owner, context_id, counts=counts, ended=ended)
+        await backend.housekeeping.set_erasing(owner, context_id, until=None)
 
 
 async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grace: float) -> None:

@@ -629,6 +629,12 @@ class StorageHousekeeping(Housekeeping):
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
         raise UnsupportedOperationError(f'A FastA2A storage cannot erase contexts{_INSTEAD}')
 
+    async def set_erasing(self, owner: str, context_id: str | None, *, until: int | None) -> None:
+        """Do nothing: `erase` refuses."""
+
+    async def check_erasing(self, owner: str, context_id: str, *, at: int) -> None:
+        """Do nothing: the storage erases nothing."""
+
     async def dead_letters(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> Sequence[DeadLetter]:

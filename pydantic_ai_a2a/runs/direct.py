@@ -107,7 +107,7 @@ class Direct:
         Raises:
             A2AError: There is no answer.
         """
-        await self._check(submission.owner)
+        await self._check(submission.header('working'))
         self._backend.take_room(submission.size)
         running = asyncio.create_task(self._run(submission, correlation_id))
         watching = asyncio.create_task(gone())
@@ -153,8 +153,10 @@ class Direct:
             for run in (await asyncio.wait(running, timeout=grace))[1]:
                 run.cancel()
 
-    async def _check(self, owner: str) -> None:
+    async def _check(self, header: TaskHeader) -> None:
         self._check_agent()
+        owner = header.owner
+        await self._backend.housekeeping.check_erasing(owner, header.context_id, at=self._backend.now())
         if self._metering is not None:
             await self._metering.check_budgets(owner)
             limit = self._metering.task_limit

@@ -95,6 +95,15 @@ class Backend(ABC):
             BackendUnusable: Another app of this process uses the same tasks.
         """
 
+    async def erase(self, owner: str, context_id: str | None, *, grace: float = 0) -> Erased:
+        """Erase a batch as `Housekeeping.erase`. Messages are refused for `grace` seconds and a minute from now on.
+
+        After the last batch, `Housekeeping.set_erasing` accepts messages again.
+        """
+        until = self.now() + round(1000 * (60 + grace))
+        await self.housekeeping.set_erasing(owner, context_id, until=until)
+        return await self.housekeeping.erase(owner, context_id, at=self.now())
+
     async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
         """Remove deleted data from the storage. The removal may take long and block other writers."""
 
@@ -258,6 +267,18 @@ class Housekeeping(ABC):
 
         Raises:
             UnsupportedOperationError: A task of the owner is queued or running; this call has deleted nothing.
+        """
+
+    @abstractmethod
+    async def set_erasing(self, owner: str, context_id: str | None, *, until: int | None) -> None:
+        """Refuse messages of an owner, or in one context, until a time (ms). None accepts messages again."""
+
+    @abstractmethod
+    async def check_erasing(self, owner: str, context_id: str, *, at: int) -> None:
+        """Check that messages of an owner in a context are not refused by `set_erasing`.
+
+        Raises:
+            BeingErased: They are refused.
         """
 
     @abstractmethod
@@ -893,6 +914,7 @@ class TaskQueue(ABC):
             AnswerNeeded: The task waits with calls, and there is no `submission.answer`; or the answer is for another
                 pause than the current one. Nothing is stored.
             OverloadedError: `queue_limit` tasks are queued already.
+            BeingErased: `Housekeeping.set_erasing` refuses the message.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """
 

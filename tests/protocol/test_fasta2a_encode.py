@@ -261,6 +261,10 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'code': -32000,
                 'message': 'The agent is not ready, such as while an MCP server is down; try again later',
             },
+            'BeingErased': {
+                'code': -32000,
+                'message': 'The data of the caller, or of the context, is being erased; try again later',
+            },
             'ContentTypeNotSupportedError': {
                 'code': -32005,
                 'message': 'Incompatible content types',

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.errors import BeingErased, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend, Slot
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import PortSuite
 from .values import (
     AT,
+    LEASE,
     LIMIT,
     OWNER,
     chunk,
@@ -243,3 +244,43 @@ class RetentionSuite(PortSuite):
         await backend.housekeeping.erase_task('t', OWNER, at=AT)
         assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
         reader.close()
+
+    @pytest.mark.parametrize('slot', [None, Slot('holder', LEASE)])
+    @pytest.mark.parametrize('context', [None, 'c'])
+    async def test_messages_are_refused_while_their_owner_or_their_context_is_erased(
+        self, backend: Backend, context: str | None, slot: Slot | None
+    ) -> None:
+        await submit(backend, message(new='running', context='c'), slot=Slot('holder', LEASE))
+        await done(backend, 'waiting', context='d', state='input-required')
+        await backend.housekeeping.set_erasing(OWNER, context, until=AT + SECOND)
+        for refused in (message(new='t', context='c'), message('more', to='running')):
+            with pytest.raises(BeingErased):
+                await submit(backend, refused, slot=slot)
+        with pytest.raises(BeingErased):
+            await backend.housekeeping.check_erasing(OWNER, 'c', at=AT)
+        assert (await submit(backend, message(new='running', context='c'))).replayed
+        await submit(backend, message(new='of another', context='c', owner='/bob'), slot=slot)
+        elsewhere = [message(new='elsewhere', context='e'), message('more', to='waiting')]
+        for sent in elsewhere:
+            if context is None:
+                with pytest.raises(BeingErased):
+                    await submit(backend, sent, slot=slot)
+            else:
+                await submit(backend, sent, slot=slot)
+        await backend.housekeeping.set_erasing(OWNER, context, until=None)
+        for sent in (message(new='t', context='c'), message('more', to='running'), *elsewhere):
+            await submit(backend, sent, slot=slot)
+
+    @pytest.mark.parametrize('swept', [False, True])
+    async def test_an_erasure_without_an_end_refuses_messages_for_a_time_only(
+        self, backend: Backend, swept: bool
+    ) -> None:
+        await backend.housekeeping.set_erasing(OWNER, None, until=AT)
+        await backend.housekeeping.set_erasing(OWNER, None, until=AT + SECOND)
+        await sweep(backend, AT + SECOND - 1)
+        with pytest.raises(BeingErased):
+            await submit(backend, message(new='t', at=AT + SECOND - 1))
+        if swept:
+            assert await sweep(backend, AT + SECOND) == 1
+        assert not (await submit(backend, message(new='t', at=AT + SECOND))).replayed
+        await backend.housekeeping.check_erasing(OWNER, 'c', at=AT + SECOND)

@@ -49,6 +49,7 @@ BEGIN
     WHERE NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
         AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
         AND (SELECT COUNT(*) FROM task WHERE agent = in_agent AND queued = 1) < in_queue_limit
+        AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = in_agent AND owner = in_owner)
     ON CONFLICT DO NOTHING
     RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
     INTO out_head;

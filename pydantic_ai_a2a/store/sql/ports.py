@@ -314,6 +314,8 @@ class SqlHousekeeping(Port, Housekeeping):
         self.database.forget(owner, context_id)
         return erased
 
+    set_erasing = writing(accept.set_erasing)
+    check_erasing = reading(accept.check_erasing)
     dead_letters = reading(dead.dead_letters)
 
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:

@@ -224,6 +224,15 @@ CREATE TABLE entry_erased (
     PRIMARY KEY (agent, owner, tip)
 ) WITHOUT ROWID
 
+-- Owners and contexts that are being erased: their messages are refused.
+CREATE TABLE erasure (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    context_id TEXT NOT NULL, -- empty for all contexts of the owner
+    until BIGINT NOT NULL, -- when messages are accepted again, unless the erasure continues
+    PRIMARY KEY (agent, owner, context_id)
+) WITHOUT ROWID
+
 -- Webhooks of tasks.
 CREATE TABLE push_config (
     seq INTEGER PRIMARY KEY,

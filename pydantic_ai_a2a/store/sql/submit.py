@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
+from ...errors import BeingErased, InvalidParamsError, OverloadedError, QuotaExceededError
 from ...protocol import stored
 from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_message
 from ..ports import Accepted, Claim, Slot, Status, Submission
@@ -37,6 +37,14 @@ _UNREAD = (
     f' FROM task WHERE {TASK}'
 )
 
+_ERASING = (
+    'INSERT INTO erasure (agent, owner, context_id, until) VALUES (?, ?, ?, ?)'
+    ' ON CONFLICT (agent, owner, context_id) DO UPDATE SET until = excluded.until'
+)
+_NOT_ERASING = 'DELETE FROM erasure WHERE agent = ? AND owner = ? AND context_id = ?'
+_ERASED = 'SELECT 1 FROM erasure WHERE agent = ? AND owner = ?'
+_REFUSED = f"{_ERASED} AND context_id IN ('', ?) AND until > ?"
+
 # A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
 _START = (
     'INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,'
@@ -44,7 +52,8 @@ _START = (
     " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    ' AND (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? ON CONFLICT DO NOTHING RETURNING'
+    f' AND (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? AND NOT EXISTS ({_ERASED})'
+    ' ON CONFLICT DO NOTHING RETURNING'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id)'
 )
@@ -143,6 +152,8 @@ def _start(
             agent,
             agent,
             queue_limit,
+            agent,
+            message.owner,
         ),
     )
     if not rows:
@@ -182,6 +193,7 @@ def _store(
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
+    yield from check_erasing(agent, header.owner, header.context_id, at=message.at)
     if message.push is not None:  # before the event, which the webhook must get
         yield from outbox.put_config(agent, header.id, header.owner, message.push, message.push_limit)
     if message.credential is not None:
@@ -278,6 +290,18 @@ def _create(agent: str, message: Submission, key: str | None, queue_limit: int, 
     if not rows:
         raise OverloadedError(headers={'Retry-After': '1'})
     return message.header()
+
+
+def set_erasing(agent: str, owner: str, context_id: str | None, *, until: int | None) -> Transaction[None]:
+    """See `Housekeeping.set_erasing`."""
+    row = (agent, owner, context_id or '')
+    yield [(_NOT_ERASING, [row]) if until is None else (_ERASING, [(*row, until)])]
+
+
+def check_erasing(agent: str, owner: str, context_id: str, *, at: int) -> Transaction[None]:
+    """See `Housekeeping.check_erasing`."""
+    if (yield _REFUSED, (agent, owner, context_id, at)):
+        raise BeingErased
 
 
 def _check_tasks(agent: str, message: Submission) -> Transaction[None]:

@@ -74,6 +74,7 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, E
     swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
     swept += yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)
+    swept += len((yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)))
     swept += yield from reads.fold_totals(agent)
     return swept, ended
 

@@ -349,6 +349,15 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
         assert text_of(await say(client, 'last', contextId='c')) == 'last'
 
 
+async def test_nobody_who_is_being_erased_is_answered() -> None:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
+        app: Any = client.app
+        await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + 10_000 * LIMIT)
+        refused = refusal(await client.post(rpc('SendMessage', {'message': message(contextId='c')})), status=503)
+        assert refused.message.startswith('The data of the caller, or of the context, is being erased')
+        assert await say(client, 'elsewhere', contextId='d')
+
+
 def asking(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     text = prompts(messages)[-1]
     if text in ('question', 'no'):
