@@ -5,11 +5,14 @@ An entry of a conversation never changes, so cached messages stay valid.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextvars import Context
 from functools import cache
 from threading import Lock
+from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
@@ -21,7 +24,9 @@ from pydantic_core import to_json
 from ..types import without_surrogates
 
 _LIMIT = 32_000_000
-"""Limit of stored bytes in the cache; messages in memory take several times as much."""
+"""Limit of the memory of the cache, in bytes as `memory_of` estimates them."""
+_UNUSED = 300.0
+"""Seconds until an unused context leaves the cache. Another process may have erased it, and tells nobody."""
 
 
 class StoredEntry(NamedTuple):
@@ -56,6 +61,8 @@ class _Kept(NamedTuple):
     head: str | None = None
     messages: Sequence[ModelMessage] = ()
     size: int = 0
+    used: float = 0.0
+    """Time of the last use, by the monotonic clock."""
 
 
 _NOTHING = _Kept()
@@ -65,12 +72,17 @@ class Histories:
     """Reads the messages of contexts, with a cache of recently used contexts.
 
     Args:
-        limit: Limit of stored bytes in the cache; a longer context is read anew for each turn.
+        limit: Limit of the memory of the cache; a longer context is read anew for each turn.
+        unused: Seconds until an unused context leaves the cache.
     """
 
-    def __init__(self, limit: int = _LIMIT) -> None:
+    def __init__(self, limit: int = _LIMIT, unused: float = _UNUSED) -> None:
         self._limit = limit
+        self._unused = unused
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        """The contexts in the order of their last use."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that calls `_drop_unused` later."""
         self._size = 0
         self._lock = Lock()
 
@@ -92,15 +104,35 @@ class Histories:
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Drop an erased context, or all contexts of an owner, from the cache."""
         with self._lock:
-            for key in [key for key in self._kept if key == (owner, context_id or key[1])]:
-                self._size -= self._kept.pop(key).size
+            for key in [(owner, context_id)] if context_id else [key for key in self._kept if key[0] == owner]:
+                self._drop(key)
 
     def _keep(self, key: _Key, entry: _Kept) -> None:
         with self._lock:
-            self._size += entry.size - self._kept.pop(key, _NOTHING).size
-            self._kept[key] = entry
+            self._drop(key)
+            self._size += entry.size
+            self._kept[key] = entry._replace(used=monotonic())
             while self._size > self._limit:
-                self._size -= self._kept.popitem(last=False)[1].size
+                self._drop(next(iter(self._kept)))
+            if self._loop is None or self._loop.is_closed():
+                self._wait(self._unused)
+
+    def _drop(self, key: _Key) -> None:
+        self._size -= self._kept.pop(key, _NOTHING).size
+
+    def _drop_unused(self) -> None:
+        with self._lock:
+            self._loop = None
+            while self._kept:
+                key, entry = next(iter(self._kept.items()))
+                if (left := entry.used + self._unused - monotonic()) > 0:
+                    return self._wait(left)
+                self._drop(key)
+
+    def _wait(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        # Without a new context, the event loop would keep that of the request.
+        self._loop.call_later(seconds, self._drop_unused, context=Context())
 
 
 async def _grown(store: EntryReader, entry: _Kept, head: str) -> _Kept:
@@ -108,7 +140,19 @@ async def _grown(store: EntryReader, entry: _Kept, head: str) -> _Kept:
     if rows[0].parent_id is None:
         entry = _NOTHING
     messages = load_message_rows(row.message for row in rows)
-    return _Kept(head, [*entry.messages, *messages], entry.size + sum(len(row.message) for row in rows))
+    return _Kept(head, [*entry.messages, *messages], entry.size + sum(memory_of(row.message) for row in rows))
+
+
+def memory_of(message: bytes) -> int:
+    """Return about the bytes of memory of a stored message once loaded: 0.9 to 4 times the true number.
+
+    Python stores a text in 1, 2 or 4 bytes a character, as its widest character needs, and each JSON value as an
+    object. The commas of a text in CSV count as values, so its number is higher.
+    """
+    # UTF-8 begins characters of four bytes, such as emojis, with 0xF0.
+    width = 1 if message.isascii() else 4 if b'\xf0' in message else 2
+    values = sum(map(message.count, (b',', b'[', b'{'))) - message.count(b', ')  # JSON is stored without spaces
+    return width * len(message) + 120 * values
 
 
 # --- model messages, usage and records of conversations as JSON, complete for Pydantic AI to load again ---------------

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import pytest
 from pydantic_ai import Conversation
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
-from pydantic_ai_a2a.store.histories import Histories, StoredEntry, dump_messages
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.histories import Histories, StoredEntry, dump_message, load_message_rows, memory_of
 from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+
+from ..bounds import LIMIT
 
 OWNER = '/'
 
@@ -19,10 +25,10 @@ OWNER = '/'
 class Stored:
     """A conversation in a store, read through a cache."""
 
-    def __init__(self, limit: int = 1000) -> None:
+    def __init__(self, limit: int = 10_000, unused: float = LIMIT) -> None:
         self.backend = MemoryBackend('agent', reader_lag=1)
         self.store = self.backend.conversations(OWNER)
-        self.histories = Histories(limit)
+        self.histories = Histories(limit, unused)
         self._lost: str | None = None
 
     async def save(self, *texts: str, name: str = 'c') -> str:
@@ -90,8 +96,7 @@ async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_i
 
 
 async def test_the_contexts_that_were_used_last_are_kept_up_to_a_size() -> None:
-    size = len(dump_messages([ModelRequest.user_text_prompt('a')]))
-    stored = Stored(limit=2 * size)
+    stored = Stored(limit=2 * memory_of(dump_message(ModelRequest.user_text_prompt('a'))))
     heads = {name: await stored.save(name, name=name) for name in ('a', 'b', 'c')}
     for name in ('a', 'b', 'a', 'c'):
         assert await stored.read(heads[name], name) == [name]
@@ -125,6 +130,73 @@ async def test_nothing_is_kept_of_what_was_erased(context_id: str | None) -> Non
         await stored.read(head)
     if context_id is not None:
         assert await stored.read(other, 'd') == ['two']
+
+
+async def test_a_context_leaves_the_memory_some_time_after_its_last_use() -> None:
+    stored = Stored(unused=0.05)
+    unused, used = await stored.save('one'), await stored.save('two', name='used')
+    await stored.read(unused)
+    begin = monotonic()
+    while monotonic() < begin + 0.2:
+        await stored.read(used, 'used')
+        await asyncio.sleep(0)
+    stored.lose()
+    assert await stored.read(used, 'used') == ['two']
+    with pytest.raises(LookupError):
+        await stored.read(unused)
+
+
+def test_contexts_leave_the_memory_though_the_event_loop_that_read_them_has_ended() -> None:
+    stored = Stored(unused=0.01)
+    head = asyncio.run(stored.save('one'))
+    asyncio.run(stored.read(head))
+
+    async def later() -> None:
+        other = await stored.save('two', name='d')
+        await stored.read(other, 'd')
+        await asyncio.sleep(0.05)
+        stored.lose()
+        with pytest.raises(LookupError):
+            await stored.read(head)
+
+    asyncio.run(later())
+
+
+MESSAGES = {
+    'short': ModelRequest.user_text_prompt('hi'),
+    'long': ModelResponse([TextPart('Some words, and more. ' * 200)]),
+    'quote': ModelResponse([TextPart('some words ' * 300 + '’')]),
+    'emoji': ModelResponse([TextPart('some words ' * 300 + '😀')]),
+    'chinese': ModelResponse([TextPart('漢字' * 300)]),
+    'calls': ModelResponse([ToolCallPart('search', {'query': n}) for n in range(20)]),
+    'objects': ModelRequest([ToolReturnPart('search', [{'id': n} for n in range(500)], tool_call_id='id')]),
+    'lists': ModelRequest([ToolReturnPart('search', [[] for _ in range(500)], tool_call_id='id')]),
+}
+
+
+@pytest.mark.parametrize('kind', MESSAGES)
+def test_the_memory_of_messages_is_known_from_their_json(kind: str) -> None:
+    body = dump_message(MESSAGES[kind])
+    number = 200_000 // len(body)
+    load_message_rows([body])  # makes the validator
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        messages = load_message_rows([body] * number)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(messages) == number
+    assert 0.9 < memory_of(body) * number / taken < 4
+
+
+async def test_a_backend_drops_the_contexts_that_it_sweeps() -> None:
+    stored = Stored()
+    head = await stored.save('one')
+    await stored.backend.context(OWNER, 'c', head)
+    assert await stored.backend.housekeeping.sweep(Retention(), at=2**50)
+    with pytest.raises(LookupError):
+        await stored.backend.context(OWNER, 'c', head)
 
 
 async def test_a_backend_forgets_a_context_with_its_conversation() -> None:

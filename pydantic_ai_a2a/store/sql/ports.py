@@ -69,7 +69,7 @@ def _of_finish(result: tuple[Claim | None, list[TaskEvent], bool], agent: str, c
     return ((claim.header.id, result[1]),)
 
 
-def _of_sweep(result: tuple[object, Expired], *_: Any, **__: Any) -> Published:
+def _of_sweep(result: tuple[object, Expired, object], *_: Any, **__: Any) -> Published:
     return [(header.id, (event,)) for header, event in result[1]]
 
 
@@ -300,7 +300,9 @@ class SqlHousekeeping(Port, Housekeeping):
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         await asyncio.sleep(0)
-        swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
+        swept, ended, gone = await self.database.write(_SWEEP, self.agent, retention, at)
+        for owner, context_id in gone:
+            self.database.forget(owner, context_id)
         report_expired(ended, on_expired)
         return swept
 

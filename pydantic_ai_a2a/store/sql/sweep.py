@@ -61,22 +61,26 @@ _PARTS = ('item', 'event', 'checkpoint', 'credential', 'push_config', 'delivery'
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
-def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
-    """Delete a bounded batch of due rows. Return the number of rows, and the failed waiting tasks."""
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired, Sequence[tuple[str, str]]]]:
+    """Delete a bounded batch of due rows.
+
+    Return the number of rows, the failed waiting tasks, and the deleted conversations: (owner, id).
+    """
     if (yield reads.lock_sweep(agent)):
-        return 0, []  # another process sweeps
+        return 0, [], ()  # another process sweeps
     filed = yield from runs.file(agent)
     ended = yield from _expire_waiting(agent, retention, at)
     swept = filed + len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
     swept += yield from _sweep_tasks(agent, retention, at)
     dropped = yield from _sweep_left(agent)
-    swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
+    number, gone = yield from _sweep_contexts(agent, retention, at, ROWS - dropped)
+    swept += dropped + number
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
     swept += yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)
     swept += len((yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)))
     swept += yield from reads.fold_totals(agent)
-    return swept, ended
+    return swept, ended, gone
 
 
 def _ms(seconds: float) -> int:
@@ -253,7 +257,9 @@ def _try_names(names: Sequence[tuple[str, ...]]) -> Transaction[list[tuple[str, 
     return [name for name in names if name not in taken]
 
 
-def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
+def _sweep_contexts(
+    agent: str, retention: Retention, at: int, limit: int
+) -> Transaction[tuple[int, Sequence[tuple[str, str]]]]:
     surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
     before = at - _ms(retention.contexts.total_seconds())
     rows = yield (
@@ -262,13 +268,13 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
     )
     stale = [row for row in rows if row[2] != row[3]]
     if stale:  # the next sweep reads these conversations in the new order
-        return (yield from _list_again(agent, stale))
+        return (yield from _list_again(agent, stale)), ()
     due = [row for index, row in enumerate(rows) if index < surplus or row[3] < before]
     free = yield from _idle_and_locked(agent, due)
     if not free:
-        return 0
+        return 0, ()
     number, entries = yield from conversations.erase(agent, free, limit)
-    return number + entries
+    return number + entries, free
 
 
 def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]]]:
