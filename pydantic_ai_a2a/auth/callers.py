@@ -6,14 +6,14 @@ import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutine
 from ipaddress import IPv6Address, ip_address
 from math import inf
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl, unquote_plus
 
 from pydantic_core import from_json, to_json
@@ -184,6 +184,33 @@ class InvalidCredentials(Exception):
         self.description = description
 
 
+class _Steps(Generic[T]):
+    """Awaits a function of the operator, and counts how often it cancels the asyncio task of its own request.
+
+    All other cancels come between two steps of the function.
+    """
+
+    def __init__(self, steps: Generator[Any, Any, T], task: asyncio.Task[Any]) -> None:
+        self._steps = steps
+        self._task = task
+        self.cancels = 0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step = partial(self._steps.send, None)
+        while True:
+            before = self._task.cancelling()
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                self.cancels += max(0, self._task.cancelling() - before)
+            try:
+                step = partial(self._steps.send, (yield waits_for))
+            except BaseException as error:  # the function gets it, such as a cancel
+                step = partial(self._steps.throw, error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
     """The values of a request, without its body, that an `Authenticator` reads."""
@@ -236,16 +263,17 @@ class RequestInfo:
             task.cancel()
 
         timer = loop.call_later(moment, lambda: watches.append(loop.create_task(watch())))
+        steps = _Steps(work.__await__(), task)
         try:
-            return await work
+            return await steps
         except asyncio.CancelledError:
-            if not ended or task.cancelling() > 1:
+            if not ended or task.cancelling() > len(ended) + steps.cancels:
                 raise  # the server ends the request
             raise ended[0] from None
         finally:
             for watching in (timer, *watches):
                 watching.cancel()
-            if ended:
+            for _ in range(steps.cancels + len(ended)):
                 task.uncancel()
 
     def header(self, name: str) -> str | None:

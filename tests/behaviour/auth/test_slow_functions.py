@@ -76,6 +76,46 @@ async def asking(client: Client, name: str) -> tuple[Client, str, Any]:
 
 
 @pytest.mark.parametrize('name', FUNCTIONS)
+async def test_a_function_that_cancels_its_own_task_refuses_the_request(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave(*_: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        raise AssertionError
+
+    app = to_a2a(Tools().agent, **options_of(leave, name))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client, method, params = await asking(Client(app), name)
+        answer = await client.post(rpc(method, params))
+    assert (answer.json['error']['code'], answer.json['error']['message']) == (-32603, 'Internal error.')
+    assert answer.headers['x-correlation-id'] in caplog.text
+
+
+async def test_a_request_that_its_server_cancels_ends_though_a_function_cancels_it_too() -> None:
+    begun = asyncio.Event()
+
+    async def leave(_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    app = to_a2a(Agent('test'), auth=leave)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        exchange = Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, rpc('SendMessage', {}))
+        await begun.wait()
+        exchange.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
 async def test_a_function_that_does_not_return_is_given_up(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
