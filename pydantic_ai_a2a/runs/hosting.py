@@ -169,7 +169,6 @@ class Hosting:
         except BackendUnusable:
             raise
         except Exception as error:  # whatever an agent's toolsets raise
-            logger.exception('The agent cannot be entered, and a request is refused. The server tries again.')
             raise AgentUnavailable from error
 
     async def _try_again(self) -> None:

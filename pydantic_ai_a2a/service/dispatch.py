@@ -231,6 +231,8 @@ class Dispatch:
         error = as_error(exception, self._request.correlation_id)
         audit_refused(error, self._request, self._caller)
         metering = self._parts.metering
+        if isinstance(error, AgentUnavailable):
+            return error  # another try to enter the agent would fail as well
         if self._counted or metering is None or self._admitted is None or self._caller is None:
             return error
         address = self._request.address
@@ -469,7 +471,8 @@ def as_error(exception: BaseException, correlation_id: str) -> A2AError:
     if isinstance(exception, StoreUnavailable):
         logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
     if isinstance(exception, AgentUnavailable):
-        logger.warning('The agent is not ready (correlation id %s).', correlation_id)
+        text = 'The agent is not ready, and a request is refused (correlation id %s). The server tries again.'
+        logger.warning(text, correlation_id, exc_info=exception.__cause__)
     if isinstance(exception, A2AError):
         return exception
     logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)

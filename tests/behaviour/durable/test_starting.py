@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from pydantic_ai import Agent, FunctionToolset
 from starlette.testclient import TestClient
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Limits, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
@@ -46,8 +46,9 @@ class Connection(FunctionToolset[object]):
         self.inside -= 1
 
 
+@pytest.mark.parametrize('limits', [Limits(), Limits(quotas=Quotas(rates=Rate(1000, 60)))], ids=['all', 'counted'])
 async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_tries_again(
-    caplog: pytest.LogCaptureFixture,
+    limits: Limits, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[int] = []
 
@@ -56,15 +57,17 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
         if len(attempts) <= 2:
             raise RuntimeError('password "1234" is wrong')
 
-    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]), limits=limits)
     app.hosting.pauses = partial(repeat, 3600.0)
     await Client(app).post(send())
     answer = await Client(app).post(send())
     error = refusal(answer, status=503)
     assert (error.code, answer.headers['retry-after']) == (-32000, '5')
     assert b'1234' not in answer.body
-    assert answer.headers['x-correlation-id'] in caplog.text
-    assert 'password "1234" is wrong' in caplog.text
+    [record] = [each for each in caplog.records if answer.headers['x-correlation-id'] in each.getMessage()]
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == 'password "1234" is wrong'
+    assert len([each for each in caplog.records if each.exc_info]) == 2  # a line for each of the two requests
     assert state_of(await Client(app).send()) == 'COMPLETED'
     assert len(await app.list_tasks()) == 1
 
