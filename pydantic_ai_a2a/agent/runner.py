@@ -20,6 +20,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
+    CompactionPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -365,13 +366,15 @@ def _ended(
     response = last_response(messages)  # None if a capability has ended the run without the model
     output = (question_of(response) if arguments.may_wait and response is not None else None) or result.output
     waits = isinstance(output, _WAITS)
+    whole = result.all_messages()
     schemas = schemas_of(run, result.output) if waits else None
-    calls = calls_of(run.all_messages()) if waits else ()
+    calls = calls_of(whole) if waits else ()
     return RunOutput(
         output=output,
         files=() if response is None else response.files,
         streamed=answer.streamed,
         messages=messages,
+        rewritten=whole if is_compacted(whole, arguments.history, messages) else None,
         usage=run.usage,
         waits=waits,
         schemas=schemas,
@@ -448,6 +451,8 @@ class RunOutput(NamedTuple):
     """The run's new messages, over all attempts."""
     usage: RunUsage
     """Usage over all attempts."""
+    rewritten: Sequence[ModelMessage] | None = None
+    """The whole conversation, if a capability has put a `CompactionPart` in the place of messages."""
     waits: bool = False
     """True if the output is a question to the client or a rejection instead of an answer."""
     schemas: Mapping[str, dict[str, Any]] | None = None
@@ -510,6 +515,28 @@ def stopped(
 def last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
     """Return the last response of the model. A return of an output tool may follow the response."""
     return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+
+
+def is_compacted(whole: Sequence[ModelMessage], history: Sequence[ModelMessage], new: Sequence[ModelMessage]) -> bool:
+    """Return whether a capability has put a `CompactionPart` in the place of messages during a run.
+
+    Args:
+        whole: The messages at the end of the run.
+        history: The messages before the run.
+        new: The messages of the run. A compaction in a response is the provider's, and replaces no message here.
+    """
+    if not (found := _compactions(whole)):
+        return False
+    known = _compactions([*history, *(message for message in new if isinstance(message, ModelResponse))])
+    return found != known or _count_parts(whole) < _count_parts([*history, *new])
+
+
+def _compactions(messages: Sequence[ModelMessage]) -> list[CompactionPart]:
+    return [part for message in messages for part in message.parts if part.part_kind == 'compaction']
+
+
+def _count_parts(messages: Sequence[ModelMessage]) -> int:
+    return sum(len(message.parts) for message in messages)
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> list[str]:

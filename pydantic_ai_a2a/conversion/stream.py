@@ -191,17 +191,22 @@ def appended(
     record: ConversationRecord | None,
     messages: Sequence[ModelMessage],
     *,
+    rewritten: Sequence[ModelMessage] | None = None,
+    read: str | None = None,
     conversation_id: str,
     owner: str,
     run_id: str,
     usage: RunUsage | None,
     at: int,
 ) -> tuple[ConversationRecord, list[Entry]]:
-    """Return the record of a conversation after a turn, and the entries of the turn.
+    """Return the record of a conversation after a turn, and the new entries.
 
     Args:
         record: The record before the turn; None for a new conversation.
         messages: The model messages of the turn.
+        rewritten: The whole conversation with these messages, if the turn has summarised earlier messages. Then the
+            conversation before becomes a branch, as when a `ConversationStore` saves a rewritten history.
+        read: The newest entry that the turn has read. Messages after this entry are not lost: the turn is appended.
         conversation_id: The context id.
         owner: Owner of the context.
         run_id: Names the entries and the revision. A run appends once.
@@ -209,6 +214,9 @@ def appended(
         at: Time of the turn (ms).
     """
     head = None if record is None else record.head_id
+    branches = [] if record is None else record.branches
+    if rewritten is not None and head == read:
+        messages, head, branches = rewritten, None, branches if head is None else [*branches, head]
     entries: list[Entry] = []
     for n, message in enumerate(messages):
         entry_id = f'{run_id}.{n}'
@@ -216,7 +224,7 @@ def appended(
         head = entry_id
     usage = RunUsage() if usage is None else usage
     updated_at = datetime.fromtimestamp(at / 1000, UTC)
-    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
+    changes: dict[str, Any] = {'head_id': head, 'branches': branches, 'revision': run_id, 'updated_at': updated_at}
     if record is None:
         return ConversationRecord(conversation_id=conversation_id, scope=owner, usage=usage, **changes), entries
     return replace(record, usage=record.usage + usage, **changes), entries

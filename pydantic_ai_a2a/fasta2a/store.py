@@ -285,7 +285,7 @@ class _Queue(WrappedQueue):
         task_id = claim.header.id
         async with self._backend.lock(task_id):
             ended = finish.status.state in TERMINAL  # the storage has the turn then
-            kept = replace(finish, messages=()) if ended else finish
+            kept = replace(finish, messages=(), rewritten=None) if ended else finish
             goes_on = await self._rehearsal.finish(claim, kept) is not None
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
@@ -304,7 +304,9 @@ class _Queue(WrappedQueue):
 
     async def _write(self, task: Task, claim: Claim, finish: Finish, *, goes_on: bool) -> None:
         header, state = claim.header, finish.status.state
-        if state in ('completed', 'canceled'):
+        if finish.rewritten is not None and claim.own_messages is None:
+            await self._storage.update_context(_key(header), [*finish.rewritten])
+        elif state in ('completed', 'canceled'):
             messages = [*(claim.own_messages or ()), *finish.messages]
             await self._append(header, closed(messages) if state == 'canceled' else messages)
         if finish.artifacts is not None:

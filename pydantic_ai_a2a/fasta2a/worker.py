@@ -305,7 +305,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             await _stored(self.storage.update_task(task_id, 'canceled'))
             return
         artifacts = self._artifacts(result, chunks.artifact_id, accepted)
-        await _stored(self.storage.update_context(context_id, [*context, *result.messages]))
+        await _stored(self.storage.update_context(context_id, [*(result.rewritten or (*context, *result.messages))]))
         await _stored(
             self.storage.update_task(task_id, 'completed', new_artifacts=artifacts, new_messages=_answer(result.output))
         )

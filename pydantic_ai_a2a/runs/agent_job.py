@@ -221,6 +221,8 @@ class AgentJob:
             answer=text if first and first[0].get('text') == text else None,
             streamed=result.streamed,
             messages=result.messages,
+            # A run that has read all messages of its task has read more than the context.
+            rewritten=None if self._messages.reads_tasks else result.rewritten,
             usage=result.usage,
         )
         if self.hooks.on_complete is not None:

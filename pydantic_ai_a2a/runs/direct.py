@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry
 from pydantic_ai.exceptions import RunTimedOut
-from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
@@ -275,10 +274,10 @@ class _Turn:
         """Add the turn to the conversation."""
         self.end = finish
         if self.answers and finish.status.state != 'rejected':
-            await self._store(partial(self._append, claim, closed(finish.messages), finish.usage))
+            await self._store(partial(self._append, claim, finish))
 
-    async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage | None) -> None:
-        """Append messages to the newest state of the conversation, like the end of a task."""
+    async def _append(self, claim: Claim, finish: Finish) -> None:
+        """Append the turn to the newest state of the conversation, like the end of a task."""
         header = claim.header
         store = self._backend.conversations(header.owner)
         attempts = 0
@@ -291,11 +290,13 @@ class _Turn:
                 return
             record, entries = appended(
                 before,
-                messages,
+                closed(finish.messages),
+                rewritten=finish.rewritten,
+                read=claim.head,
                 conversation_id=header.context_id,
                 owner=header.owner,
                 run_id=stored.new_id(),
-                usage=usage,
+                usage=finish.usage,
                 at=self._backend.now(),
             )
             self._heads.add(record.head_id)

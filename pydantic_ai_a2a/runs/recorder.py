@@ -175,6 +175,7 @@ class Recorder:
         answer: str | None,
         streamed: str | None,
         messages: Sequence[Any],
+        rewritten: Sequence[Any] | None = None,
         usage: Any,
     ) -> Claim | None:
         """End the run with its results. Return the claim of the task's next message, if any.
@@ -184,6 +185,7 @@ class Recorder:
             answer: Text of the answer, if the answer is plain text: added to the history as a message of the agent.
             streamed: Text that readers of live text have as the answer, if any.
             messages: The run's new model messages.
+            rewritten: The whole context with these messages, if the run has summarised earlier messages.
             usage: Usage of the run.
         """
         bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
@@ -199,6 +201,7 @@ class Recorder:
             history=history,
             artifacts=[*self.tool_artifacts.items(), *bodies],
             messages=messages,
+            rewritten=rewritten,
             usage=usage,
         )
 

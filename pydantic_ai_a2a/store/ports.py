@@ -862,6 +862,11 @@ class Finish:
     messages: Sequence[ModelMessage] = ()
     """The run's new model messages. Completed or canceled: appended to the context. Interrupted: kept with the task.
     Failed or rejected: dropped; the context stays as before the run."""
+    rewritten: Sequence[ModelMessage] | None = None
+    """The whole context with `messages`, if a completed run has summarised earlier messages.
+
+    Replaces the context, and the newest entry before becomes a branch of the `ConversationRecord`. If the newest entry
+    is not `Claim.head` any more, `messages` are appended instead."""
     usage: RunUsage | None = None
     """The run's usage, added to the conversation's usage."""
     metadata: bytes | None = None

@@ -231,3 +231,58 @@ class ContextSuite(PortSuite):
         await backend.conversations(OWNER).delete('c')
         await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2')))
         assert await conversation(backend, 'c') == ['two', '2']
+
+    async def test_a_run_with_a_summary_replaces_the_context_which_becomes_a_branch(self, backend: Backend) -> None:
+        store = backend.conversations(OWNER)
+        for n in range(3):
+            await submit(backend, message(f'{n}', new=f't{n}', context='c'))
+            await run(backend, f't{n}', messages=turn(f'{n}', 'done'))
+        fork = await store.fork('c', at=2, new_conversation_id='f')
+        await submit(backend, message('3', new='t', context='c'))
+        claimed = await claim_one(backend, 't')
+        assert said(await backend.history(claimed)) == ['0', 'done', '1', 'done', '2', 'done']
+        rewritten = turn('summary', '3 done')
+        await backend.queue.finish(claimed, ending(claimed, messages=turn('3', '3 done'), rewritten=rewritten))
+        assert await conversation(backend, 'c') == ['summary', '3 done']
+        record = await store.read_record('c')
+        assert record is not None
+        [branch] = record.branches
+        assert said([entry.message for entry in await store.read_history(branch)]) == [
+            '0',
+            'done',
+            '1',
+            'done',
+            '2',
+            'done',
+        ]
+        await submit(backend, message('4', new='u', context='c'))
+        claimed = await claim_one(backend, 'u')
+        assert said(await backend.history(claimed)) == ['summary', '3 done']
+        await store.delete('c')
+        assert await texts(store, fork.conversation_id) == ['0', 'done']
+        for tip in (branch, record.head_id):
+            with pytest.raises(LookupError):
+                await store.read_history(tip)
+
+    async def test_a_summary_does_not_replace_messages_that_its_run_has_not_read(self, backend: Backend) -> None:
+        store = backend.conversations(OWNER)
+        await submit(backend, message('0', new='a', context='c'))
+        await run(backend, 'a', messages=turn('0', 'done'))
+        await submit(backend, message('1', new='b', context='c'))
+        claimed = await claim_one(backend, 'b')
+        loaded = await store.load('c')
+        assert loaded is not None
+        loaded.messages += turn('of a user', 'noted')
+        await store.save(loaded)
+        await backend.queue.finish(
+            claimed, ending(claimed, messages=turn('1', 'done'), rewritten=turn('summary', 'done'))
+        )
+        assert await conversation(backend, 'c') == ['0', 'done', 'of a user', 'noted', '1', 'done']
+
+    async def test_a_summary_within_the_first_run_of_a_context_leaves_no_branch(self, backend: Backend) -> None:
+        await submit(backend, message('0', new='a', context='c'))
+        await run(backend, 'a', messages=turn('0', 'done'), rewritten=turn('summary', 'done'))
+        assert await conversation(backend, 'c') == ['summary', 'done']
+        record = await backend.conversations(OWNER).read_record('c')
+        assert record is not None
+        assert record.branches == []

@@ -139,7 +139,7 @@ def _emit(
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> FunctionCall | None:
     """Complete a task at the end of the only run."""
-    rare = claimed.run > 1 or end.artifacts is None or end.charges
+    rare = claimed.run > 1 or end.artifacts is None or end.charges or end.rewritten is not None
     if end.status.state != 'completed' or rare:
         return None
     header, read = claimed.header, end.taken or claimed.inbox

@@ -47,7 +47,7 @@ _CHAIN = (
 _HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
 _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
 
-_BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
+_BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING'
 _SHARE = (
     'INSERT INTO conversation_branch (agent, owner, id, tip) SELECT agent, owner, id, head_id FROM conversation'
     ' WHERE agent = ? AND owner = ? AND head_id = ? ON CONFLICT DO NOTHING'
@@ -93,18 +93,28 @@ def append(
     record: bytes | None,
     messages: Sequence[ModelMessage],
     *,
+    rewritten: Sequence[ModelMessage] | None = None,
+    read: str | None = None,
     run_id: str,
     usage: RunUsage | None,
     at: int,
 ) -> list[Write]:
-    """Append new messages to the conversation as it stands now, whatever the run had started from.
+    """Append new messages to the conversation as it stands now, whatever the run had started from; or rewrite it.
 
     `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
     entries and the revision, because a run appends once.
     """
     current = None if record is None else load_record(record)
     newest, entries = appended(
-        current, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
+        current,
+        messages,
+        rewritten=rewritten,
+        read=read,
+        conversation_id=conversation_id,
+        owner=owner,
+        run_id=run_id,
+        usage=usage,
+        at=at,
     )
     ids = [entry_id for entry_id, _, _ in entries]
     rows = [
@@ -112,7 +122,10 @@ def append(
         for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
     ]
     # `runs.file` lists the conversation with the first filed task of its context.
-    return [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]
+    writes: list[Write] = [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]
+    if current is not None and newest.branches != current.branches:
+        writes.append((_BRANCH, [(agent, owner, conversation_id, newest.branches[-1])]))
+    return writes
 
 
 def _row(agent: str, owner: str, record: ConversationRecord, at: int, *, listed_at: int | None) -> tuple[Any, ...]:

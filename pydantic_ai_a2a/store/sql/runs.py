@@ -275,7 +275,16 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
             messages = stream.closed(messages)
         run_id = f'{header.id}.{claimed.run}'
         writes += conversations.append(
-            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at
+            agent,
+            header.owner,
+            header.context_id,
+            record,
+            messages,
+            rewritten=end.rewritten,
+            read=claimed.head,
+            run_id=run_id,
+            usage=usage,
+            at=end.status.at,
         )
     yield writes
     if not goes_on:

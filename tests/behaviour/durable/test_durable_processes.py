@@ -230,6 +230,14 @@ async def attempts_of(store: str) -> dict[str, int]:
     return {row['id']: row['attempt'] for row in rows}
 
 
+async def test_a_summary_of_one_process_is_read_by_the_others(start: Start) -> None:
+    with start('compacting') as one, start('compacting') as two:
+        senders = zip(range(12), cycle((Remote(one), Remote(two))), strict=False)
+        answered = [texts(await sender.send(f'{n}', contextId='c')) for n, sender in senders]
+    kept = [[f'{n}, a summary of 11'] for n in (3, 5, 7, 9)]
+    assert answered == [['1'], ['3'], ['5'], ['7'], ['9'], *kept, *kept[:3]]
+
+
 @FILE
 async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_when_it_wakes_up(
     start: Start, tmp_path: Path
