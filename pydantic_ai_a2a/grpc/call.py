@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from traceback import clear_frames
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import unquote
@@ -135,10 +136,12 @@ class GrpcCall:
             await self._answer(await performing)
         except ClientGone as gone:
             dispatch.close(gone)
+            clear_frames(gone.__traceback__)
             await self._leave(gone)
         except BaseException as exception:
             # A cancel of a call whose client is still there would leave the call open for ever.
             if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
+                clear_frames(exception.__traceback__)
                 raise
             dispatch.close(exception)
             await self._refuse(exception)
@@ -298,6 +301,8 @@ class GrpcCall:
     async def _refuse(self, exception: BaseException) -> NoReturn:
         """End the call with the status of an error."""
         error = await self._dispatch.refused(exception)
+        # The frames may hold a long answer, until the client has taken the refusal, or until a garbage collection.
+        clear_frames(exception.__traceback__)
         if self._left.done():
             raise asyncio.CancelledError
         code, text, trailing = refusal(error, self._codec, self._correlation_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import socket
@@ -11,12 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import grpc
 import httpx
 import pytest
+from a2a.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
+
+from pydantic_ai_a2a.grpc.messages import SERVICE
 
 from ..bounds import LIMIT
 from ..long import size
-from .server import Process, rpc, uvicorn
+from .server import ROOT, Process, process, rpc, uvicorn
 
 LONG = 9_900_000
 MANY = 100
@@ -31,6 +36,7 @@ CASES = [
     *size([], [('GetTask', ASYNCIO), ('SubscribeToTask', UVLOOP)]),
 ]
 HEADERS = {'A2A-Version': '1.0'}
+WIDE = [('grpc.max_receive_message_length', -1)]
 
 
 SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
@@ -91,6 +97,36 @@ def test_answers_that_nobody_reads_take_no_more_than_the_limit(method: str, opti
             assert memory(http)['unsent'] <= UNSENT
     assert 'Traceback' not in server.output
     assert 'without completing response' not in server.output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('method', ['GetTask', *size([], ['ListTasks', 'SubscribeToTask'])])
+async def test_many_calls_of_grpc_for_a_long_answer_take_no_more_than_the_limit(method: str) -> None:
+    serve = ('serve', '--app-dir', str(ROOT), 'tests.e2e.long_apps:app', '--port', '0', '--grpc-port', '0')
+    with process('-m', 'pydantic_ai_a2a', *serve, fork=False) as server, client_of(server) as http:
+        address = server.wait_for(r'gRPC running on (\S+)')[1]
+        task_id = send(http, TEXTS.get(method, TEXTS['GetTask']))
+        others = {'ListTasks': ListTasksRequest(), 'SubscribeToTask': SubscribeToTaskRequest(id=task_id)}
+        request = others.get(method, GetTaskRequest(id=task_id)).SerializeToString()
+        assert len(request) <= 60
+        before = memory(http)['peak']
+        async with grpc.aio.insecure_channel(address, options=WIDE) as channel, asyncio.timeout(LIMIT):
+            ends = await asyncio.gather(*(_end(channel, method, request) for _ in range(150)))
+        now = memory(http)
+        assert {*ends} == {'OK', 'UNAVAILABLE'}
+        assert now['peak'] - before < 4 * UNSENT, f'{(now["peak"] - before) / 1e6:.0f} MB'
+    assert 'Traceback' not in server.output
+
+
+async def _end(channel: Any, method: str, request: bytes) -> str:
+    """Make a call and read the first answer, which is not kept; how the call has ended."""
+    call = channel.unary_stream(f'/{SERVICE}/{method}')(request, timeout=LIMIT)
+    try:
+        assert len(await call.read()) > LONG
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    call.cancel()  # the stream of a task that waits has no end
+    return 'OK'
 
 
 @SERVERS
