@@ -101,6 +101,8 @@ class DependenciesFailed(Exception):
 
 _ENTRY = 0.1
 """Seconds for which an entry holds a cancellation back."""
+_TURNS = 100
+"""Turns of the event loop after these seconds: on a busy machine, an entry may need more time, but not more turns."""
 
 
 class RunToken(CancellationToken):
@@ -123,10 +125,19 @@ class RunToken(CancellationToken):
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self.enters and not self._waits:
+        if not self.enters:
+            self._cancel_now()
+        elif not self._waits:
             self._waits = True
-            self._loop.call_later(_ENTRY, self._cancel)
-            return
+            self._loop.call_later(_ENTRY, self._cancel_after, _TURNS)
+
+    def _cancel_after(self, turns: int) -> None:
+        if self.enters and turns:
+            self._loop.call_soon(self._cancel_after, turns - 1)
+        else:
+            self._cancel_now()
+
+    def _cancel_now(self) -> None:
         super().cancel()
         self._stop_opening()
 
@@ -134,7 +145,7 @@ class RunToken(CancellationToken):
         """End an entry, and cancel now if a cancellation has waited."""
         self.enters = False
         if self._waits:
-            self._cancel()
+            self._cancel_now()
 
     @contextmanager
     def opening(self, opening: asyncio.Timeout) -> Generator[None]:
