@@ -19,6 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Schedules that `make stress` tries, and the seed of a run that is to be repeated: make stress SCHEDULES=100 SEED=7
 SCHEDULES ?= 2000
 SEED ?=
+# Rounds of load of all kinds: make stress ROUNDS=5000 ARGS='-k all_kinds' takes about an hour
+ROUNDS ?=
 
 .PHONY: help demo test cover core newest stress fuzz chaos interop lint docs pictures package bench clean
 
@@ -45,7 +47,7 @@ newest: $(VENV)/.installed-dev ## Run all tests on the newest Pydantic AI and Fa
 	@bash .ci/newest -n $(WORKERS) --dist worksteal $(ARGS)
 
 stress: $(VENV)/.installed-dev ## Run the long forms of tests, and many schedules of crashes, frozen processes and set clocks
-	STRESS=1 HOSTILE_EXAMPLES=$(SCHEDULES) $(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m 'hypothesis or long' \
+	STRESS=1 HOSTILE_EXAMPLES=$(SCHEDULES) MIXED_ROUNDS=$(ROUNDS) $(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m 'hypothesis or long' \
 		$(if $(SEED),--hypothesis-seed=$(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
