@@ -276,7 +276,8 @@ class Update:
         if 'status_update' in event:
             return Update(event, self._with_status(event['status_update']), self._artifacts)
         if 'task' in event:
-            return Update(event, event['task'])
+            # Some agents send tasks without the artifacts that they have streamed.
+            return Update(event, event['task'], None if 'artifacts' in event['task'] else self._all_artifacts() or None)
         return Update(event, self._fields, self._artifacts)
 
     def is_news_after(self, before: Update) -> bool:
@@ -413,8 +414,10 @@ class TaskSize:
                 self._put(f'metadata {key}', size)
         elif 'task' in event:
             task = event['task']
-            self._pieces, self.characters = {'task': size}, size
-            self.entries = len(task.get('artifacts', ())) + len(task.get('metadata', ()))
+            kept = {} if 'artifacts' in task else {k: n for k, n in self._pieces.items() if k.startswith('artifact ')}
+            self._pieces = {'task': size, **kept}
+            self.characters = sum(self._pieces.values())
+            self.entries = len(task.get('artifacts', kept)) + len(task.get('metadata', ()))
 
     def _put(self, piece: str, size: int) -> None:
         before = self._pieces.get(piece)

@@ -152,8 +152,14 @@ class Transport:
         while True:
             try:
                 async with self._open(codec, operation, params, headers) as response:
+                    if response.status_code != 200 or _media_type(response) != 'text/event-stream':
+                        # A refusal, or one event as JSON.
+                        event, size = await self._event(response, await self._connections.read(response))
+                        self._codec = codec
+                        yield event, None, size
+                        return
                     reader = EventReader(MAX_ANSWER)
-                    async for piece in await self._pieces(response, name):
+                    async for piece in _pieces(response):
                         for data, event_id in reader.read(piece):
                             if data:
                                 event, size = await self._event(response, data)
@@ -182,27 +188,13 @@ class Transport:
         args = reader or _READERS[operation.name], response, body
         return self._read(*args) if len(body) < LONG else await asyncio.to_thread(self._read, *args)
 
-    async def _pieces(self, response: httpx2.Response, name: str) -> AsyncIterator[bytes]:
-        """Return the pieces of an answer with events.
-
-        Raises:
-            A2AError: The answer is a refusal.
-            RemoteProtocolError: The answer is no event stream.
-        """
-        if response.status_code != 200 or _media_type(response) != 'text/event-stream':
-            self.result(response, await self._connections.read(response))
-            raise self.unreadable(f'the answer to {name} is no event stream')
-        # Hooks of the user's HTTP client may have read the answer already.
-        raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
-        return response.aiter_raw() if raw else response.aiter_bytes()
-
     async def _event(self, response: httpx2.Response, data: bytes) -> tuple[StreamResponse, int]:
         """Return the event in the data of a server-sent event, and its size in a task; see `result` for the errors.
 
         The size is in bytes, or larger for many JSON values, which take more memory.
         """
         size = len(data)
-        if size >= LONG:
+        if size >= LONG or response.status_code != 200:
             event = await asyncio.to_thread(self._read, read_event, response, data)
         else:
             event = read_streamed(data, in_response=self._interface.binding == 'JSONRPC')
@@ -296,6 +288,12 @@ class Transport:
         return RemoteProtocolError(f'{self.url} has not answered in the form of A2A: {reason}.')
 
 
+def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
+    # Hooks of the user's HTTP client may have read the answer already.
+    raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
+    return response.aiter_raw() if raw else response.aiter_bytes()
+
+
 def _media_type(response: httpx2.Response) -> str:
     return response.headers.get('content-type', '').partition(';')[0].strip().lower()
 
@@ -366,10 +364,11 @@ class EventReader:
 
     def _lines(self, piece: bytes) -> list[bytes]:
         """Return the lines that the piece ends. Lines end with CR, LF, or both."""
-        if self._after_return or b'\r' in piece:
-            piece = b'\r' * self._after_return + piece
+        if piece and self._after_return:
+            piece, self._after_return = piece.removeprefix(b'\n'), False
+        if b'\r' in piece:
             self._after_return = piece.endswith(b'\r')
-            piece = piece.removesuffix(b'\r').replace(b'\r\n', b'\n').replace(b'\r', b'\n')
+            piece = piece.replace(b'\r\n', b'\n').replace(b'\r', b'\n')
         lines = piece.split(b'\n')
         rest = lines.pop()
         if lines and self._line:

@@ -3,12 +3,17 @@
 The forms of all versions are read by one set of types: states and roles in either spelling, parts with or without
 `kind`, camelCase or the proto's own names, null and empty strings as unset, unknown fields ignored. Values are those of
 FastA2A's TypedDicts.
+
+Reading is lenient: a value that cannot be read and that the caller can do without is left out, with a warning.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, NotRequired, cast
 
@@ -22,6 +27,7 @@ from pydantic import (
     ValidationError,
     with_config,
 )
+from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -42,9 +48,13 @@ from ..types import (
     as_object,
 )
 from . import stored
-from .fields import PROTO_JSON, WRAPPED
+from .fields import PROTO_JSON, WRAPPED, standard_base64
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 _STATES: Mapping[object, TaskState] = {
+    # The state that 0.3 calls unknown ends no task.
+    **dict.fromkeys(('unknown', 'TASK_STATE_UNSPECIFIED', 0), cast('TaskState', 'working')),
     **stored.STATES,
     **{state: state for state in stored.STATE_NAMES},
     **dict(enumerate(stored.STATE_NAMES, 1)),
@@ -109,6 +119,8 @@ def _part(wire: _Part) -> Part:
         part['data'] = None
     if len(part) != 1:
         raise PydanticCustomError('part', 'must hold exactly one of text, raw, url and data')
+    if 'raw' in part:
+        part['raw'] = standard_base64(part['raw'])
     for key in ('filename', 'media_type', 'metadata'):
         if value := wire.get(key):
             part[key] = value
@@ -134,8 +146,8 @@ _Names = list[str] | None
 @with_config(PROTO_JSON)
 class _MessageFields(TypedDict):
     role: Annotated[str, PlainValidator(_role)]
-    parts: NotRequired[_Parts]
-    message_id: str
+    parts: NotRequired[_Parts | None]
+    message_id: NotRequired[_Text]
     context_id: NotRequired[_Text]
     task_id: NotRequired[_Text]
     metadata: NotRequired[_Metadata]
@@ -143,24 +155,28 @@ class _MessageFields(TypedDict):
     reference_task_ids: NotRequired[_Names]
 
 
-def _with_parts(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'parts': [], **present_fields(wire)}
+def _message(wire: Mapping[str, Any]) -> dict[str, Any]:
+    return {'message_id': '', 'parts': [], **present_fields(wire)}
 
 
-_Message = Annotated[_MessageFields, AfterValidator(_with_parts)]
+_Message = Annotated[_MessageFields, AfterValidator(_message)]
 
 
 @with_config(PROTO_JSON)
 class _ArtifactFields(TypedDict):
-    artifact_id: str
+    artifact_id: NotRequired[_Text]
     name: NotRequired[_Text]
     description: NotRequired[_Text]
-    parts: NotRequired[_Parts]
+    parts: NotRequired[_Parts | None]
     metadata: NotRequired[_Metadata]
     extensions: NotRequired[_Names]
 
 
-_Artifact = Annotated[_ArtifactFields, AfterValidator(_with_parts)]
+def _artifact(wire: Mapping[str, Any]) -> dict[str, Any]:
+    return {'artifact_id': '', 'parts': [], **present_fields(wire)}
+
+
+_Artifact = Annotated[_ArtifactFields, AfterValidator(_artifact)]
 
 
 class _StatusFields(TypedDict):
@@ -177,6 +193,8 @@ def _with_context(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
+    for n, artifact in enumerate(wire.get('artifacts') or ()):
+        artifact['artifact_id'] = artifact['artifact_id'] or f'artifact-{n}'
     return HtmlTask(_with_context(wire))
 
 
@@ -218,15 +236,19 @@ _KINDS = {
     'artifact-update': 'artifact_update',
 }
 """The kinds of A2A 0.3, and the field of a `StreamResponse` for each."""
+_MARKS = {'artifact': 'artifact_update', 'parts': 'message', 'taskId': 'status_update', 'status': 'task'}
+"""Fields of bare events, and the field of a `StreamResponse` for the event: the first that is there decides."""
 
 
 def _wrapped(value: object) -> object:
-    """Return an event of A2A 0.3 in the field that 1.0 has for its kind."""
+    """Return an event of A2A 0.3, also without its kind, in the field that 1.0 has for the event."""
     if not isinstance(value, dict):
         return value
     wire = cast('dict[str, object]', value)
     kind = wire.get('kind')
-    return {_KINDS[kind]: wire} if isinstance(kind, str) and kind in _KINDS else wire
+    field = _KINDS.get(kind) if isinstance(kind, str) else None
+    field = field or next((field for mark, field in _MARKS.items() if mark in wire), None)
+    return wire if field is None else {field: wire}
 
 
 @with_config(PROTO_JSON)
@@ -311,18 +333,65 @@ _RESPONSE = TypeAdapter[Any](_Response)
 _LIST = TypeAdapter[Any](Annotated[_ListFields, AfterValidator(_with_tasks)])
 
 
-def read_answer(adapter: TypeAdapter[Any], value: object) -> Any:
-    """Read a value.
+_MOST_FAULTS = 1_000
+"""Most values of an answer that are left out at a time."""
+_MOST_ROUNDS = 10
+"""How often faulty values are left out: a value can be needed by its object, and the object by another object."""
+
+
+def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> Any:
+    """Read a value, without the fields and entries that cannot be read and that the value does not need.
+
+    Args:
+        adapter: The form of the value.
+        value: The value.
+        needed: An optional field that is not left out; empty for none.
 
     Raises:
         AnswerUnreadable: The value is not in the form of the adapter.
     """
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-        place = '.'.join(map(str, first['loc']))
-        raise AnswerUnreadable(f'{place}: {first["msg"]}' if place else first['msg']) from None
+    faults: list[str] = []
+    for _ in range(_MOST_ROUNDS):
+        try:
+            read = adapter.validate_python(value)
+        except ValidationError as error:
+            if error.error_count() > _MOST_FAULTS:
+                raise AnswerUnreadable(f'more than {_MOST_FAULTS} values cannot be read') from None
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            value = value if faults else deepcopy(value)
+            faults += [f'{".".join(map(str, fault["loc"]))}: {fault["msg"]}'.removeprefix(': ') for fault in found]
+            # An absent field cannot be left out, but the object that needs it.
+            places = {fault['loc'][:-1] if fault['type'] == 'missing' else fault['loc']: None for fault in found}
+            if () in places or (needed,) in places:
+                break
+            _leave_out(value, places)
+        else:
+            if faults:
+                _warn(_line(faults[0]))
+            return read
+    raise AnswerUnreadable(_line(faults[0]))
+
+
+def _leave_out(value: Any, places: Collection[tuple[int | str, ...]]) -> None:
+    """Remove values. The later entries of a list come later in `places`, and are removed first."""
+    for place in reversed([*places]):
+        if any(place[:length] in places for length in range(1, len(place))):
+            continue  # the value around it is removed
+        holder: Any = None
+        inner, key = value, None
+        for step in place:
+            if not isinstance(inner, dict | list):
+                break  # the name of a member of a union, which is no place
+            in_list, holder = isinstance(inner, list), cast('Any', inner)
+            key = step if in_list or step in holder else to_snake(str(step))
+            inner: Any = holder[key]
+        del holder[key]
+
+
+@lru_cache(maxsize=1_000)
+def _warn(fault: str) -> None:
+    """Log that a value is left out. Each fault is logged once."""
+    logger.warning('A remote agent has sent a value that cannot be read, and that is left out: %s', fault)
 
 
 def read_task(value: object) -> Task:
@@ -336,7 +405,7 @@ def read_task(value: object) -> Task:
 
 def read_event(value: object) -> StreamResponse:
     """Read the result of SendMessage, or an event of a stream: exactly one of the four fields is there."""
-    return read_answer(_EVENT, value)
+    return read_answer(_EVENT, _wrapped(value))
 
 
 def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
@@ -354,7 +423,7 @@ def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
 
 def read_list(value: object) -> ListTasksResult:
     """Read the answer of ListTasks."""
-    return read_answer(_LIST, value)
+    return read_answer(_LIST, value, 'tasks')
 
 
 # --- reader of agent cards, as clients receive the cards of A2A 1.0, of 0.3 and of both (§4.4, §8) --------------------
@@ -484,12 +553,12 @@ _CONFIGS = TypeAdapter[Any](Annotated[_ConfigsFields, BeforeValidator(_in_object
 
 def read_config(value: object) -> TaskPushNotificationConfig:
     """Read a push notification configuration."""
-    return read_answer(_CONFIG, value)
+    return read_answer(_CONFIG, _flat_config(value))
 
 
 def read_configs(value: object) -> tuple[list[TaskPushNotificationConfig], str]:
     """Read a page of push notification configurations, and the token of the next page; empty on the last page."""
-    page = read_answer(_CONFIGS, value)
+    page = read_answer(_CONFIGS, _in_object(value), 'configs')
     return page.get('configs', []), page.get('next_page_token', '')
 
 

@@ -66,6 +66,14 @@ def _base64(value: str) -> str:
     return text
 
 
+def standard_base64(text: str) -> str:
+    """Return base64, also URL-safe, unpadded or in lines, as standard and padded base64; other text as it is."""
+    try:
+        return _base64(''.join(text.split()))
+    except PydanticCustomError:
+        return text
+
+
 def _millis(value: object) -> int:
     try:
         return -((_EPOCH - datetime.fromisoformat(cast('str', value))) // timedelta(milliseconds=1))

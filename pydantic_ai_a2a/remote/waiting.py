@@ -299,7 +299,7 @@ def _is_http(url: str) -> bool:
 
 def _bytes(raw: str) -> bytes:
     try:
-        return b64decode(raw)
+        return b64decode(raw, validate=True)
     except ValueError:
         raise RemoteProtocolError('A file of the answer is not base64.') from None
 

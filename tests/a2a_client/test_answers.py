@@ -135,7 +135,7 @@ async def test_an_agent_that_is_busy_all_the_time_is_given_up(monkeypatch: pytes
     ('answer', 'kind', 'text'),
     [
         (plain('data: x', 200, 'text/html'), RemoteProtocolError, 'not JSON but text/html'),
-        (result({'task': TASK}), RemoteProtocolError, 'is no event stream'),
+        (result({}), RemoteProtocolError, 'exactly one of task'),
         (stream('data: nonsense\n\n'), RemoteProtocolError, 'not JSON but text/event-stream'),
         (stream({'task': {}}), RemoteProtocolError, 'task.id'),
         (stream('data: {"error": {"code": -32004, "message": "No."}}\n\n'), A2AError, 'No.'),
@@ -290,7 +290,8 @@ async def test_each_update_stays_as_it_was() -> None:
         chunk('a', {'text': '6'}),
         chunk('c'),
         chunk('c', {'text': 'c'}),
-        {'task': TASK},
+        {'task': WORKING},
+        {'task': {**TASK, 'artifacts': []}},
     ]
     async with calling(Canned(stream(*events))) as client:
         seen = [(update.task, update) async for update in client.stream('hello')]
@@ -306,6 +307,7 @@ async def test_each_update_stays_as_it_was() -> None:
         ['a 1', 'b b 1'],
         ['a 16', 'b b 1'],
         ['a 16', 'b b 1', 'c'],
+        ['a 16', 'b b 1', 'c c'],
         ['a 16', 'b b 1', 'c c'],
         [],
     ]

@@ -161,7 +161,7 @@ async def test_a_refusal_and_a_silent_agent_are_failed_calls() -> None:
     ended = await caller(toolsets=[A2AToolset(refusing.app)]).run('hello')
     assert 'The agent canned has refused the request: Not today. (correlation id the-name)' in ended.output
     broken = Canned(result('x'))
-    assert 'is no event stream' in (await caller(toolsets=[A2AToolset(broken.app)]).run('hello')).output
+    assert 'Input should be a valid dictionary' in (await caller(toolsets=[A2AToolset(broken.app)]).run('hello')).output
     with pytest.raises(RemoteError):
         await caller(toolsets=[A2AToolset(broken.app, tool_error_behavior='error')]).run('hello')
 
