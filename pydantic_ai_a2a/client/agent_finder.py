@@ -23,6 +23,7 @@ from ..app.build import to_a2a
 from ..card import CardSchemas
 from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
 from ..errors import CardRefused, UnsupportedOperationError
+from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
 from ..signing.algorithms import EXTRA
 from ..types import AgentCard, Message
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 
 Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
-"""A remote agent: the URL of the agent or of its card, its card, or an app or agent in this process."""
+"""A remote agent: the URL of the agent or of its card, its card or the JSON of its card, or an app or agent in this
+process."""
 
 _INSIDE = 'http://localhost/'
 """URL of an app in this process."""
@@ -56,10 +58,11 @@ class AgentFinder:
         version: The protocol version that the client wants; None for the first of the card.
         trusted_origins: Origins besides the card's that may get requests.
         card_keys: Keys of which one must have signed the card; None: signatures are not verified.
+        card_url: URL of the card; None to look for the card.
 
     Raises:
-        TypeError: The target is a card, and there are `card_keys`.
-        ValueError: A key cannot be used.
+        TypeError: The target is a card, and there are `card_keys` or a `card_url`.
+        ValueError: A key cannot be used, or the target is JSON that is no card.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 
@@ -74,12 +77,14 @@ class AgentFinder:
         version: str | None,
         trusted_origins: Collection[str],
         card_keys: TrustedKeys | None,
+        card_url: str | None,
     ) -> None:
-        self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
-        if self._card is not None and card_keys is not None:
-            raise TypeError(
-                'card_keys needs a target that is a URL or an app: a card that was read before has no signed form.'
-            )
+        self._card = _given(cast('Mapping[str, Any]', target)) if isinstance(target, Mapping) else None
+        for name, option in (('card_keys', card_keys), ('card_url', card_url)):
+            if self._card is not None and option is not None:
+                raise TypeError(
+                    f'{name} needs a target that is a URL or an app: a card that was read before has no signed form.'
+                )
         self._app = app
         self._connections = connections
         self._auth = auth
@@ -87,7 +92,8 @@ class AgentFinder:
         self._version = version
         self._trusted = tuple(trusted_origins)
         self._verifier = None if card_keys is None else _verifier(card_keys)
-        self._cards = RemoteCards(connections, target if isinstance(target, str) else _INSIDE, self._verifier)
+        url = target if isinstance(target, str) else _INSIDE
+        self._cards = RemoteCards(connections, url, self._verifier, card_url)
         self._chosen: tuple[AgentCard, Transport] | None = None
 
     @property
@@ -98,6 +104,12 @@ class AgentFinder:
     async def card(self) -> tuple[AgentCard, str | None]:
         """Return the card, and its URL if the card was fetched."""
         return (self._card, None) if self._card is not None else await self._cards.get()
+
+    def extend(self, card: AgentCard) -> None:
+        """Use the extended card in the place of the card."""
+        if self._card is not None:
+            self._card = card
+        self._cards.extend(card)
 
     async def verified(self, wire: object, url: str) -> AgentCard:
         """Return a card that was fetched as JSON from a URL, after the verification of its signatures."""
@@ -136,6 +148,16 @@ def app_of(target: Target) -> ASGIApp | None:
     if callable(target):
         return target
     raise TypeError(f'A2AClient takes a URL, an agent card, an ASGI app or a Pydantic AI agent, not {target!r}.')
+
+
+def _given(card: Mapping[str, Any]) -> AgentCard:
+    """Return a card that the user has given: FastA2A's `AgentCard`, or the JSON of a card."""
+    if 'supported_interfaces' in card:
+        return cast('AgentCard', card)
+    try:
+        return read_card({**card})
+    except AnswerUnreadable as error:
+        raise ValueError(f'The target is not an agent card: {error}.') from None
 
 
 def _verifier(trusted: TrustedKeys) -> CardVerifier:

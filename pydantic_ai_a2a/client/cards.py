@@ -63,13 +63,25 @@ class RemoteCards:
         connections: The connections to the agent.
         target: URL of the agent or of its card.
         verifier: Verifies the signatures of the card; None accepts cards without signatures.
+        card_url: URL of the card, perhaps relative to the target; None to look for the card.
     """
 
-    def __init__(self, connections: Connections, target: str, verifier: CardVerifier | None = None) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        target: str,
+        verifier: CardVerifier | None = None,
+        card_url: str | None = None,
+    ) -> None:
         self._connections = connections
         self._verifier = verifier
-        self._urls = _card_urls(target)
+        self._urls = _card_urls(target) if card_url is None else [_joined(target, card_url)]
         self._kept: _Kept | None = None
+        self._extended: AgentCard | None = None
+
+    def extend(self, card: AgentCard) -> None:
+        """Replace the kept card with the extended card, until the version of the public card changes (§3.1.11)."""
+        self._extended = card
 
     async def get(self) -> tuple[AgentCard, str]:
         """Return the card and its URL. A card that was checked is kept as long as its cache headers say.
@@ -78,19 +90,26 @@ class RemoteCards:
             CardRefused: There is no card, the card is not valid, or no trusted key has signed the card.
             RemoteUnavailable: The agent cannot be reached, or the key set of its card.
         """
+        kept = await self._fresh()
+        return self._extended or kept.card, kept.url
+
+    async def _fresh(self) -> _Kept:
         kept = self._kept
         if kept is not None and time.monotonic() < kept.until:
-            return kept.card, kept.url
+            return kept
         refusals: list[CardRefused] = []
         for url in [kept.url] if kept is not None else self._urls:
             try:
-                kept = self._kept = await self._fetch(url, kept)
+                fetched = await self._fetch(url, kept)
             except CardRefused as error:
                 refusals.append(error)
             except RemoteProtocolError as error:
                 refusals.append(CardRefused(str(error)))
             else:
-                return kept.card, kept.url
+                if kept is not None and kept.card.get('version') != fetched.card.get('version'):
+                    self._extended = None
+                self._kept = fetched
+                return fetched
         raise refusals[0]
 
     async def _fetch(self, url: str, kept: _Kept | None) -> _Kept:
@@ -128,16 +147,29 @@ class RemoteCards:
         """
         content = wire if self._verifier is None else await self._verifier.content(wire, place)
         try:
-            return read_card(content)
+            card = read_card(content)
         except AnswerUnreadable as error:
             raise CardRefused(f'{place} is not an agent card: {error}.') from None
+        for entry in card.get('supported_interfaces', ()):
+            if entry['protocol_binding'] in _BINDINGS and '://' not in entry['url']:
+                entry['url'] = _joined(place, entry['url'])
+        return card
 
 
 def _card_urls(target: str) -> list[str]:
     path, question_mark, query = target.partition('?')
     if path.endswith('.json'):
         return [target]
-    return [f'{path.removesuffix("/")}/{name}{question_mark}{query}' for name in WELL_KNOWN]
+    # A card may have any URL. The refusal is about the first place.
+    return [*(f'{path.removesuffix("/")}/{name}{question_mark}{query}' for name in WELL_KNOWN), target]
+
+
+def _joined(base: str, url: str) -> str:
+    """Return a URL that may be relative to another one."""
+    try:
+        return str(httpx2.URL(base).join(url))
+    except httpx2.InvalidURL:
+        return url
 
 
 def _described(status: int) -> str:

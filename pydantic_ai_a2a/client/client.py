@@ -77,7 +77,8 @@ class A2AClient:
     """Calls one remote agent, in the version and over the binding that its card names.
 
     Args:
-        target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
+        target: The agent: its URL, the URL of its card, its card or the JSON of its card, or an ASGI app or Pydantic AI
+            agent in this process.
         headers: Headers of every request, such as credentials. Default: none.
         auth: Authentication of every request: a bearer token, user name and password, an `httpx2.Auth`, or
             `ClientCredentials` for tokens of an OAuth 2 issuer. Default: none.
@@ -91,11 +92,14 @@ class A2AClient:
         version: `'1.0'` or `'0.3'`. Default: the first that the card names.
         card_keys: Keys of which one must have signed the card and the extended card. Only the signed content of a card
             is used. Default: signatures are not verified.
+        card_url: URL of the card, also relative to the target. Default: the well-known places below the target, then
+            the target itself.
 
     Raises:
         TypeError: The target is none of these, or is in this process and has an `http_client`, or is a card and has
-            `card_keys`.
-        ValueError: A key cannot be used, or `headers` and `auth` both have a token.
+            `card_keys` or a `card_url`.
+        ValueError: A key cannot be used, or `headers` and `auth` both have a token, or the target is JSON that is no
+            card.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 
@@ -111,6 +115,7 @@ class A2AClient:
         binding: Literal['JSONRPC', 'HTTP+JSON'] | None = None,
         version: Literal['1.0', '0.3'] | None = None,
         card_keys: TrustedKeys | None = None,
+        card_url: str | None = None,
     ) -> None:
         self._app = app_of(target)
         if self._app is not None and http_client is not None:
@@ -132,6 +137,7 @@ class A2AClient:
             version=version,
             trusted_origins=trusted_origins,
             card_keys=card_keys,
+            card_url=card_url,
         )
         self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
         self._lifespan: Lifespan | None = None
@@ -224,13 +230,19 @@ class A2AClient:
         return agent_finder.output_type(card)
 
     async def extended_card(self) -> AgentCard:
-        """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""
-        transport = await self._transport()
+        """Return the extended card for this caller, and use it in the place of the card (§3.1.11).
+
+        Raises:
+            UnsupportedOperationError: The card offers no extended card. For other errors, see `send`.
+        """
+        card, transport = await self._finder.interface()
+        if not card['capabilities'].get('extended_agent_card'):
+            raise UnsupportedOperationError(f'The agent {card["name"][:200]} offers no extended card.')
         params = CardParams(tenant=transport.tenant)
-        if not self._finder.verifies:
-            return await transport.call('GetExtendedAgentCard', params)
         wire: object = await transport.call('GetExtendedAgentCard', params, reader=lambda wire: wire)
-        return await self._finder.verified(wire, transport.url)
+        extended = await self._finder.verified(wire, transport.url)
+        self._finder.extend(extended)
+        return deepcopy(extended)
 
     async def send(
         self,

@@ -419,12 +419,12 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
 
 def interfaces(card: AgentCard, place: str) -> list[Interface | Finding]:
     """Return the interfaces to call, and a finding for each interface without a usable URL or binding."""
-    if entries := card.get('supported_interfaces'):
-        return [_interface(card, entry, place) for entry in entries]
+    found = [_interface(card, entry, place) for entry in card.get('supported_interfaces', ())]
+    if any(isinstance(interface, Interface) or interface.level == 'fault' for interface in found):
+        return found
     advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'
-    return [
-        Finding(step='interface', level='fault', text='The card names no interface.', section='4.4.6', advice=advice)
-    ]
+    text = 'The card names no interface that clients can call.' if found else 'The card names no interface.'
+    return [*found, Finding(step='interface', level='fault', text=text, section='4.4.6', advice=advice)]
 
 
 def _interface(card: AgentCard, entry: AgentInterface, place: str) -> Interface | Finding:

@@ -349,7 +349,8 @@ async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once()
 
 
 async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others() -> None:
-    canned = Canned(refusal(-32601), refusal(-32601), refusal(-32601), result({'task': TASK}))
+    card = {**CARD, 'capabilities': {'extendedAgentCard': True}}
+    canned = Canned(refusal(-32601), refusal(-32601), refusal(-32601), result({'task': TASK}), card=card)
     async with calling(canned) as client:
         with pytest.raises(MethodNotFoundError):
             await client.extended_card()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -20,6 +21,8 @@ from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.agent_finder import StreamingTransport
 from pydantic_ai_a2a.client.connections import NotConnected
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card
 
 from ..bounds import LIMIT
@@ -79,6 +82,117 @@ async def test_the_older_path_is_tried_after_an_answer_without_an_end() -> None:
         assert (await client.card())['name'] == 'canned'
 
 
+def served_at(path: str, card: Any, canned: Canned) -> ASGIApp:
+    """The card at one path, and the canned answers at the others."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope['path'] == path and scope['method'] == 'GET':
+            await Response(json.dumps(card), media_type='application/json')(scope, receive, send)
+        elif scope['method'] == 'GET':
+            await Response(status_code=404)(scope, receive, send)
+        else:
+            await canned.app(scope, receive, send)
+
+    return app
+
+
+async def test_a_url_that_serves_a_card_is_a_card_and_may_be_named() -> None:
+    app = served_at('/v1/card', CARD, Canned(result({'task': TASK})))
+    for target, options in (
+        ('http://agent.example/v1/card', {}),
+        ('http://agent.example/', {'card_url': 'v1/card'}),
+        ('http://agent.example/a2a', {'card_url': 'http://agent.example/v1/card'}),
+    ):
+        async with over(app, target, **options) as client:
+            assert (await client.card())['name'] == 'canned'
+            await client.send('hello')
+    async with over(app, 'http://agent.example/v2/card') as client:
+        with pytest.raises(CardRefused, match=r'/v2/card/.well-known/agent-card.json has no agent card: HTTP 404'):
+            await client.card()
+
+
+async def test_relative_urls_of_interfaces_are_relative_to_the_card() -> None:
+    canned = Canned(result({'task': TASK}))
+    for url, path in (('rpc', '/v1/rpc'), ('/rpc', '/rpc'), ('../a/b', '/a/b')):
+        app = served_at('/v1/card', with_interfaces(('JSONRPC', url, '1.0')), canned)
+        async with over(app, 'http://agent.example/v1/card') as client:
+            await client.send('hello')
+            assert canned.requests[-1][1] == path
+            assert (await client.card()).get('supported_interfaces', [])[0]['url'] == f'http://agent.example{path}'
+    async with over(Canned(card=with_interfaces(('JSONRPC', '/\n', '1.0'))).app, 'http://agent.example') as client:
+        with pytest.raises(CardRefused, match='another origin'):
+            await client.send('hello')
+
+
+async def test_the_json_of_a_card_is_a_target() -> None:
+    canned = Canned(result({'kind': 'task', **TASK}))
+    older = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.3.0'}
+    for card in (CARD, older):
+        async with over(canned.app, card) as client:
+            assert (await client.card())['name'] == card['name']
+            await client.send('hello')
+    with pytest.raises(ValueError, match='The target is not an agent card: name: an agent card needs the name'):
+        A2AClient(cast('Any', {'description': 'x'}))
+    with pytest.raises(TypeError, match='card_url needs a target that is a URL'):
+        A2AClient(cast('Any', CARD), card_url='http://agent.example/card')
+
+
+async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers._warn.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    skill = {'id': 's', 'name': 'S', 'description': 'D', 'tags': ['t']}
+    card = {
+        **CARD,
+        'provider': {'organization': 'o'},
+        'documentationUrl': 5,
+        'defaultInputModes': 'text',
+        'capabilities': {'streaming': True, 'pushNotifications': 'perhaps', 'extensions': [{'uri': 'u'}, {}]},
+        'skills': [3, {**skill, 'examples': ['e', 4]}, {'name': 'no id'}, {**skill, 'tags': 'cooking'}],
+        'securitySchemes': {'odd': {'type': 'odd'}, 'key': 'none', 'b': {'type': 'http', 'scheme': 'Bearer'}},
+        'securityRequirements': [{'schemes': ['b']}],
+        'supportedInterfaces': [{'url': 'http://agent.example/'}, {'protocolBinding': 1}, *CARD['supportedInterfaces']],
+        'signatures': {},
+    }
+    with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a'):
+        async with over(Canned(result({'task': TASK}), card=card).app, 'http://agent.example') as client:
+            read = await client.card()
+            await client.send('hello')
+    assert read['capabilities'] == {'streaming': True, 'extensions': [{'uri': 'u'}]}
+    assert [(skill['id'], skill['tags'], skill.get('examples')) for skill in read['skills']] == [
+        ('s', ['t'], ['e']),
+        ('s', [], None),
+    ]
+    assert read['default_input_modes'] == []
+    assert {*read.get('security_schemes', ())} == {'b'}
+    assert not {'provider', 'documentation_url', 'signatures'} & {*read}
+    warned = [message.partition('left out: ')[2].partition(':')[0] for message in caplog.messages]
+    assert warned == ['securitySchemes.odd', 'securitySchemes.key', 'schemes', 'skills', 'provider.url']
+
+
+async def test_the_extended_card_replaces_the_card_until_its_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
+    offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
+    canned = Canned(result({**offered, 'description': 'More.'}), card=offered)
+    async with over(canned.app, 'http://agent.example') as client:
+        await client.extended_card()
+        assert (await client.card())['description'] == 'More.'
+        now += 301
+        assert (await client.card())['description'] == 'More.'
+        now += 301
+        canned.card = {**offered, 'version': '2'}
+        assert (await client.card())['description'] == ''
+    async with over(canned.app, offered) as client:
+        await client.extended_card()
+        assert (await client.card())['description'] == 'More.'
+    asked = Canned(result(offered))
+    async with over(asked.app, 'http://agent.example') as client:
+        with pytest.raises(UnsupportedOperationError, match='The agent canned offers no extended card'):
+            await client.extended_card()
+    assert asked.methods == []
+
+
 async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
@@ -119,7 +233,7 @@ async def test_a_card_that_is_refused_is_not_kept() -> None:
         (Response('[]'), 'is not an agent card'),
         (Response(' ' * 1_000_001), 'more than 1000000 bytes'),
         (Response('no gzip', headers={'content-encoding': 'gzip'}), 'cannot be read'),
-        (Response('{"name": "a", "skills": [{}]}'), 'is not an agent card: skills.0.id'),
+        (Response('{"name": "a", "skills": [{}]}'), 'names no interface that can be called. It names: none.'),
         (with_interfaces(), 'names no interface that can be called. It names: none.'),
         (with_interfaces(('GRPC', 'http://agent.example', '1.0')), 'It names: GRPC 1.0.'),
         (with_interfaces(('JSONRPC', 'http://agent.example', '9.0')), 'It names: JSONRPC 9.0.'),

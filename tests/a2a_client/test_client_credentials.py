@@ -166,8 +166,8 @@ async def test_a_card_behind_the_sign_in_is_read_with_a_token() -> None:
                 await client.get('t')
         assert len(issuer.granted) == 3
     sent = [headers.get('authorization') for _, _, headers, _ in canned.requests]
-    # Each of the two places of a card: without a token, with a token, and with a renewed token.
-    assert [sent.index(token) for token in sent] == [0, 1, 2, 0, 2, 5]
+    # Each of the two well-known places: without a token, with a token, and with a renewed token. Then the URL itself.
+    assert [sent.index(token) for token in sent] == [0, 1, 2, 0, 2, 5, 0]
 
 
 EVIL = 'https://evil.example.com'

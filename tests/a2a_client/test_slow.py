@@ -46,7 +46,7 @@ async def dripping(
     async with listening(serve) as port:
         url = f'http://127.0.0.1:{port}/'
         interface = {**CARD['supportedInterfaces'][0], 'url': url}
-        capabilities = {'streaming': streams, 'extensions': [REPLAY]}
+        capabilities = {'streaming': streams, 'extendedAgentCard': True, 'extensions': [REPLAY]}
         card = json.dumps({**CARD, 'capabilities': capabilities, 'supportedInterfaces': [interface]}).encode()
         async with asyncio.timeout(LIMIT), A2AClient(url, **options) as client:
             yield client

@@ -215,6 +215,11 @@ CARDS: list[tuple[Callable[[str], Any], str, str]] = [
         'GRPC 1.0 is a binding that is not examined',
     ),
     (
+        lambda url: card_at(url, supportedInterfaces=[interface(url, 'GRPC')]),
+        'fault interface',
+        'names no interface that clients can call',
+    ),
+    (
         lambda url: card_at(
             url,
             securitySchemes={'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}},
