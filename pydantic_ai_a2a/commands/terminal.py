@@ -21,7 +21,7 @@ from ..app.build import served, to_a2a
 from ..auth.callers import Authenticator
 from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
-from ..remote.waiting import content_of, text_of
+from ..remote.waiting import answer_parts, artifact_parts, content_of, text_of
 from ..types import Message, Part, Task
 
 Command: TypeAlias = Callable[..., int]
@@ -181,9 +181,8 @@ class Screen:
 
     def show(self, update: Update) -> None:
         """Show the news of an event."""
-        if update.task is not None and (text := artifact_text(update.task)) != self._before:
-            self._before = ''
-            self._grow(text)
+        if update.task is not None:
+            self._show_text(artifact_parts(update.task))
         if 'status_update' in update.event:
             status = update.event['status_update']['status']
             if status['state'] == 'working' and (message := status.get('message')) is not None:
@@ -203,10 +202,13 @@ class Screen:
             self.close()
             _show_parts(outcome['parts'])
             return
-        self.close()
-        _show_parts([part for artifact in outcome.get('artifacts', ()) for part in artifact['parts']])
         status = outcome['status']
-        if (message := status.get('message')) is not None and not (is_asked and status['state'] in WAITING):
+        answer = answer_parts(outcome) if status['state'] == 'completed' else artifact_parts(outcome)
+        self._show_text(answer)
+        self.close()
+        _show_parts([part for parts in answer for part in parts])
+        message = status.get('message')
+        if message is not None and message['parts'] not in answer and not (is_asked and status['state'] in WAITING):
             _show_status(message, failed=status['state'] in ('failed', 'rejected'))
 
     def close(self) -> None:
@@ -218,6 +220,11 @@ class Screen:
     def write(self, text: str, *, whole: str) -> None:
         """Write more text, at the end of the whole text."""
         echo(text, nl=False)
+
+    def _show_text(self, answer: Sequence[Sequence[Part]]) -> None:
+        if (text := _text(answer)) != self._before:
+            self._before = ''
+            self._grow(text)
 
     def _grow(self, text: str) -> None:
         if not text.startswith(self._text):  # the agent has replaced its text
@@ -262,7 +269,11 @@ def screen_for(form: Form, before: str = '') -> Screen:
 
 def artifact_text(task: Task) -> str:
     """Return the text of all artifacts of a task."""
-    return text_of(part for artifact in task.get('artifacts', ()) for part in artifact['parts'])
+    return _text(artifact_parts(task))
+
+
+def _text(answer: Sequence[Sequence[Part]]) -> str:
+    return '\n'.join(filter(None, map(text_of, answer)))
 
 
 def _step(message: Message) -> str:

@@ -41,10 +41,12 @@ from .waiting import (
     PendingRemoteCall,
     RemoteTurn,
     WaitingTask,
+    answer_parts,
     answer_to,
+    artifact_parts,
     as_text,
-    content_of,
     digest_id,
+    items_of,
     local_tools,
     text_of,
     waiting_task,
@@ -244,30 +246,15 @@ def response_parts(
             raise ModelAPIError(agent, _failure(answer))
         if state in ('input-required', 'auth-required'):
             return _waiting(answer, parameters, agent)
-    parts = _answer_parts(answer)
-    files = [FilePart(item) for item in _items(parts) if isinstance(item, BinaryContent)]
+    parts = answer_parts(answer)
+    items = [item for shown in parts for item in items_of(shown)]
+    files = [FilePart(item) for item in items if isinstance(item, BinaryContent)]
     return [*_typed_output(parts, parameters), *files]
 
 
 def partial_text(task: Task) -> str:
     """Return the text in the artifacts of a task; empty for no text."""
-    parts = [part for artifact in task.get('artifacts', ()) for part in artifact['parts']]
-    return _text([part for part in parts if 'text' in part])
-
-
-def _answer_parts(answer: Task | Message) -> list[Part]:
-    """Return the parts of an answer: those of the artifacts, else those of the status message."""
-    if 'parts' in answer:
-        return [*answer['parts']]
-    parts = [part for artifact in answer.get('artifacts', ()) for part in artifact['parts']]
-    message = answer['status'].get('message')
-    return parts if parts or message is None else [*message['parts']]
-
-
-def _items(parts: Sequence[Part]) -> list[Any]:
-    """Return the content of parts. Neighbouring texts are one item."""
-    content = content_of(Message(role='agent', message_id='', parts=[*parts]))
-    return cast('list[Any]', content) if isinstance(content, list) and len(parts) > 1 else [content]
+    return _text([[part for part in parts if 'text' in part] for parts in artifact_parts(task)])
 
 
 def _failure(task: Task) -> str:
@@ -331,28 +318,31 @@ def _tool_call(call: PendingRemoteCall, local: Collection[str]) -> ToolCallPart:
 # --- the output -----------------------------------------------------------------------------------------------------
 
 
-def _typed_output(parts: Sequence[Part], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
+def _typed_output(answer: Sequence[Sequence[Part]], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
     """Return the output, in the form of its declared type. Values that do not fit stay as they are."""
+    parts = [part for shown in answer for part in shown]
     if parameters.output_object is not None:
         fitting = (_fitting(part, parameters.output_object.json_schema) for part in parts)
         found = next((value for values in fitting for value in values), None)
-        return _as_text(parts) if found is None else [TextPart(as_text(found))]
+        return _as_text(answer) if found is None else [TextPart(as_text(found))]
     for part in parts:
         if 'text' in part and parameters.allow_text_output:
             continue
         for tool in parameters.output_tools:
             for value in _fitting(part, tool.parameters_json_schema):
                 return [ToolCallPart(tool.name, value)]
-    return _as_text(parts)
+    return _as_text(answer)
 
 
-def _as_text(parts: Sequence[Part]) -> list[ModelResponsePart]:
-    text = _text(parts)
+def _as_text(answer: Sequence[Sequence[Part]]) -> list[ModelResponsePart]:
+    text = _text(answer)
     return [TextPart(text)] if text else []
 
 
-def _text(parts: Sequence[Part]) -> str:
-    values = (item.url if isinstance(item, FileUrl) else item for item in _items(parts))
+def _text(answer: Sequence[Sequence[Part]]) -> str:
+    """Return the text of an answer. Artifacts, data and URLs are on lines of their own."""
+    items = (item for parts in answer for item in items_of(parts))
+    values = (item.url if isinstance(item, FileUrl) else item for item in items)
     return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
 
 
@@ -364,7 +354,7 @@ def _fitting(part: Part, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         except ValueError:
             return
     else:
-        [value] = _items([part])
+        [value] = items_of([part])
     for candidate in _candidates(value, schema, part.get('metadata', {}).get('python_type')):
         if isinstance(candidate, dict) and problem(candidate, schema, 'output') is None:
             yield cast('dict[str, Any]', candidate)

@@ -18,10 +18,12 @@ from pydantic_ai.messages import (
     CapabilityEvent,
     CustomEvent,
     ModelMessage,
+    ModelRequest,
     ModelResponse,
     ModelResponseStreamEvent,
     NativeToolCallPart,
     NativeToolReturnPart,
+    RetryFeedbackPart,
     TextPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
@@ -96,6 +98,23 @@ class A2AModel(Model[A2AClient]):
     def system(self) -> str:
         """Name of the provider in responses and traces."""
         return SYSTEM
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """Prepare a history for a request.
+
+        Raises:
+            ModelAPIError: The remote agent has answered without output. It does not get Pydantic AI's demand for text,
+                which it would take for words of the user.
+        """
+        match messages:
+            case [*_, ModelResponse() as answer, ModelRequest(parts=[*_, RetryFeedbackPart() as part])] if (
+                answer.provider_name == SYSTEM and not answer.text and part.retry.cause == 'no_output'
+            ):
+                raise ModelAPIError(self._model_name, 'The remote agent has answered without text or other output.')
+            case _:
+                return super().prepare_messages(messages, model_request_parameters)
 
     async def request(
         self,

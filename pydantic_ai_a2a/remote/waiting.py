@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any, Literal, NotRequired, cast
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_ca
 from ..conversion.schemas import UnusableSchema, check_schema, problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import Message, Part, Task, as_object, dump_json
+from ..types import Artifact, Message, Part, Task, as_object, dump_json
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -220,19 +221,53 @@ def content_of(answer: Task | Message) -> Any:
     """Return the content of an answer: the one item, or a list of several items.
 
     Text becomes `str`, data becomes JSON values, and files become `BinaryContent` or a URL of the media type's kind.
-    A task without artifacts is answered by its status message.
 
     Raises:
         RemoteProtocolError: A file is not base64.
     """
-    if 'parts' in answer:
-        items = _items(answer['parts'])
-    else:
-        artifacts = answer.get('artifacts', ())
-        items = [item for artifact in artifacts for item in _items(artifact['parts'])]
-        if not artifacts and (message := answer['status'].get('message')) is not None:
-            items = _items(message['parts'])
+    items = [item for parts in answer_parts(answer) for item in items_of(parts)]
     return items[0] if len(items) == 1 else items or ''
+
+
+def answer_parts(answer: Task | Message) -> list[list[Part]]:
+    """Return the parts of an answer, a list for each artifact or message. Thoughts are no answer.
+
+    Without text or data in its artifacts, a task is answered by its status message, else by the last message of the
+    agent since the last message of the user; files of the artifacts stay beside the message.
+    """
+    if 'parts' in answer:
+        return [_shown(answer)]
+    parts = artifact_parts(answer)
+    if any('text' in part or 'data' in part for shown in parts for part in shown):
+        return parts
+    messages = [message] if (message := answer['status'].get('message')) is not None else []
+    messages += takewhile(lambda message: message['role'] == 'agent', reversed(answer.get('history', [])))
+    for message in messages:
+        if texts := [part for part in _shown(message) if not parts or 'text' in part or 'data' in part]:
+            return [texts, *parts]
+    return parts
+
+
+def artifact_parts(task: Task) -> list[list[Part]]:
+    """Return the parts of each artifact that has more than thoughts."""
+    return [*filter(None, map(_shown, task.get('artifacts', ())))]
+
+
+def _shown(holder: Message | Artifact) -> list[Part]:
+    if _is_thought(holder.get('metadata', {})):
+        return []
+    return [part for part in holder['parts'] if part.get('text') != '' and not _is_thought(part.get('metadata', {}))]
+
+
+def _is_thought(metadata: Mapping[str, Any]) -> bool:
+    """Return True for the metadata of a thought or a step: of this package, ADK, kagent, Agno and others."""
+    if metadata.get('progress') in ('thinking', 'tool') or metadata.get('agno_content_category') == 'reasoning':
+        return True
+    return any(
+        (name.endswith('thought') and value in (True, 'true'))
+        or (name.endswith('_type') and value in ('function_call', 'function_response'))
+        for name, value in metadata.items()
+    )
 
 
 def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> str | None:
@@ -262,8 +297,8 @@ def digest_id(*values: Any) -> str:
     return sha256(dump_json(values)).hexdigest()[:32]
 
 
-def _items(parts: Sequence[Part]) -> list[Any]:
-    """Return the items of parts, with neighbouring texts joined."""
+def items_of(parts: Sequence[Part]) -> list[Any]:
+    """Return the content of each part. Neighbouring texts are one item."""
     items: list[Any] = []
     for part in parts:
         item = _item(part)

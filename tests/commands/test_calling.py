@@ -177,6 +177,23 @@ def test_a_task_without_a_time(capsys: Capture) -> None:
         assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
 
 
+def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
+    completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
+    answered = {**completed, 'status': {**completed['status'], 'message': message}}
+    canned = Canned(
+        stream({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
+        stream({'task': answered}),
+        stream({'task': {**answered, 'artifacts': files}}),
+    )
+    shown = [f'[a file: unknown type, http://x/{name}]\n' for name in 'ab']
+    with at_its_url(canned) as server:
+        assert command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
+        assert command(capsys, 'send', server.url, 'hello').out == 'Hi.\n'
+        assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
+
+
 def at_its_url(canned: Canned, app: Any = None) -> Server:
     """A server whose card names its URL."""
     served = serve(app or canned.app, anonymous=True)

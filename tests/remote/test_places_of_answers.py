@@ -1,0 +1,98 @@
+"""Answers in other places than the artifacts, as other servers send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.exceptions import ModelAPIError
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AToolset, RemoteAgent
+from pydantic_ai_a2a.remote.waiting import content_of
+
+from ..a2a_client.canned import TASK, Canned, result
+from ..a2a_client.test_answers import calling
+from ..tables import each_case
+
+PNG = {'raw': 'aGVsbG8=', 'mediaType': 'image/png', 'filename': 'a.png'}
+
+
+def message(*parts: Any, role: str = 'ROLE_AGENT', **fields: Any) -> dict[str, Any]:
+    return {'messageId': 'm', 'role': role, 'parts': [*parts], **fields}
+
+
+def task(*artifacts: Any, status: Any = None, history: Any = (), **fields: Any) -> dict[str, Any]:
+    listed = [{'artifactId': f'a{n}', 'parts': parts} for n, parts in enumerate(artifacts)]
+    said = {} if status is None else {'message': status}
+    return {**TASK, 'status': {**TASK['status'], **said}, 'artifacts': listed, 'history': [*history], **fields}
+
+
+ASKED = message({'text': 'Which city?'})
+USER = message({'text': 'Bern'}, role='ROLE_USER')
+THOUGHT = {'text': 'Hmm.', 'metadata': {'adk_thought': True}}
+CALL: dict[str, Any] = {'data': {'id': '1', 'name': 'look', 'args': {}}, 'metadata': {'kagent_type': 'function_call'}}
+ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
+    'artifact': (task([{'text': 'A'}], status=message({'text': 'B'})), 'A'),
+    'status message': (task(status=message({'text': 'B'}), history=[USER, message({'text': 'C'})]), 'B'),
+    'Agno': (task(history=[message({'text': 'C'})]), 'C'),
+    'older history': (task(history=[USER, ASKED, USER, message({'text': 'C'})]), 'C'),
+    'no answer': (task(history=[USER, ASKED, USER]), ''),
+    'empty artifact': (task([{'text': ''}], status=message({'text': 'B'})), 'B'),
+    'separate artifacts': (task([{'text': 'A'}, {'text': 'a'}], [{'text': 'B'}]), ['Aa', 'B']),
+    'ADK thoughts': (task(status=message(THOUGHT, CALL, {'text': 'B'})), 'B'),
+    'thoughts as artifact': (task([THOUGHT], [{'text': 'A'}]), 'A'),
+    'Agno reasoning': (
+        task(
+            history=[
+                message({'text': 'C'}),
+                message({'text': 'Hmm.'}, metadata={'agno_content_category': 'reasoning'}),
+            ]
+        ),
+        'C',
+    ),
+    'our progress': (task(status=message({'text': 'look'}, metadata={'progress': 'tool'})), ''),
+}
+
+
+@each_case('name', ANSWERS)
+async def test_the_answer_of_a_task(name: str) -> None:
+    wire, expected = ANSWERS[name]
+    async with calling(Canned(result({'task': wire}))) as client:
+        assert content_of(await client.send('hello')) == expected
+
+
+@each_case('history', [[message({'text': 'Here.'}, PNG)], []])
+async def test_a_text_beside_files_is_kept(history: Any) -> None:
+    wire = task([PNG], status=None if history else message({'text': 'Here.'}, PNG), history=history)
+    async with calling(Canned(result({'task': wire}))) as client:
+        [text, file] = content_of(await client.send('hello'))
+        assert (text, file.data) == ('Here.', b'hello')
+        assert (await RemoteAgent(client).run('hello')).output == 'Here.'
+
+
+async def test_separate_artifacts_are_on_lines_of_their_own() -> None:
+    canned = Canned(result({'task': task([{'text': 'One.'}], [THOUGHT], [{'text': 'Two.'}])}))
+    assert (await RemoteAgent(canned.app).run('hello')).output == 'One.\nTwo.'
+
+
+@each_case('artifacts', [[], [[PNG]], [[THOUGHT]]])
+async def test_the_demand_of_pydantic_ai_for_text_is_not_sent_as_words_of_the_user(artifacts: Any) -> None:
+    canned = Canned(result({'task': task(*artifacts)}))
+    with pytest.raises(ModelAPIError, match='The remote agent has answered without text or other output'):
+        await RemoteAgent(canned.app).run('hello')
+    assert len(canned.methods) == 1
+    if artifacts != [[PNG]]:
+        assert (await RemoteAgent(canned.app, str | None).run('hello')).output is None
+
+
+async def test_a_tool_gets_the_answer_from_the_history() -> None:
+    async def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse([TextPart(str(messages[-1].parts[0].content))])  # pyright: ignore
+        return ModelResponse([ToolCallPart(info.function_tools[0].name, {'message': 'hi'})])
+
+    canned = Canned(result({'task': task(history=[message({'text': 'C'})])}))
+    assert (await Agent(FunctionModel(ask), toolsets=[A2AToolset(canned.app)]).run('x')).output == 'C'
