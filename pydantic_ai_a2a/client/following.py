@@ -174,7 +174,7 @@ class Follower:
             )
 
     def _take(self, event: StreamResponse) -> Update:
-        if self._task_id not in (None, task_id_of(event)):
+        if None not in (self._task_id, of := task_id_of(event)) and of != self._task_id:
             raise self._transport.unreadable(f'an event is of another task than {self._task_id}')
         before, update = self._last, self._last.followed_by(event)
         self._patience.answered(news=update.is_news_after(before))
@@ -222,16 +222,25 @@ class Follower:
 class Update:
     """One event of a task, and the task after the event: `event, task = update`. Later events do not change both."""
 
-    __slots__ = ('_artifacts', '_fields', 'event')
+    __slots__ = ('_artifacts', '_count', '_fields', '_messages', 'event')
 
     def __init__(
-        self, event: StreamResponse, fields: Task | None = None, artifacts: Mapping[str, _Artifact] | None = None
+        self,
+        event: StreamResponse,
+        fields: Task | None = None,
+        artifacts: Mapping[str, _Pieces] | None = None,
+        messages: _Messages | None = None,
+        count: int = 0,
     ) -> None:
         self.event = event
         """Exactly one of `task`, `message`, `status_update` and `artifact_update`."""
         self._fields = fields
         self._artifacts = artifacts
         """The artifacts instead of the artifacts of `_fields`; None while no event has changed an artifact."""
+        self._messages = messages
+        """The history instead of the history of `_fields`; None while no event has brought a message."""
+        self._count = count
+        """Messages that have arrived until the event."""
 
     @property
     def task(self) -> Task | None:
@@ -239,10 +248,14 @@ class Update:
 
         Each read joins the text that has come in pieces. `state` and `task_id` are cheaper.
         """
-        if self._fields is None or self._artifacts is None:
-            return self._fields
-        artifacts = [artifact.value for artifact in self._artifacts.values()]
-        return cast('Task', HtmlTask(self._fields, artifacts=artifacts))
+        if self._fields is None:
+            return None
+        changed: dict[str, Any] = {}
+        if self._artifacts is not None:
+            changed['artifacts'] = [artifact.value for artifact in self._artifacts.values()]
+        if self._messages is not None:
+            changed['history'] = self._messages.until(self._count)
+        return cast('Task', HtmlTask(self._fields, **changed)) if changed else self._fields
 
     @property
     def task_id(self) -> str | None:
@@ -256,9 +269,11 @@ class Update:
 
     @property
     def outcome(self) -> Task | Message:
-        """The task, or the message of an agent that answers without a task."""
-        task = self.task
-        return cast('Message', self.event.get('message')) if task is None else task
+        """The task, or the message of an agent that answers without a task. Pieces of a message are joined."""
+        if (task := self.task) is not None:
+            return task
+        assert self._messages is not None, 'an event without a task is a message'
+        return self._messages.until(self._count)[-1]
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the event and the task."""
@@ -272,19 +287,31 @@ class Update:
             fields = self._fields or Task(
                 id=update['task_id'], context_id=update['context_id'], status={'state': 'working'}
             )
-            return Update(event, fields, self._with_artifact(update))
+            return Update(event, fields, self._with_artifact(update), self._messages, self._count)
         if 'status_update' in event:
-            return Update(event, self._with_status(event['status_update']), self._artifacts)
+            fields = self._with_status(event['status_update'])
+            if (message := event['status_update']['status'].get('message')) is not None:
+                return self._with_message(event, fields, message)
+            return Update(event, fields, self._artifacts, self._messages, self._count)
         if 'task' in event:
-            # Some agents send tasks without the artifacts that they have streamed.
-            return Update(event, event['task'], None if 'artifacts' in event['task'] else self._all_artifacts() or None)
-        return Update(event, self._fields, self._artifacts)
+            # Some agents send tasks without the artifacts and messages that they have streamed.
+            task = event['task']
+            artifacts = None if 'artifacts' in task else self._all_artifacts() or None
+            messages = None if 'history' in task else self._messages
+            return Update(event, task, artifacts, messages, self._count)
+        return self._with_message(event, self._fields, cast('Message', event.get('message')))
+
+    def _with_message(self, event: StreamResponse, fields: Task | None, message: Message) -> Update:
+        history = [] if self._fields is None else self._fields.get('history', [])
+        messages = self._messages or _Messages(history)
+        return Update(event, fields, self._artifacts, messages, messages.append(message, is_piece='message' in event))
 
     def is_news_after(self, before: Update) -> bool:
         """Return True if the event has changed the task that the update before has."""
         if 'task' in self.event:
             return self.task != before.task
-        return self._artifacts is not before._artifacts or self._fields != before._fields
+        is_changed = self._artifacts is not before._artifacts or self._messages is not before._messages
+        return is_changed or self._count != before._count or self._fields != before._fields
 
     def _with_status(self, update: TaskStatusUpdateEvent) -> Task:
         task = self._fields or Task(id=update['task_id'], context_id=update['context_id'], status=update['status'])
@@ -293,27 +320,71 @@ class Update:
             changed['metadata'] = {**task.get('metadata', {}), **update['metadata']}
         return changed
 
-    def _with_artifact(self, update: TaskArtifactUpdateEvent) -> dict[str, _Artifact]:
+    def _with_artifact(self, update: TaskArtifactUpdateEvent) -> dict[str, _Pieces]:
         chunk = update['artifact']
         artifact_id = chunk['artifact_id']
         artifacts = self._all_artifacts()
         before = artifacts.get(artifact_id) if update.get('append') else None
-        artifacts[artifact_id] = _Artifact.of(chunk) if before is None else before.appended(chunk)
+        artifacts[artifact_id] = _Pieces.of(chunk) if before is None else before.appended(chunk)
         return artifacts
 
-    def _all_artifacts(self) -> dict[str, _Artifact]:
+    def _all_artifacts(self) -> dict[str, _Pieces]:
         if self._artifacts is not None:
             return {**self._artifacts}
         artifacts = () if self._fields is None else self._fields.get('artifacts', ())
-        return {artifact['artifact_id']: _Artifact.of(artifact) for artifact in artifacts}
+        return {artifact['artifact_id']: _Pieces.of(artifact) for artifact in artifacts}
 
 
 START = Update(StreamResponse())
 """The state before the first event."""
 
 
-class _Artifact:
-    """An artifact at one moment. The parts are shared with the same artifact at other moments."""
+class _Messages:
+    """The messages of a task, in the order of their arrival. Each moment is a count of messages.
+
+    A message in the stream of a task is a piece of an answer: it continues the message with its id, else the piece
+    before it with the same metadata. A status message with the id of another one continues or replaces it.
+    """
+
+    def __init__(self, history: Sequence[Message]) -> None:
+        self._arrived = [(message, False) for message in history]
+        self._read = 0
+        self._entries: dict[str, _Pieces] = {}
+        self._values: dict[str, Message] = {}
+        self._piece = ''
+        """Key of the last piece."""
+
+    def append(self, message: Message, *, is_piece: bool) -> int:
+        """Append a message; return the number of messages that have arrived."""
+        self._arrived.append((message, is_piece))
+        return len(self._arrived)
+
+    def until(self, count: int) -> list[Message]:
+        """Return the messages after a number of arrivals."""
+        if count < self._read:
+            earlier = _Messages([])
+            earlier._arrived = self._arrived[:count]
+            return earlier.until(count)
+        changed = {self._add(*self._arrived[n]): None for n in range(self._read, count)}
+        self._read = count
+        self._values |= {key: self._entries[key].value for key in changed}
+        return [*self._values.values()]
+
+    def _add(self, message: Message, is_piece: bool) -> str:
+        key = message['message_id'] or f'\n{len(self._entries)}'
+        if is_piece:
+            last = self._entries.get(self._piece)
+            if key not in self._entries and last is not None and last.has_metadata_of(message):
+                key = self._piece
+            self._piece = key
+        entry = self._entries.get(key)
+        is_whole = entry is None or (not is_piece and entry.begins(message))
+        self._entries[key] = _Pieces.of(message) if entry is None or is_whole else entry.appended(message)
+        return key
+
+
+class _Pieces:
+    """An artifact or a message at one moment. The parts are shared with the same artifact at other moments."""
 
     __slots__ = ('_count', '_fields', '_length', '_parts', '_value')
 
@@ -321,26 +392,36 @@ class _Artifact:
         self._fields = fields
         self._parts = parts
         self._count, self._length = parts.count, parts.length
-        self._value: Artifact | None = None
+        self._value: Any = None
 
     @classmethod
-    def of(cls, artifact: Artifact) -> _Artifact:
-        """Return an artifact whose parts have come at once."""
-        return cls(artifact, _Parts(artifact['parts']))
+    def of(cls, whole: Artifact | Message) -> _Pieces:
+        """Return an artifact or a message whose parts have come at once."""
+        return cls(whole, _Parts(whole['parts']))
+
+    def has_metadata_of(self, message: Message) -> bool:
+        """Return True if a message has the same metadata."""
+        return self._fields.get('metadata') == message.get('metadata')
+
+    def begins(self, message: Message) -> bool:
+        """Return True if the text of a message begins with the text of this one."""
+        text = ''.join(part.get('text', '') for part in message['parts'])
+        return len(text) >= self._length and text.startswith(
+            ''.join(part.get('text', '') for part in self.value['parts'])
+        )
 
     @property
-    def value(self) -> Artifact:
-        """The artifact with its parts."""
+    def value(self) -> Any:
+        """The artifact or the message with its parts."""
         if self._value is None:
-            parts = self._parts.until(self._count, self._length)
-            self._value = cast('Artifact', {**self._fields, 'parts': parts})
+            self._value = {**self._fields, 'parts': self._parts.until(self._count, self._length)}
         return self._value
 
-    def appended(self, chunk: Artifact) -> _Artifact:
-        """Return the artifact after a chunk."""
+    def appended(self, chunk: Artifact | Message) -> _Pieces:
+        """Return the artifact or the message after a chunk."""
         for part in chunk['parts']:
             self._parts.append(part)
-        return _Artifact({**self._fields, **chunk} if len(chunk) > 2 else self._fields, self._parts)
+        return _Pieces({**self._fields, **chunk} if len(chunk) > 2 else self._fields, self._parts)
 
 
 class _Parts:
@@ -408,14 +489,18 @@ class TaskSize:
             update = event['artifact_update']
             piece = f'artifact {update["artifact"]["artifact_id"]}'
             self._put(piece, size + self._pieces.get(piece, 0) if update.get('append') else size)
+        elif 'message' in event:
+            self._put('messages', size + self._pieces.get('messages', 0))
         elif 'status_update' in event:
-            self._put('status', size)
+            is_message = 'message' in event['status_update']['status']
+            self._put(*(('messages', size + self._pieces.get('messages', 0)) if is_message else ('status', size)))
             for key in event['status_update'].get('metadata', ()):
                 self._put(f'metadata {key}', size)
         elif 'task' in event:
             task = event['task']
             kept = {} if 'artifacts' in task else {k: n for k, n in self._pieces.items() if k.startswith('artifact ')}
-            self._pieces = {'task': size, **kept}
+            said = {} if 'history' in task else {'messages': self._pieces.get('messages', 0)}
+            self._pieces = {'task': size, **kept, **said}
             self.characters = sum(self._pieces.values())
             self.entries = len(task.get('artifacts', kept)) + len(task.get('metadata', ()))
 
@@ -428,6 +513,8 @@ class TaskSize:
 
 def task_id_of(event: StreamResponse) -> str | None:
     """Return the task of an event; None for a message without a task."""
+    if 'message' in event:
+        return event['message'].get('task_id')
     if 'artifact_update' in event:
         return event['artifact_update']['task_id']
     if 'status_update' in event:

@@ -431,7 +431,7 @@ async def test_what_is_no_agent_is_refused_at_once() -> None:
 async def test_an_event_of_another_task_is_refused() -> None:
     other = {'taskId': 'other', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
     artifact = {'taskId': 'other', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}}
-    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': []}
+    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [], 'taskId': 'other'}
     events: list[Any] = [
         {'statusUpdate': other},
         {'artifactUpdate': artifact},
