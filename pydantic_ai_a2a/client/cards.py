@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -235,7 +235,7 @@ def choose(
     chosen = wanted[0]
     if card_url is None:
         return chosen
-    return _within(chosen, card_url, {origin(url) for url in trusted_origins}, signed=signed)
+    return _within(chosen, card_url, {origin(url) for url in trusted_origins} - {''}, signed=signed)
 
 
 def _text(entry: AgentInterface, name: str) -> str:
@@ -252,7 +252,9 @@ def _spoken(entry: AgentInterface) -> Interface | None:
 
 
 def _within(interface: Interface, card_url: str, trusted: Collection[str], *, signed: bool) -> Interface:
-    """Return the interface, at the card's origin if an unsigned card names a loopback address and has another address.
+    """Return the interface; at the card's origin if the card names the same port of the same machine by another name.
+
+    The same holds for an unsigned card of another machine that names a loopback address.
 
     Raises:
         CardRefused: The interface has another origin.
@@ -260,24 +262,29 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
     own, other = origin(card_url), origin(interface.url)
     if other == own or other in trusted:
         return interface
-    host = httpx2.URL(other or 'http:').host
-    if not signed and _is_local(host) and not _is_local(httpx2.URL(card_url).host):
-        url = httpx2.URL(interface.url).copy_with(scheme=httpx2.URL(own).scheme, netloc=httpx2.URL(own).netloc)
-        logger.warning(
-            'The agent card at %s names the address %s, which only its own machine can reach. Its own origin %s is '
-            'called instead.',
-            shown(card_url),
-            host,
-            own,
-        )
-        return Interface(str(url), interface.binding, interface.version, interface.tenant)
+    own_url, other_url = httpx2.URL(own or 'http:'), httpx2.URL(other or 'http:')
+    here = is_local(own_url.host)
+    same_port = (own_url.scheme, own_url.port) == (other_url.scheme, other_url.port)
+    if is_local(other_url.host) and (same_port if here else not signed):
+        if not here:
+            logger.warning(
+                'The agent card at %s names the address %s, which only its own machine can reach. Its own origin %s is '
+                'called instead.',
+                shown(card_url),
+                other_url.host,
+                own,
+            )
+        url = httpx2.URL(interface.url).copy_with(scheme=own_url.scheme, host=own_url.host, port=own_url.port)
+        return replace(interface, url=str(url))
     raise CardRefused(
         f'{shown(card_url)} names an interface at another origin, {other or shown(interface.url)}. If you trust this '
-        'origin with your requests and credentials, add it to `trusted_origins`.'
+        'origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
+        '`--trusted-origin`.'
     )
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Return True for a name or an address that means the machine itself."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -21,6 +21,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from ..client.client import A2AClient, SendOptions
 from ..client.connections import Connections
 from ..client.following import STOPPED, WAITING, Update
+from ..client.urls import origin
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
@@ -41,10 +42,17 @@ class Remote(NamedTuple):
     headers: dict[str, str]
     token: str | None
     timeout: float
+    trusted_origins: Sequence[str]
 
     def client(self) -> A2AClient:
         """Return a client of the agent."""
-        return A2AClient(self.url, headers=self.headers, auth=self.token, timeout=self.timeout)
+        return A2AClient(
+            self.url,
+            headers=self.headers,
+            auth=self.token,
+            timeout=self.timeout,
+            trusted_origins=self.trusted_origins,
+        )
 
     def connections(self) -> Connections:
         """Return connections to the agent.
@@ -69,14 +77,30 @@ def agent_options(command: Command) -> Command:
     @option(
         '--timeout', default=30.0, show_default=True, metavar='SECONDS', help='Longest wait for a connection or data.'
     )
+    @option(
+        '--trusted-origin',
+        'trusted_origins',
+        multiple=True,
+        metavar='ORIGIN',
+        help="Origin besides the card's that may get requests and credentials. Can be repeated.",
+    )
     @option('--debug', is_flag=True, help='Show the traceback of an error.')
     @wraps(command)
     def with_agent(
-        *, url: str, headers: Sequence[str], token_env: str | None, timeout: float, debug: bool, **options: Any
+        *,
+        url: str,
+        headers: Sequence[str],
+        token_env: str | None,
+        timeout: float,
+        trusted_origins: Sequence[str],
+        debug: bool,
+        **options: Any,
     ) -> int:
         if timeout <= 0:
             raise UsageError('--timeout takes a number of seconds above zero.')
-        remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout)
+        if not all(map(origin, trusted_origins)):
+            raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')
+        remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout, trusted_origins)
         remote.connections()  # refuses bad headers before the command does anything
         try:
             return command(remote=remote, **options)

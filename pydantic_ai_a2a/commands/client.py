@@ -231,7 +231,7 @@ def doctor(*, remote: Remote, is_json: bool) -> int:
 
 async def _examine(remote: Remote, *, is_json: bool) -> int:
     has_fault = False
-    steps = examine(remote.url, remote.connections())
+    steps = examine(remote.url, remote.connections(), remote.trusted_origins)
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'

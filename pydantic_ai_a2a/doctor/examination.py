@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import uuid4
 
-from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose
+import httpx2
+
+from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose, is_local
 from ..client.connections import Connections
 from ..client.following import START
 from ..client.urls import shown
@@ -19,12 +21,15 @@ from ..types import AgentCard, AgentInterface, CancelParams, GetParams, Message,
 from .probe import Answer, Finding, Level, Probe, StreamEvent
 
 
-async def examine(url: str, connections: Connections) -> AsyncGenerator[Finding, None]:
+async def examine(
+    url: str, connections: Connections, trusted_origins: Collection[str] = ()
+) -> AsyncGenerator[Finding, None]:
     """Examine an agent. The agent gets harmless text only, and running tasks are canceled.
 
     Args:
         url: URL of the agent or of its card.
         connections: Connections with the credentials of the caller, closed at the end.
+        trusted_origins: Origins besides the card's that may get requests and credentials.
     """
     try:
         async with aclosing(examined_card(connections, url)) as steps:
@@ -33,7 +38,7 @@ async def examine(url: str, connections: Connections) -> AsyncGenerator[Finding,
                     yield step
                     continue
                 card, place = step
-                for interface in interfaces(card, place):
+                for interface in interfaces(card, place, trusted_origins):
                     if isinstance(interface, Interface):
                         async with aclosing(examined_calls(Probe(interface, connections), card)) as findings:
                             async for finding in findings:
@@ -417,9 +422,9 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
     yield card, place
 
 
-def interfaces(card: AgentCard, place: str) -> list[Interface | Finding]:
+def interfaces(card: AgentCard, place: str, trusted_origins: Collection[str] = ()) -> list[Interface | Finding]:
     """Return the interfaces to call, and a finding for each interface without a usable URL or binding."""
-    found = [_interface(card, entry, place) for entry in card.get('supported_interfaces', ())]
+    found = [_interface(card, entry, place, trusted_origins) for entry in card.get('supported_interfaces', ())]
     if any(isinstance(interface, Interface) or interface.level == 'fault' for interface in found):
         return found
     advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'
@@ -427,7 +432,9 @@ def interfaces(card: AgentCard, place: str) -> list[Interface | Finding]:
     return [*found, Finding(step='interface', level='fault', text=text, section='4.4.6', advice=advice)]
 
 
-def _interface(card: AgentCard, entry: AgentInterface, place: str) -> Interface | Finding:
+def _interface(
+    card: AgentCard, entry: AgentInterface, place: str, trusted_origins: Collection[str]
+) -> Interface | Finding:
     binding, version = entry['protocol_binding'], entry.get('protocol_version', '')[:3]
     name = f'{binding} {version}'
     if (binding, version) not in _KNOWN:
@@ -442,10 +449,10 @@ def _interface(card: AgentCard, entry: AgentInterface, place: str) -> Interface 
         advice='Set the public URL of the agent, such as url= of to_a2a.',
     )
     try:
-        chosen = choose(alone, place, binding=binding, version=version, trusted_origins=())
+        chosen = choose(alone, place, binding=binding, version=version, trusted_origins=trusted_origins)
     except CardRefused as error:
         return replace(fault, came=str(error))
-    if chosen.url != entry['url']:
+    if chosen.url != entry['url'] and not is_local(httpx2.URL(place).host):
         text = f'The interface {name} has an address that only the machine of the agent can reach.'
         return replace(fault, text=text, came=shown(entry['url']))
     return chosen

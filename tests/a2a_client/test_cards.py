@@ -26,6 +26,7 @@ from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card
 
 from ..bounds import LIMIT
+from ..tables import each_case
 from .canned import CARD, TASK, Canned, result
 
 
@@ -280,8 +281,21 @@ async def test_a_local_address_on_a_card_from_elsewhere_is_the_origin_of_the_car
     assert 'which only its own machine can reach' in caplog.text
 
 
-async def test_a_local_address_on_a_card_of_this_machine_is_another_origin() -> None:
-    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'http://127.0.0.1:9/rpc', '1.0')))
+@each_case('card_host', ['localhost', '127.0.0.1', '0.0.0.0', '[::1]', 'a.localhost'])
+async def test_one_machine_has_several_names(card_host: str) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{card_host}:8000/rpc', '1.0')))
+    for host in ('localhost:8000', '127.0.0.1:8000', '[::1]:8000'):
+        async with over(canned.app, f'http://{host}/', headers={'authorization': 'Bearer x'}) as client:
+            await client.get('t')
+        assert (canned.requests[-1][1], canned.requests[-1][2]['host']) == ('/rpc', host)
+
+
+@each_case(
+    'url',
+    ['http://127.0.0.1:9/rpc', 'https://127.0.0.1:8000/rpc', 'http://192.168.0.1:8000/rpc', 'http://machine:8000/rpc'],
+)
+async def test_another_port_scheme_or_address_is_another_origin(url: str) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', url, '1.0')))
     async with over(canned.app, 'http://localhost:8000/') as client:
         with pytest.raises(CardRefused, match='another origin'):
             await client.get('t')

@@ -194,6 +194,21 @@ def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
         assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
 
 
+def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
+    with serve(Canned(result(TASK)).app, anonymous=True) as api:
+        interface = {**CARD['supportedInterfaces'][0], 'url': api.url}
+        with serve(Canned(card={**CARD, 'supportedInterfaces': [interface]}).app, anonymous=True) as server:
+            refused = command(capsys, 'watch', server.url, 't')
+            assert refused.code == 1
+            assert 'names an interface at another origin' in refused.err
+            trusted = ('--trusted-origin', api.url.rstrip('/'))
+            assert command(capsys, 'watch', server.url, 't', *trusted).code == 0
+            assert 'another origin' in command(capsys, 'doctor', server.url).out
+            assert 'another origin' not in command(capsys, 'doctor', server.url, *trusted).out
+    wrong = command(capsys, 'card', 'http://x', '--trusted-origin', 'example.com')
+    assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
+
+
 def at_its_url(canned: Canned, app: Any = None) -> Server:
     """A server whose card names its URL."""
     served = serve(app or canned.app, anonymous=True)

@@ -22,6 +22,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.doctor import probe
@@ -249,6 +250,8 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     assert isinstance(finding, Finding)
     assert finding.level == 'fault'
     assert 'only the machine of the agent can reach' in finding.text
+    [chosen] = interfaces(card, 'http://127.0.0.1:8000/.well-known/agent-card.json')
+    assert isinstance(chosen, Interface)
 
 
 async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
