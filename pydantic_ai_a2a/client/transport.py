@@ -30,7 +30,7 @@ from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
 from ..settings import LONG
-from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task
+from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
 from .cards import Interface
 from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
 from .urls import shown
@@ -54,6 +54,8 @@ _PASSED_ON = ('retry-after', 'www-authenticate')
 
 _MOST_PAGES = 10_000
 """Most pages of a list."""
+_LONGEST_REASON = 4_000
+"""Most bytes of a text that are read for the reason of a refusal."""
 _LONGEST_NUMBER = 18
 """Most digits of the number of an event."""
 
@@ -254,12 +256,14 @@ class Transport:
         except TooManyValues:
             raise self.unreadable(f'the answer has more than {MAX_VALUES} JSON values') from None
         except ValueError:
-            answer = None
+            is_text = status >= 400 and _media_type(response) == 'text/plain'
+            text = body if isinstance(body, str) else body[:_LONGEST_REASON].decode(errors='replace')
+            answer = text.strip() if is_text else None
         if self._interface.binding != 'JSONRPC':
             return self._checked(status, answer, response)
         wire = cast('dict[str, object]', answer) if isinstance(answer, dict) else {}
-        if (error := wire.get('error')) is not None:
-            raise _with_headers(rpc_error(error, status), response)
+        if (error := wire.get('error')) is not None and (status < 400 or isinstance(error, dict)):
+            raise _with_headers(rpc_error(cast('object', error), status), response)
         self._checked(status, cast('object', answer), response)
         if 'result' not in wire:
             raise self.unreadable('the answer is no JSON-RPC response')
@@ -271,8 +275,8 @@ class Transport:
         if status in (502, 504):
             raise RemoteUnavailable(f'{self.url} has answered with HTTP {status}. Try again later.')
         if status >= 400:
-            has_refusal = isinstance(answer, dict) and 'error' in answer
-            error = http_error(cast('object', answer), status) if has_refusal else status_error(status, self.url)
+            refusal = as_object(as_object(answer).get('error'))
+            error = http_error(answer, status) if refusal else status_error(status, self.url, answer)
             raise _with_headers(error, response)
         if answer is None:
             kind = _media_type(response) or 'no media type'

@@ -624,12 +624,13 @@ def rpc_error(error: object, status: int) -> A2AError:
         status: HTTP status of the answer.
     """
     wire = as_object(error)
-    code = wire.get('code')
-    text = as_object(wire.get('data')).get('detail') or wire.get('message')
+    code, data = wire.get('code'), wire.get('data')
+    told = as_object(data).get('detail') or ': '.join(filter(None, [_reason(wire.get('message')), _reason(data)]))
+    text = told or _reason(error)
     kind = None if status == 200 else _BY_STATUS.get(status)
     if kind is None or status in (400, 404):
         kind = _BY_CODE.get(code if type(code) is int else 0)
-    return _error(kind, text, _list(wire.get('data')), code)
+    return _error(kind, text, _list(data), code)
 
 
 def http_error(body: object, status: int) -> A2AError:
@@ -643,9 +644,30 @@ def http_error(body: object, status: int) -> A2AError:
     return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
 
 
-def status_error(status: int, url: str) -> A2AError:
-    """Return the error of an answer without a readable refusal."""
-    return _error(_BY_STATUS.get(status), f'{url} has answered with HTTP {status}.', [], status)
+def status_error(status: int, url: str, body: object = None) -> A2AError:
+    """Return the error of an answer without a refusal of A2A.
+
+    Args:
+        status: HTTP status of the answer.
+        url: URL for the error.
+        body: The parsed body or its text, which may say the reason.
+    """
+    text = f'{url} has answered with HTTP {status}. {_reason(body)}'.rstrip()
+    return _error(_BY_STATUS.get(status), text, [], status)
+
+
+_REASONS = ('detail', 'error_description', 'message', 'msg', 'title', 'error')
+"""Fields with the reason of a refusal: of FastAPI, of problem details (RFC 9457), of OAuth 2, and of other servers."""
+
+
+def _reason(value: object) -> str:
+    """Return the first reason in foreign JSON; empty for none."""
+    if isinstance(value, str):
+        return value
+    fields = as_object(value)
+    inner: list[object] = [fields[name] for name in _REASONS if name in fields]
+    reasons: list[str] = [_reason(item) for item in (*_list(value)[:_MAX_DETAILS], *inner)]
+    return next(filter(None, reasons), '')
 
 
 def _error(kind: type[A2AError] | None, text: object, details: list[object], code: object) -> A2AError:

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.errors import (
 from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
+from ..tables import each_case
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
 
 STATUS: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
@@ -96,6 +97,53 @@ async def test_a_refusal_without_a_body_names_the_url(status: int, binding: str)
     async with calling(canned) as client:
         with pytest.raises(A2AError, match=rf'http://agent.example/rpc has answered with HTTP {status}\.'):
             await client.get('t')
+
+
+PROBLEM = {'type': 'about:blank', 'title': 'Forbidden', 'detail': 'Not on Sundays.'}
+FIELDS = {'detail': [{'loc': ['body', 'params'], 'msg': 'Field required', 'type': 'missing'}]}
+REASONS: dict[str, tuple[Response, str]] = {
+    'FastAPI': (plain('{"detail": "Agent not found"}', 404, 'application/json'), 'HTTP 404. Agent not found'),
+    'FastAPI, fields': (plain(json.dumps(FIELDS), 422, 'application/json'), 'HTTP 422. Field required'),
+    'problem': (plain(json.dumps(PROBLEM), 403, 'application/problem+json'), 'HTTP 403. Not on Sundays.'),
+    'OAuth 2': (
+        plain('{"error": "invalid_token", "error_description": "Expired."}', 401, 'application/json'),
+        'Expired.',
+    ),
+    'text': (plain(' No room\n for you.\x1b[2J ', 418, 'text/plain'), 'HTTP 418. No room  for you. [2J'),
+    'long text': (plain('x' * 9_000, 418, 'text/plain'), 'x' * 900),
+    'page': (plain('<html>', 418, 'text/html'), 'http://agent.example/rpc has answered with HTTP 418.'),
+    'nothing': (plain('{"detail": {"a": [[], {}, 3]}}', 418, 'application/json'), 'HTTP 418.'),
+}
+
+
+@each_case('binding', ['JSONRPC', 'HTTP+JSON'])
+async def test_the_reason_of_a_refusal_is_one_line_of_the_error(binding: str) -> None:
+    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'protocolBinding': binding}]}
+    for answer, text in REASONS.values():
+        async with calling(Canned(answer, card=card)) as client:
+            with pytest.raises(A2AError) as refused:
+                await client.get('t')
+        assert text in str(refused.value)
+        assert len(str(refused.value)) <= 1_000
+        assert not {'\n', '\x1b'} & {*str(refused.value)}
+
+
+@each_case(
+    ('error', 'text'),
+    [
+        ({'code': -32603, 'message': 'Internal error', 'data': 'Model is busy'}, 'Internal error: Model is busy'),
+        ({'code': -32603, 'message': 'Failed', 'data': {'error': {'message': 'No quota'}}}, 'Failed: No quota'),
+        ({'code': -32603, 'message': 'Failed', 'data': [{'reason': 'X'}]}, 'Failed'),
+        ({'code': -32603, 'message': 'Failed', 'data': {'detail': 'Model is busy'}}, 'Model is busy'),
+        ('boom', 'boom'),
+    ],
+)
+async def test_the_data_of_a_json_rpc_error_is_part_of_the_reason(error: Any, text: str) -> None:
+    body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'error': error})
+    async with calling(Canned(plain(body, kind='application/json'))) as client:
+        with pytest.raises(A2AError) as refused:
+            await client.get('t')
+    assert str(refused.value) == text
 
 
 async def test_a_gateway_without_its_server_has_perhaps_passed_the_message_on() -> None:

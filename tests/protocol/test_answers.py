@@ -304,7 +304,8 @@ def test_invalid_params_name_their_fields() -> None:
             'No such method.',
         ),
         ({'code': 7, 'message': ''}, A2AError, 'The request could not be served.'),
-        ('broken', A2AError, 'The request could not be served.'),
+        ('broken', A2AError, 'broken'),
+        (3, A2AError, 'The request could not be served.'),
         (
             {'code': True, 'data': [3, {'reason': 3}, {'fieldViolations': [4, {'field': 'a'}]}]},
             A2AError,
