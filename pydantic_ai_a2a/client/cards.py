@@ -15,7 +15,7 @@ import httpx2
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..types import AgentCard, AgentInterface
-from .connections import Connections, read_json
+from .connections import Connections, Cut, Patience, read_json
 from .urls import origin, shown
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ logger = logging.getLogger('pydantic_ai_a2a')
 WELL_KNOWN = ('.well-known/agent-card.json', '.well-known/agent.json')
 """Paths of a card below the URL of an agent, the newer one first."""
 _MAX_CARD = 1_000_000
+_REPETITIONS = 5
+"""Most repetitions of a request for a card, which is no evidence of an agent: a server may cut all connections."""
 _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
@@ -113,6 +115,16 @@ class RemoteCards:
         raise refusals[0]
 
     async def _fetch(self, url: str, kept: _Kept | None) -> _Kept:
+        """Return the card at a URL. A request whose connection is cut is repeated."""
+        patience = Patience(self._connections.timeout)
+        for _ in range(_REPETITIONS):
+            try:
+                return await self._fetch_once(url, kept)
+            except Cut as error:
+                await patience.wait(error)
+        return await self._fetch_once(url, kept)
+
+    async def _fetch_once(self, url: str, kept: _Kept | None) -> _Kept:
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag

@@ -39,6 +39,10 @@ class NotConnected(RemoteUnavailable):
     """No connection could be opened, so that nothing was sent."""
 
 
+class Cut(RemoteUnavailable):
+    """The connection was cut before the end of the answer."""
+
+
 class TooManyValues(ValueError):
     """An answer holds more than `MAX_VALUES` JSON values."""
 
@@ -178,7 +182,7 @@ class Connections:
             reason = 'HTTP does not allow a header that `auth` or `http_client` adds'
             raise ValueError(f'The request to {shown(url)} cannot be sent: {reason}.') from None
         except httpx2.TransportError as error:
-            raise RemoteUnavailable(f'{shown(url)} has cut the connection. Try again later.') from error
+            raise Cut(f'{shown(url)} has cut the connection. Try again later.') from error
 
     async def read(self, response: httpx2.Response, limit: int = MAX_ANSWER) -> bytes:
         """Return the body of an answer.

@@ -194,6 +194,30 @@ async def test_the_extended_card_replaces_the_card_until_its_version_changes(mon
     assert asked.methods == []
 
 
+@each_case(('cuts', 'requests'), [(2, 3), (9, 6)])
+async def test_a_request_for_the_card_that_is_cut_is_repeated(cuts: int, requests: int) -> None:
+    begun = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal begun
+        begun += 1
+        await reader.readuntil(b'\r\n\r\n')
+        body = json.dumps(CARD).encode()
+        head = f'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n'
+        writer.write(head.encode() + (body[:9] if begun <= cuts else body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, '127.0.0.1', 0)
+    url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}'
+    async with server, asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
+        if cuts < requests:
+            assert (await client.card())['name'] == 'canned'
+        else:
+            with pytest.raises(RemoteUnavailable, match='has cut the connection'):
+                await client.card()
+    assert begun == requests
+
+
 async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
