@@ -238,12 +238,14 @@ class V1_0(HttpCodec):
         return newer_params(params)
 
     def http_request(self, operation: Operation, params: Params) -> HttpRequest:
-        """Return the verb, path, query and body of a request (§11.3)."""
+        """Return the verb, path, query and body of a request (§11.3). A tenant is the first segment of the path."""
         (verb, template), *_ = operation.http
         names: Mapping[str, str] = _PUSH_PATH if operation.capability == 'pushNotifications' else {}
         rest, path = self.params(params), template
         for name in _PLACE.findall(template):
             path = path.replace(f'{{{name}}}', quote(rest.pop(names.get(name) or name), safe=''))
+        if tenant := rest.pop('tenant', ''):
+            path = f'/{quote(tenant, safe="")}{path}'
         if verb == 'POST' and operation.name != 'SubscribeToTask':
             return HttpRequest(verb, path, '', to_json(rest))
         values = ((name, str(value).lower() if value is True else value) for name, value in rest.items())

@@ -408,6 +408,19 @@ async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others()
     assert canned.methods == ['GetExtendedAgentCard', 'GetTask', 'tasks/get', 'SendMessage']
 
 
+async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> None:
+    interface = {**CARD['supportedInterfaces'][0], 'protocolBinding': 'HTTP+JSON', 'tenant': 'a/b'}
+    canned = Canned(plain(json.dumps({'task': TASK}), kind='application/json'))
+    canned.card = {**CARD, 'supportedInterfaces': [interface], 'capabilities': {}}
+    async with calling(canned) as client:
+        await client.send('hello')
+        canned.answers = [plain(json.dumps(TASK), kind='application/json')]
+        await client.get('t')
+    (_, send, _, body), (_, get, _, _) = canned.requests[1:]
+    assert (send, get) == ('/rpc/a/b/message:send', '/rpc/a/b/tasks/t')  # Starlette shows %2F as /
+    assert 'tenant' not in body
+
+
 async def test_a_request_has_version_extensions_tenant_and_credentials() -> None:
     card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'tenant': 'acme'}]}
     canned = Canned(result({'task': TASK}), card=card)
