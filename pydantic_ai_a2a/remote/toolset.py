@@ -484,8 +484,11 @@ def _described(card: AgentCard, kind: Literal['agent', 'skills']) -> Iterator[tu
 
 
 def _name(text: str) -> str:
-    """Return a name that every model provider takes."""
-    return re.sub(r'[^a-zA-Z0-9_-]+', '_', text).strip('_-')[:_LONGEST_NAME] or 'remote_agent'
+    """Return a name that every model provider takes. Without ASCII letters, a digest tells names apart."""
+    name = re.sub(r'[^a-zA-Z0-9_-]+', '_', text).strip('_-')[:_LONGEST_NAME]
+    if re.search('[a-zA-Z]', name) or text.isascii():
+        return name or 'remote_agent'
+    return f'remote_agent_{digest_id(text)[:8]}'
 
 
 def _unique(name: str, others: Mapping[str, object]) -> str:

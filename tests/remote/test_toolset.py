@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import aclosing
 from typing import Any
 
@@ -33,8 +34,9 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.errors import RemoteUnavailable
-from pydantic_ai_a2a.protocol.answers import read_task
+from pydantic_ai_a2a.protocol.answers import read_card, read_task
 from pydantic_ai_a2a.remote import model as remote_model
+from pydantic_ai_a2a.remote.toolset import remote_tools
 from pydantic_ai_a2a.remote.waiting import content_of, difference
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
@@ -170,6 +172,15 @@ async def test_a_file_that_is_not_base64_is_a_failed_call() -> None:
     task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
     ended = await caller(toolsets=[A2AToolset(Canned(stream({'task': task})).app)]).run('hello')
     assert 'A file of the answer is not base64.' in ended.output
+
+
+def test_names_without_ascii_letters_make_different_tools() -> None:
+    names = ['\u5929\u6c14', '\u7ffb\u8bd1', '\u5929\u6c14 1']
+    tools = [
+        tool for name in names for tool in remote_tools(read_card({'name': name}), 'agent', include_descriptions=False)
+    ]
+    assert len({*tools}) == 3
+    assert all(re.fullmatch('remote_agent_[0-9a-f]{8}', tool) for tool in tools)
 
 
 async def test_an_agent_without_a_card_ends_the_run() -> None:
