@@ -257,6 +257,7 @@ def _text(entry: AgentInterface, name: str) -> str:
 def _spoken(entry: AgentInterface) -> Interface | None:
     version = _VERSION.match(entry.get('protocol_version', ''))
     numbers = None if version is None else (int(version[1]), int(version[2]))
+    numbers = (0, 3) if numbers == (0, 2) else numbers  # servers of 0.2 answer the methods of 0.3
     binding = entry['protocol_binding']
     if numbers not in ((1, 0), (0, 3)) or binding not in _BINDINGS or (numbers == (0, 3) and binding != 'JSONRPC'):
         return None

@@ -437,6 +437,7 @@ def _interface(
 ) -> Interface | Finding:
     binding, version = entry['protocol_binding'], entry.get('protocol_version', '')[:3]
     name = f'{binding} {version}'
+    version = '0.3' if version == '0.2' else version
     if (binding, version) not in _KNOWN:
         return Finding(step='interface', level='not checked', text=f'{name[:40]} is a binding that is not examined.')
     alone: AgentCard = {**card, 'supported_interfaces': [entry]}

@@ -20,7 +20,9 @@ from starlette.types import ASGIApp
 from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.agent_finder import StreamingTransport
+from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import NotConnected
+from pydantic_ai_a2a.doctor.examination import interfaces
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card
@@ -123,6 +125,17 @@ async def test_relative_urls_of_interfaces_are_relative_to_the_card() -> None:
     async with over(Canned(card=with_interfaces(('JSONRPC', '/\n', '1.0'))).app, 'http://agent.example') as client:
         with pytest.raises(CardRefused, match='another origin'):
             await client.send('hello')
+
+
+@each_case('options', [{}, {'version': '0.3'}])
+async def test_an_agent_of_0_2_is_called_as_one_of_0_3(options: Any) -> None:
+    card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.2.6'}
+    canned = Canned(result({**TASK, 'kind': 'task'}), card=card)
+    async with over(canned.app, 'http://agent.example', **options) as client:
+        await client.send('hello')
+    assert canned.methods == ['message/send']
+    [chosen] = interfaces(read_card(card), 'http://agent.example/')
+    assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3')
 
 
 async def test_the_json_of_a_card_is_a_target() -> None:
