@@ -181,7 +181,7 @@ def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
     completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
-    answered = {**completed, 'status': {**completed['status'], 'message': message}}
+    answered = {**completed, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}
     canned = Canned(
         stream({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
         stream({'task': answered}),

@@ -246,7 +246,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
         connection.execute(statement)
     swept: list[tuple[int, int, int]] = []
     for _ in range(3):
-        rest, _ = perform(connection, sweep.sweep('agent', KEEP, AT))
+        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT))
         [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
         swept.append((rest, changes, total(connection)))
     assert swept == [(2, FEW // 2, FEW), (2, 0, FEW), (0, 0, FEW)]
