@@ -115,8 +115,6 @@ class Worker:
         """Number of runs that wait for other agents, without a slot."""
         self._returning: deque[asyncio.Future[None]] = deque()
         """Runs that have waited, and need a slot again."""
-        self._urgent: dict[str, None] = {}
-        """Waiting tasks for which runs of other agents wait: they start first."""
         self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -278,13 +276,13 @@ class Worker:
         """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""
         if self._draining or self._paused or self._slots <= 0:
             return True
-        return not chains.depth.get() and (bool(self._waiting) or self._behind or self._lent >= self._most_lent)
+        if self._lent >= self._most_lent:
+            return not chains.depth.get()
+        return bool(self._waiting) or self._behind
 
     def _begin(self, task_id: str, context: Context) -> None:
         if context.run(self._waits):
             self._waiting[task_id] = context  # behind earlier tasks
-            if context.get(chains.depth):
-                self._urgent[task_id] = None
             if not self._draining and self._slots > 0:
                 self._fill_soon()
             self._fill_again = True
@@ -355,11 +353,13 @@ class Worker:
     async def _fill_once(self) -> None:
         if self._draining or self._paused:
             return
-        while self._urgent and self._slots > 0:
-            task_id = next(iter(self._urgent))
-            del self._urgent[task_id]
-            if (context := self._waiting.pop(task_id, None)) is not None:
-                self._spawn(self._run(task_id, context), context)
+        while self._lent >= self._most_lent and self._slots > 0:
+            # The runs that wait for other agents may wait for one of these tasks.
+            task_id = next((task_id for task_id, context in self._waiting.items() if context.get(chains.depth)), None)
+            if task_id is None:
+                return
+            context = self._waiting.pop(task_id)
+            self._spawn(self._run(task_id, context), context)
         claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
             self._fill_later(pause)

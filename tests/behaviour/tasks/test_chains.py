@@ -108,6 +108,18 @@ async def test_a_run_that_leaves_a_call_behind_has_one_slot_and_no_more() -> Non
         assert [texts(await ended(client, each)) for each in (first, second)] == [['first'], ['second']]
 
 
+async def test_a_client_that_says_that_it_is_an_agent_passes_nobody_in_the_queue() -> None:
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
+        texts_sent = ('running', 'plain', 'deep')
+        for text in texts_sent:
+            await send(client if text != 'deep' else Client(client.app, headers=DEEP), text)
+        await stage.reached('running')
+        stage.open(*texts_sent)
+        await stage.reached('deep')
+    assert stage.began == [*texts_sent]
+
+
 async def test_only_tasks_of_other_agents_start_while_four_runs_a_slot_wait_for_other_agents() -> None:
     stage = Asking()
     async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
