@@ -1,6 +1,6 @@
 """Load of all kinds at once: at its end, a server holds the tasks, files, sockets and objects that it began with.
 
-`make stress ROUNDS=5000 ARGS='-k all_kinds'` goes on for about an hour.
+`make stress ROUNDS=12000 ARGS='-k all_kinds'` goes on for about an hour.
 """
 
 from __future__ import annotations
