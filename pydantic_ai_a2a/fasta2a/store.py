@@ -371,6 +371,18 @@ class _Reader(TaskReader):
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
         read = partial(self._memory.load, task_id, owner, history_length=0, artifacts=artifacts)
+        return await self._joined(task_id, owner, read, history_length=history_length, artifacts=artifacts)
+
+    async def _joined(
+        self,
+        task_id: str,
+        owner: str | None,
+        read: Callable[[], Awaitable[StoredTask | None]],
+        *,
+        history_length: int | None = None,
+        artifacts: bool = True,
+    ) -> StoredTask | None:
+        """Return a task of the storage, with what `read` returns of this process's memory."""
         in_memory = await read()  # first: the event number must not be newer than the storage's state
         task = await self._backend.load(task_id, owner)
         if task is None:
@@ -381,8 +393,9 @@ class _Reader(TaskReader):
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
-        in_memory = await self._memory.watch(task_id, owner, live=live)
-        task = await self.load(task_id, owner)
+        read = partial(self._memory.watch, task_id, owner, live=live)
+        in_memory = await read()
+        task = await self._joined(task_id, owner, read)
         if in_memory is None and task is not None and task.header.state not in TERMINAL:
             raise UnsupportedOperationError(
                 'Another process began the task and has the events of the task: use GetTask.'

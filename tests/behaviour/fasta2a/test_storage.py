@@ -199,12 +199,15 @@ async def test_a_running_task_is_canceled_in_the_storage_and_keeps_what_was_stre
                 if 'artifactUpdate' in event.result:
                     break
             partial = await client.get_task(task['id'])
+            async with client.subscribe(task['id']) as late, client.live.subscribe(task['id']) as live:
+                snapshots = [(await anext(reader)).result['task'] for reader in (late, live)]
             canceled = await client.call('CancelTask', {'id': task['id']})
             await stream.rest()
         assert stopped.is_set()
     kept = await storage.load_task(task['id'])
     assert kept is not None
     assert (state_of(partial), texts(partial)) == ('WORKING', ['begun'])
+    assert [texts(snapshot) for snapshot in snapshots] == [[], ['begun']]
     assert (kept['status']['state'], state_of(canceled), texts(canceled)) == ('canceled', 'CANCELED', ['begun'])
 
 
