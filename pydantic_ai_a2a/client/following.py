@@ -496,8 +496,8 @@ class TaskSize:
             self._put(*(('messages', size + self._pieces.get('messages', 0)) if is_message else ('status', size)))
             for key in event['status_update'].get('metadata', ()):
                 self._put(f'metadata {key}', size)
-        elif 'task' in event:
-            task = event['task']
+        else:
+            task = cast('Task', event.get('task'))
             kept = {} if 'artifacts' in task else {k: n for k, n in self._pieces.items() if k.startswith('artifact ')}
             said = {} if 'history' in task else {'messages': self._pieces.get('messages', 0)}
             self._pieces = {'task': size, **kept, **said}

@@ -377,14 +377,15 @@ def _leave_out(value: Any, places: Collection[tuple[int | str, ...]]) -> None:
         if any(place[:length] in places for length in range(1, len(place))):
             continue  # the value around it is removed
         holder: Any = None
-        inner, key = value, None
+        inner, in_list, key = value, False, None
         for step in place:
             if not isinstance(inner, dict | list):
                 break  # the name of a member of a union, which is no place
             in_list, holder = isinstance(inner, list), cast('Any', inner)
             key = step if in_list or step in holder else to_snake(str(step))
-            inner: Any = holder[key]
-        del holder[key]
+            inner: Any = holder[key] if in_list else holder.get(key)
+        if in_list or key in holder:  # else removed for another member of the union
+            del holder[key]
 
 
 @lru_cache(maxsize=1_000)

@@ -165,7 +165,11 @@ async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warnin
         'skills': [3, {**skill, 'examples': ['e', 4]}, {'name': 'no id'}, {**skill, 'tags': 'cooking'}],
         'securitySchemes': {'odd': {'type': 'odd'}, 'key': 'none', 'b': {'type': 'http', 'scheme': 'Bearer'}},
         'securityRequirements': [{'schemes': ['b']}],
-        'supportedInterfaces': [{'url': 'http://agent.example/'}, {'protocolBinding': 1}, *CARD['supportedInterfaces']],
+        'supportedInterfaces': [
+            {'url': 'http://agent.example/'},
+            {'protocolBinding': 1, 'url': 'x'},
+            *CARD['supportedInterfaces'],
+        ],
         'signatures': {},
     }
     with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a'):

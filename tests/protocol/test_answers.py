@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, UnsupportedOperationError
+from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import (
     AnswerUnreadable,
     http_error,
@@ -386,6 +387,12 @@ def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchang
     assert wire == before
 
 
+def test_faulty_values_are_left_out_for_a_few_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, '_MOST_ROUNDS', 1)
+    with pytest.raises(AnswerUnreadable, match='metadata: '):
+        read_task({'id': 't', 'status': {'state': 'completed'}, 'metadata': 3})
+
+
 TEXT: dict[str, Any] = {'artifactId': 'a', 'parts': [{'text': 'x'}]}
 CHUNK: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'artifact': TEXT}
 
@@ -418,6 +425,7 @@ def test_configurations_that_are_no_objects_are_refused() -> None:
     for value in (3, {'configs': 3}):
         with pytest.raises(AnswerUnreadable):
             read_configs(value)
+    assert read_configs([3]) == ([], '')
     with pytest.raises(AnswerUnreadable, match='tasks: '):
         read_list({'tasks': 3})
 
