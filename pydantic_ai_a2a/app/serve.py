@@ -252,7 +252,8 @@ def _uvicorn(
     apps = list(served(app))
     _end_unread(listener, max((agent.serving.limits.answer_time for agent in apps), default=0.0))
     grace = max((agent.hosting.drain_grace for agent in apps), default=0.0)
-    defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
+    # httptools drops the body of a request with `Upgrade: h2c`, which Java's clients send by default.
+    defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF, 'http': 'h11'}
     config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
     return Server(config), settled
 

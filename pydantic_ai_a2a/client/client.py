@@ -26,6 +26,7 @@ from ..arguments import seconds
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import metadata_of
 from ..errors import RemoteUnavailable, UnsupportedOperationError
+from ..protocol import stored
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..types import (
@@ -44,6 +45,7 @@ from ..types import (
     Task,
     TaskPushNotificationConfig,
     TaskState,
+    dump_json,
 )
 from . import agent_finder
 from .agent_finder import AgentFinder, Lifespan, OutputSchema, StreamingTransport, Target, app_of, wanting
@@ -467,9 +469,20 @@ class SendOptions(TypedDict, total=False):
 
 
 def message_of(content: Content) -> Message:
-    """Return the user's message, with an id."""
+    """Return the user's message, with an id.
+
+    Raises:
+        ValueError: The message has fields that messages do not have.
+    """
     if isinstance(content, Mapping):
-        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **content})
+        fields: Any = content
+        if fields.get('role') in stored.ROLES:
+            fields = stored.load_message(dump_json(content))
+        if unknown := fields.keys() - Message.__annotations__.keys():
+            raise ValueError(
+                f'A message has no field {min(unknown)!r}: give a Message, or the JSON of a message of A2A 1.0.'
+            )
+        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **fields})
     parts = [Part(text=content)] if isinstance(content, str) else [*content]
     return Message(role='user', parts=parts, message_id=uuid4().hex)
 

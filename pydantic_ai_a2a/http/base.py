@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..auth.callers import header
 from ..card import etag
-from ..errors import ClientGone, PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
+from ..errors import ClientGone, JSONParseError, PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 
 NO_SNIFF = (b'x-content-type-options', b'nosniff')
 """The header that keeps browsers from guessing another content type."""
@@ -69,6 +69,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
     Raises:
         PayloadTooLargeError: The body is larger. A body whose declared length is larger is not read.
+        JSONParseError: The web server has dropped the body.
         ClientGone: The client disconnected before the end of the body.
     """
     for name, value in scope['headers']:
@@ -83,8 +84,20 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         if len(body) + len(chunk) > limit:
             raise _too_large(limit)
         if not message.get('more_body'):
+            if not body and not chunk:
+                _check_dropped(scope)
             return b'%b%b' % (body, chunk) if body else chunk
         body += chunk
+
+
+def _check_dropped(scope: Scope) -> None:
+    """Refuse a request whose body the web server has dropped: httptools does so with `Upgrade: h2c`."""
+    headers = dict(scope['headers'])
+    if b'upgrade' in headers and (b'transfer-encoding' in headers or headers.get(b'content-length', b'0') != b'0'):
+        raise JSONParseError(
+            'The web server drops the body of a request with the header Upgrade: serve with h11 (uvicorn --http h11),'
+            ' or send no Upgrade.'
+        )
 
 
 def _too_large(limit: int) -> PayloadTooLargeError:

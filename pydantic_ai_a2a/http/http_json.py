@@ -193,6 +193,8 @@ class _HttpJsonExchange(Exchange):
 
 _SLASHES = 8
 """More slashes than a path of the app has."""
+_MESSAGE = re.compile(r'/message%3A(?=\w+/?$)', re.IGNORECASE)
+"""The colon of an operation on messages, as some clients encode it. In a path of a task it belongs to the id."""
 _CACHED_PATHS = 32
 """Cached paths: several routes read the path of one request."""
 
@@ -240,5 +242,5 @@ def _encoded_path(path: str, root_path: str, raw_path: bytes) -> str:
     for slashes in range(1, _SLASHES):
         below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
         if unquote(below) == path:
-            return below
+            return _MESSAGE.sub('/message:', below)
     return quote(path, safe='/:')  # without a raw path, or after a change by middleware

@@ -421,6 +421,18 @@ async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> N
     assert 'tenant' not in body
 
 
+async def test_a_message_in_its_json_form_is_sent_and_unknown_fields_are_refused() -> None:
+    wire: Any = {'role': 'ROLE_USER', 'messageId': 'm', 'parts': [{'raw': 'AA==', 'mediaType': 'image/png'}]}
+    canned = Canned(result({'task': TASK}))
+    async with calling(canned) as client:
+        await client.send(wire)
+        refused: list[Any] = [{'role': 'user', 'kind': 'message', 'parts': []}, {**wire, 'text': 'hello'}]
+        for unknown in refused:
+            with pytest.raises(ValueError, match=r"A message has no field '(kind|text)': give a Message, or the JSON"):
+                await client.send(unknown)
+    assert canned.requests[-1][-1]['params']['message'] == wire
+
+
 async def test_a_request_has_version_extensions_tenant_and_credentials() -> None:
     card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'tenant': 'acme'}]}
     canned = Canned(result({'task': TASK}), card=card)

@@ -36,6 +36,21 @@ def test_a_port_that_is_taken_is_refused() -> None:
             serve(to_a2a(Agent(TestModel())), port=taken.getsockname()[1])
 
 
+@pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])
+def test_requests_that_offer_http_2_are_served_as_java_clients_send_them(path: str) -> None:
+    params = {'message': {'messageId': 'm', 'role': 'ROLE_USER', 'parts': [{'text': 'hello'}]}}
+    body = params if path else {'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': params}
+    offer = {'A2A-Version': '1.0', 'Connection': 'Upgrade, HTTP2-Settings', 'Upgrade': 'h2c', 'HTTP2-Settings': 'AAE'}
+    app = to_a2a(Agent(TestModel()))
+    with serve(app) as server:
+        answer = httpx.post(f'{server.url}{path}', json=body, headers=offer, timeout=LIMIT)
+    assert 'TASK_STATE_COMPLETED' in answer.text
+    with serve(app, http='httptools') as server:
+        dropped = httpx.post(f'{server.url}{path}', json=body, headers=offer, timeout=LIMIT)
+    assert dropped.status_code == (400 if path else 200)
+    assert 'drops the body of a request with the header Upgrade: serve with h11' in dropped.text
+
+
 @pytest.mark.parametrize('own', [False, True], ids=['by run', 'by the program'])
 def test_run_leaves_the_objects_from_before_the_start_out_of_garbage_collections(own: bool) -> None:
     frozen: list[int] = []

@@ -144,6 +144,9 @@ async def test_a_final_slash_changes_nothing() -> None:
     async with lifespan(app):
         body = json.dumps({'message': message()}).encode()
         task = (await ask(app, 'POST', '/message:send/', body, **JSON)).json['task']
+        for encoded in ('/message%3Asend', '/message%3asend/'):
+            again = await ask(app, 'POST', encoded, body, **JSON)
+            assert again.json['task']['id'] == task['id']
         got = await ask(app, 'GET', f'/tasks/{task["id"]}/')
         listed = await ask(app, 'GET', '/tasks/')
     assert got.json == task
