@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import BearerAuth, Results, serve, to_a2a
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
@@ -123,7 +123,8 @@ async def test_a_proxy_that_collects_events_is_named(is_collected: bool, monkeyp
 
     monkeypatch.setattr(probe, 'time', SimpleNamespace(monotonic=arrive))
     backend = MemoryBackend('agent', reader_lag=READER_LAG, clock=clock)
-    app = to_a2a(Agent(FunctionModel(_quick, stream_function=slow)), backend=backend)
+    agent = Agent(FunctionModel(_quick, stream_function=slow))
+    app = to_a2a(agent, backend=backend, results=Results(stream='mark'))
     with serve(Collecting(app) if is_collected else app, anonymous=True) as server:
         found = await findings(server.url)
     [finding, *_] = [finding for finding in found if finding.step == 'live stream']
