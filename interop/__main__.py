@@ -5,13 +5,15 @@
 
 Each client gets an environment of its own below `.interop/`, with the versions that `clients.toml` names. What the
 clients show goes into `results.json`; the tables in `docs/frameworks.md` are made from that. This is not part of
-`make test`: the environments take two gigabytes.
+`make test`: the environments take six gigabytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -33,19 +35,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog='make interop', description='Run the A2A clients of other frameworks.')
     parser.add_argument('--only', action='append', metavar='CLIENT', help='a client of clients.toml; the others keep')
     only = parser.parse_args().only
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     clients = tomllib.loads((HERE / 'clients.toml').read_text())['client']
+    order = [client['name'] for client in clients]
     with served() as urls:
         for client in clients:
             if only is None or client['name'] in only:
                 print(f'{client["name"]} ...', flush=True)
-                results[client['name']] = shown(client, urls)
-    order = [client['name'] for client in clients]
+                record(client['name'], shown(client, urls), order)
+    print(f'The tables in {PAGE.name} are up to date.')
+    return 0
+
+
+def record(name: str, seen: dict[str, Any], order: Sequence[str]) -> None:
+    """Write what a client shows into the results and the page, before the next client can fail."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[name] = seen
     results = {name: results[name] for name in order if name in results}
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + '\n')
     PAGE.write_text(write(PAGE.read_text(), results))
-    print(f'The tables in {PAGE.name} are up to date.')
-    return 0
 
 
 @contextmanager
@@ -62,55 +69,54 @@ def served() -> Iterator[dict[str, str]]:
 
 def shown(client: dict[str, Any], urls: dict[str, str]) -> dict[str, Any]:
     """What a client shows its user of each server."""
-    driver = HERE / 'drivers' / client['driver']
-    folder = ENVIRONMENTS / driver.stem
-    make = _npm if driver.suffix == '.mjs' else _pip
-    command, version = make(folder, client['packages'], driver)
-    pairs = [f'{name}={url}' for name, url in urls.items()]
+    driver, packages = HERE / 'drivers' / client['driver'], client['packages']
+    folder = ENVIRONMENTS / re.sub(r'\W+', '-', ' '.join(packages))
+    if driver.suffix == '.mjs':
+        command, version = _npm(folder, packages, driver)
+    else:
+        command, version = _pip(folder, packages, driver, client.get('python', sys.executable))
     done = subprocess.run(
-        [*command, *pairs], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN, check=False
+        [*command, *(f'{name}={url}' for name, url in urls.items())],
+        env={**os.environ, 'EXTENSIONS': client.get('extensions', '')},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN,
+        check=False,
     )
     (folder / 'driver.log').write_text(done.stdout + done.stderr)
     lines = [line.removeprefix('SEEN ') for line in done.stdout.splitlines() if line.startswith('SEEN ')]
     if not lines:
         raise SystemExit(f'{driver.name} has shown nothing; see {folder / "driver.log"}')
     return {
-        'packages': client['packages'],
+        'packages': packages,
         'sdk': version,
         'date': datetime.now(UTC).date().isoformat(),
         'seen': [json.loads(line) for line in lines],
     }
 
 
-def _pip(folder: Path, packages: Sequence[str], driver: Path) -> tuple[list[str], str]:
+def _pip(folder: Path, packages: Sequence[str], driver: Path, interpreter: str) -> tuple[list[str], str]:
     python = folder / 'bin' / 'python'
-    if not _made(folder, packages):
-        _run(sys.executable, '-m', 'venv', '--clear', str(folder))
+    if not (folder / 'made').exists():
+        _run(interpreter, '-m', 'venv', '--clear', str(folder))
         _run(str(python), '-m', 'pip', 'install', '-qq', '--disable-pip-version-check', *packages)
-        _stamp(folder, packages)
+        (folder / 'made').touch()
     version = "from importlib.metadata import version; print(version('a2a-sdk'))"
     sdk = subprocess.run([str(python), '-c', version], capture_output=True, text=True, check=True, timeout=RUN)
     return [str(python), str(driver)], f'a2a-sdk {sdk.stdout.strip()}'
 
 
 def _npm(folder: Path, packages: Sequence[str], driver: Path) -> tuple[list[str], str]:
-    if not _made(folder, packages):
+    if not (folder / 'made').exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / 'package.json').write_text('{"private": true}')
         _run('npm', 'install', '--no-progress', '--prefix', str(folder), *packages)
-        _stamp(folder, packages)
+        (folder / 'made').touch()
     for file in (driver, driver.with_name('driver.mjs')):  # Node.js looks for packages beside the file
         (folder / file.name).write_text(file.read_text())
-    return ['node', str(folder / driver.name)], packages[0].removeprefix('@a2a-js/').replace('@', ' ')
-
-
-def _made(folder: Path, packages: Sequence[str]) -> bool:
-    stamp = folder / 'made-of'
-    return stamp.exists() and stamp.read_text() == '\n'.join(packages)
-
-
-def _stamp(folder: Path, packages: Sequence[str]) -> None:
-    (folder / 'made-of').write_text('\n'.join(packages))
+    sdk = json.loads((folder / 'node_modules/@a2a-js/sdk/package.json').read_text())
+    return ['node', str(folder / driver.name)], f'@a2a-js/sdk {sdk["version"]}'
 
 
 def _run(*command: str) -> None:

@@ -1,4 +1,4 @@
-"""The servers that clients are run against: one for each form of the end of a stream, and one whose result is data.
+"""The servers that clients are run against: two agents with text in each form of a stream, and one with data.
 
 Prints a line of JSON: the URL of each server, by name.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 
 import uvicorn
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from starlette.types import ASGIApp
 
-from interop.forms import FORMS
-from interop.verdicts import DATA, TEXT
+from interop.verdicts import AFTER, BEFORE, DATA, FORMS, TEXT
 from pydantic_ai_a2a import Results, to_a2a
 
 
@@ -32,8 +32,32 @@ async def write(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    for word in TEXT.split(' '):
-        yield word if word == TEXT.split(' ')[-1] else f'{word} '
+    async for word in words(TEXT):
+        yield word
+
+
+def looks(messages: list[ModelMessage]) -> bool:
+    """Whether the model is yet to call its tool."""
+    return not any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+
+
+async def look(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if looks(messages):
+        return ModelResponse(parts=[TextPart(BEFORE), ToolCallPart('thermometer')])
+    return ModelResponse(parts=[TextPart(AFTER)])
+
+
+async def stream_look(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+    calls = looks(messages)
+    async for word in words(BEFORE if calls else AFTER):
+        yield word
+    if calls:
+        yield {1: DeltaToolCall('thermometer', '{}')}
+
+
+async def words(text: str) -> AsyncIterator[str]:
+    for word in re.findall(r'\S+ ?', text):
+        yield word
         await asyncio.sleep(0.05)
 
 
@@ -42,13 +66,24 @@ async def report(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse
 
 
 writer = Agent(FunctionModel(write, stream_function=stream), name='writer')
+looker = Agent(FunctionModel(look, stream_function=stream_look), name='looker')
 reporter = Agent(FunctionModel(report), name='reporter', output_type=Weather)
+
+
+@looker.tool_plain
+def thermometer() -> int:
+    return 21
 
 
 def apps() -> dict[str, ASGIApp]:
     """The app of each server."""
+    agents = {'talk': writer, 'tool': looker}
     return {
-        **{name: form(writer) for name, form in FORMS.items()},
+        **{
+            f'{name} {form}': to_a2a(agent, results=Results(stream=form))
+            for name, agent in agents.items()
+            for form in FORMS
+        },
         'data': to_a2a(reporter),
         'data as text': to_a2a(reporter, results=Results(data_as_text=True)),
     }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from interop.verdicts import of_data, of_text
-from pydantic_ai_a2a.settings import TextStream
+from interop.verdicts import ANSWERS, FORMS, of_data, of_live, of_text
 
 HERE = Path(__file__).parent
 RESULTS = HERE / 'results.json'
@@ -20,7 +19,12 @@ Results = Mapping[str, Any]
 
 def write(page: str, results: Results) -> str:
     """The page, with its tables as the results are: each stands between two comments that name it."""
-    for name, table in (('text', _text(results)), ('data', _data(results)), ('versions', _versions(results))):
+    tables = {
+        **{agent: _text(results, agent) for agent in ANSWERS},
+        'data': _data(results),
+        'versions': _versions(results),
+    }
+    for name, table in tables.items():
         block = f'<!-- {name} -->\n\n{_markdown(table)}\n\n<!-- end of {name} -->'
         pattern = rf'<!-- {name} -->.*?<!-- end of {name} -->'
         page, count = re.subn(pattern, lambda _, block=block: block, page, flags=re.DOTALL)
@@ -34,29 +38,20 @@ def _markdown(rows: Iterator[Sequence[str]]) -> str:
     return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 
-def _text(results: Results) -> Iterator[Sequence[str]]:
-    """What becomes of a text, by client and form."""
-    names = [seen['server'] for seen in next(iter(results.values()))['seen']]
-    servers = [name for name in dict.fromkeys(names) if name not in DATA_SERVERS]
-    yield ['Client', *(f"`'{name}'`" if name in get_args(TextStream) else name for name in servers), 'without a stream']
+def _text(results: Results, agent: str) -> Iterator[Sequence[str]]:
+    """What becomes of an agent's text, by client and form."""
+    yield ['Client', 'default', *(f"`'{form}'`" for form in FORMS[1:]), 'without a stream']
     for client, shown in results.items():
-        yield [client, *(_streamed(shown, server) for server in servers), _sent(shown, servers[0])]
+        streamed = (_cell(_seen(shown, f'{agent} {form}', 'stream'), agent) for form in FORMS)
+        sent = _seen(shown, f'{agent} {FORMS[0]}', 'send')
+        yield [client, *streamed, _cell(sent, agent) if sent else 'always streams']
 
 
-def _streamed(shown: Results, server: str) -> str:
-    seen = _seen(shown, server, 'stream')
-    answer = _verdict(seen)
-    live = of_text(seen['live']) if 'live' in seen else answer
-    return f'{answer} (live: {live})' if live not in (answer, 'empty') else answer
-
-
-def _sent(shown: Results, server: str) -> str:
-    seen = _seen(shown, server, 'send')
-    return _verdict(seen) if seen else 'always streams'
-
-
-def _verdict(seen: Results) -> str:
-    return of_text(seen['answer']) if 'answer' in seen else 'error'
+def _cell(seen: Results, agent: str) -> str:
+    if 'error' in seen:
+        return 'error'
+    live = of_live(seen.get('live', ()), ANSWERS[agent])
+    return ', '.join(filter(None, [of_text(seen['answer'], ANSWERS[agent]), live]))
 
 
 def _data(results: Results) -> Iterator[Sequence[str]]:

@@ -12,11 +12,11 @@ const result = (task) => task.artifacts.map(text).join('')
 await drive({
   stream: async (url) => {
     const client = await new ClientFactory().createFromUrl(url)
-    let live = ''
+    const live = []
     let id
     for await (const event of client.sendMessageStream(request())) {
       if (event.kind === 'task') id = event.id
-      if (event.kind === 'artifact-update') live += text(event.artifact)
+      if (event.kind === 'artifact-update') live.push(text(event.artifact))
     }
     return {answer: result(await client.getTask({id})), live}
   },

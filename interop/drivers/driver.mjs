@@ -1,4 +1,7 @@
 // What the drivers in JavaScript have in common: see driver.py.
+export const EXTENSIONS = process.env.EXTENSIONS
+export const CARD = '/.well-known/agent-card.json'
+
 export async function drive(ways) {
   for (const pair of process.argv.slice(2)) {
     const [server, ...url] = pair.split('=')
@@ -10,7 +13,8 @@ export async function drive(ways) {
         console.error(error)
         seen = {error: String(error)}
       }
-      console.log('SEEN', JSON.stringify({server, way, ...seen}))
+      process.stdout.write(`\nSEEN ${JSON.stringify({server, way, ...seen})}\n`)
     }
   }
+  process.exit(0)
 }

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-Ask = Callable[[str], Awaitable[dict[str, str]]]
-"""Asks the agent at a URL. `answer` is the answer as the framework gives it, `live` all that was shown on the way."""
+CARD = '/.well-known/agent-card.json'
+EXTENSIONS = os.environ['EXTENSIONS']
+"""The extensions that the client is to activate, or an empty text."""
+
+Ask = Callable[[str], Awaitable[dict[str, Any]]]
+"""Asks the agent at a URL. `answer` is the answer as the framework gives it, `live` the pieces shown on the way."""
 
 
 def drive(**ways: Ask) -> None:
@@ -29,6 +35,9 @@ def drive(**ways: Ask) -> None:
                 except Exception as error:
                     traceback.print_exc()
                     seen = {'error': f'{type(error).__name__}: {error}'}
-                print('SEEN', json.dumps({'server': server, 'way': way, **seen}), flush=True)
+                line = json.dumps({'server': server, 'way': way, **seen})
+                # Frameworks print too, also from threads, and replace sys.stdout: one write to the real one is a line.
+                sys.__stdout__.write(f'\nSEEN {line}\n')
+                sys.__stdout__.flush()
 
     asyncio.run(main())

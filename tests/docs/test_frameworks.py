@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from interop.tables import HERE, PAGE, RESULTS, write
-from interop.verdicts import TEXT, of_data, of_text
+from interop.verdicts import AFTER, ANSWERS, BEFORE, TEXT, of_data, of_live, of_text
 
 CLIENTS: list[dict[str, Any]] = tomllib.loads((HERE / 'clients.toml').read_text())['client']
 SEEN: dict[str, Any] = json.loads(RESULTS.read_text())
+READS_NO_ARTIFACTS = '@ag-ui/a2a'
 
 
 def test_the_tables_are_those_of_the_results() -> None:
@@ -27,25 +28,60 @@ def test_the_results_are_those_of_the_clients_and_versions_that_are_listed() -> 
     assert all((HERE / 'drivers' / client['driver']).exists() for client in CLIENTS)
 
 
-def test_no_client_loses_text_by_default() -> None:
-    for name, client in SEEN.items():
-        shown = [seen['answer'] for seen in client['seen'] if seen['server'] == 'replace']
-        assert all(TEXT in answer for answer in shown), name
+@pytest.mark.parametrize('agent', ANSWERS)
+def test_no_client_loses_or_doubles_text_by_default(agent: str) -> None:
+    wrong = {
+        name: seen.get('answer', seen.get('error'))
+        for name, client in SEEN.items()
+        for seen in client['seen']
+        if (seen['server'], seen['way']) == (f'{agent} on-request', 'stream')
+        and of_text(seen.get('answer', ''), ANSWERS[agent]) != 'whole'
+    }
+    assert wrong == {READS_NO_ARTIFACTS: ''}
+
+
+def test_clients_that_ask_for_live_text_get_it_by_default() -> None:
+    asking = [client['name'] for client in CLIENTS if 'extensions' in client]
+    live = {
+        (name, seen['server'], of_live(seen['live'], TEXT if 'talk' in seen['server'] else AFTER))
+        for name in asking
+        for seen in SEEN[name]['seen']
+        if 'on-request' in seen['server'] and seen['way'] == 'stream'
+    }
+    assert live == {(name, f'{agent} on-request', 'live') for name in asking for agent in ANSWERS}
 
 
 @pytest.mark.parametrize(
-    ('shown', 'verdict'),
+    ('shown', 'wanted', 'verdict'),
     [
-        (TEXT, 'whole'),
-        ('', 'empty'),
-        (TEXT.replace(' ', '\n'), 'broken up'),
-        (TEXT + TEXT, 'doubled'),
-        (f'{TEXT.replace(" ", "  ")} {TEXT}', 'doubled, broken up'),
-        ('evening comes.', 'part'),
+        (TEXT, TEXT, 'whole'),
+        ('', TEXT, 'empty'),
+        (TEXT.replace(' ', '\n'), TEXT, 'broken up'),
+        (TEXT + TEXT, TEXT, 'doubled'),
+        (f'{TEXT.replace(" ", "  ")} {TEXT}', TEXT, 'doubled, broken up'),
+        ('evening comes.', TEXT, 'wrong'),
+        (BEFORE, AFTER, 'wrong'),
+        (BEFORE + AFTER, AFTER, 'both texts'),
+        (BEFORE + AFTER + AFTER, AFTER, 'both texts, doubled'),
+        (f'{BEFORE} It is 21\ndegrees.', AFTER, 'both texts, broken up'),
     ],
 )
-def test_a_verdict_says_what_became_of_a_text(shown: str, verdict: str) -> None:
-    assert of_text(shown) == verdict
+def test_a_verdict_says_what_became_of_a_text(shown: str, wanted: str, verdict: str) -> None:
+    assert of_text(shown, wanted) == verdict
+
+
+@pytest.mark.parametrize(
+    ('pieces', 'verdict'),
+    [
+        ([AFTER, ''], ''),
+        (['It is ', '21 degrees.', ''], 'live'),
+        ([BEFORE, 'It is ', '21 degrees.'], 'live'),
+        (['It is ', '21 degrees.', AFTER], 'live twice'),
+        (['It is ', 'degrees.'], 'live wrong'),
+    ],
+)
+def test_a_verdict_says_what_a_user_sees_live(pieces: list[str], verdict: str) -> None:
+    assert of_live(pieces, AFTER) == verdict
 
 
 def test_a_verdict_says_whether_data_is_read() -> None:
