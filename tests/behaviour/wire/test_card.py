@@ -69,6 +69,14 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                         ),
                     },
                     {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1',
+                        'description': (
+                            'Streams of requests that activate the extension have the text of the answer while the'
+                            ' model writes it: an update without append begins the text, updates with append continue'
+                            ' it, and the last one is empty.'
+                        ),
+                    },
+                    {
                         'uri': 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1',
                         'description': (
                             'A task that waits for its client lists the answers it needs in a data part, with their'

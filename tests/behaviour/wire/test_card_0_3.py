@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 
 from pydantic_ai_a2a import Results, mount, to_a2a
 from pydantic_ai_a2a.conversion.asking import EXTENSION as PENDING_CALLS
-from pydantic_ai_a2a.protocol.fields import REPLAY
+from pydantic_ai_a2a.protocol.fields import LIVE_TEXT, REPLAY
 
 from ...client import Client, RpcError, lifespan
 from ...dialects import speaking, unversioned
@@ -94,7 +94,7 @@ async def test_the_official_client_of_1_0_reads_of_the_card_what_is_of_1_0() -> 
             'capabilities': {
                 'streaming': True,
                 'pushNotifications': False,
-                'extensions': [PENDING_CALLS, REPLAY],
+                'extensions': [LIVE_TEXT, PENDING_CALLS, REPLAY],
                 'extendedAgentCard': False,
             },
             'securitySchemes': {
@@ -161,7 +161,11 @@ async def test_a_client_of_0_3_reads_of_the_card_what_is_of_0_3() -> None:
     card = v0_3.AgentCard.model_validate(await secured())
     assert card.model_dump(mode='json', by_alias=True, exclude_none=True) == snapshot(
         {
-            'capabilities': {'extensions': [PENDING_CALLS, REPLAY], 'pushNotifications': False, 'streaming': True},
+            'capabilities': {
+                'extensions': [LIVE_TEXT, PENDING_CALLS, REPLAY],
+                'pushNotifications': False,
+                'streaming': True,
+            },
             'defaultInputModes': ['text/plain'],
             'defaultOutputModes': ['text/plain'],
             'description': 'Keeps things.',

@@ -254,7 +254,7 @@ async def test_the_answer_streams_as_appended_chunks_and_comes_whole_as_the_last
             yield word
 
     agent = Agent(FunctionModel(stream_function=words))
-    async with calling(agent, results=Results(interval=0)) as (client, _):
+    async with calling(agent, results=Results(stream='replace', interval=0)) as (client, _):
         events = await streamed(client, said())
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
     assert [next(iter(event)) for event in events] == [
