@@ -60,9 +60,12 @@ async def test_text_comes_as_data_and_undivided_where_only_json_is_taken() -> No
         yield 'It is '
         yield 'sunny.'
 
-    app = to_a2a(Agent(FunctionModel(stream_function=stream)))
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart('It is sunny.')])
+
+    app = to_a2a(Agent(FunctionModel(answer, stream_function=stream)))
     async with lifespan(app), asyncio.timeout(LIMIT):
-        async with Client(app).send_streaming(acceptedOutputModes=['application/json']) as reader:
+        async with Client(app).live.send_streaming(acceptedOutputModes=['application/json']) as reader:
             events = [event.result for event in await reader.rest()]
         task = await Client(app).get_task(events[0]['task']['id'])
     [update] = [event['artifactUpdate'] for event in events if 'artifactUpdate' in event]
