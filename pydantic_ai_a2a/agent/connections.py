@@ -37,12 +37,13 @@ class Connections:
         """Called after a run in which an MCP server may have failed."""
         self.renewing = False
         """True from the loss of a connection until the agent is entered anew."""
+        self.kept = bool(self._toolsets())
+        """True if the agent keeps connections."""
         self._runs = 0
 
-    @property
-    def kept(self) -> bool:
-        """True if the agent may keep connections. `agent.override` may add toolsets until the agent is entered."""
-        return 'pydantic_ai.mcp' in sys.modules
+    def entered(self) -> None:
+        """Note that the agent was entered: `agent.override` may have added toolsets until then."""
+        self.kept = bool(self._toolsets())
 
     async def counted(self, run: Awaitable[RunOutput]) -> RunOutput:
         """Run the agent, and ask for a look at the connections if a tool, or the run, has failed."""

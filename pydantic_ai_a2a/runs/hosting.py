@@ -446,6 +446,7 @@ class Host:
         """Hold the agent until the host ends; or until a connection is lost, and no run holds the agent any more."""
         async with self._agent:
             self._held = True
+            self._connections.entered()
             if self._entered.done():
                 logger.info('The agent was entered anew, and its tasks go on.')
             else:

@@ -113,7 +113,7 @@ async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterat
 
 @HEADERS
 async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=three_words)), results=Results(interval=0))
+    app = to_a2a(Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0))
     async with lifespan(app):
         answer = await post(app, request('message/stream', message=said()), **headers)
     got = events(answer)

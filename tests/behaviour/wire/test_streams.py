@@ -30,12 +30,12 @@ def words() -> Agent:
 
 
 async def whole_stream(app: ASGIApp) -> list[Event]:
-    async with Client(app).send_streaming() as stream:
+    async with Client(app).live.send_streaming() as stream:
         return await stream.rest()
 
 
 async def resumed(app: ASGIApp, task_id: str, after: str) -> list[Event]:
-    async with Client(app).subscribe(task_id, Last_Event_ID=after) as stream:
+    async with Client(app).live.subscribe(task_id, Last_Event_ID=after) as stream:
         return await stream.rest()
 
 
