@@ -119,7 +119,7 @@ def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
-    while perform(connection, sweep.sweep('agent', KEEP, AT)) != (0, []):
+    while perform(connection, sweep.sweep('agent', KEEP, AT))[:2] != (0, []):
         pass
 
 
