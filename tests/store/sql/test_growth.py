@@ -351,7 +351,7 @@ async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], li
     pages = [each for each in statements if 'ORDER BY status_at DESC' in each[0]]
     assert len(pages) == len(QUERIES)
     sweeping: list[Statement] = []
-    assert await backend.write(WriteKind(recorded_sweep), sweeping) == (0, [])
+    assert await backend.write(WriteKind(recorded_sweep), sweeping) == (0, [], ())
     return pages, sweeping
 
 
