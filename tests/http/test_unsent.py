@@ -53,6 +53,15 @@ async def ended(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
+async def test_an_answer_that_is_counted_no_longer_can_be_forgotten_again() -> None:
+    clients = readers()
+    with clients.answer(40) as answer:
+        clients.unsent.forget(answer)
+        clients.unsent.change(answer, 30)
+        assert clients.unsent.bytes == 0
+    assert clients.unsent.bytes == 0
+
+
 @pytest.mark.usefixtures('none_slow')
 async def test_an_answer_that_does_not_fit_beside_the_others_is_refused() -> None:
     clients = readers()

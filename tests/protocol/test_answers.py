@@ -368,7 +368,14 @@ def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchang
     wire: dict[str, Any] = {
         'id': 't',
         'status': {'state': 'completed', 'timestamp': 5, 'message': {'role': 'cat', 'parts': []}},
-        'history': [good, 3, {'role': 'agent', 'parts': [{}, {'text': 'b'}], 'reference_task_ids': 'x'}, {}, good],
+        'history': [
+            good,
+            3,
+            {'role': 'agent', 'parts': [{}, {'text': 'b'}], 'reference_task_ids': 'x'},
+            {},
+            {'metadata': 5},
+            good,
+        ],
         'artifacts': [{'parts': [{'text': 1}, {'text': 'c', 'metadata': []}]}, {'name': 'two', 'parts': None}],
         'metadata': 'none',
     }

@@ -114,7 +114,7 @@ async def _in_agent_run(prompt: str) -> list[str]:
 async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
     if not watched:
         return await client.send(sent)
-    async with client.send_streaming(sent) as stream:
+    async with client.live.send_streaming(sent) as stream:
         events = await stream.rest()
     task = events[0].result['task']
     assert isinstance(client.app, A2AApp)

@@ -120,7 +120,7 @@ async def test_a_model_gets_the_bytes_of_files_also_to_count_tokens(streamed: bo
         serving(agent, workers=Workers(worker=worker(agent, usage_limits=limits))) as client,
     ):
         if streamed:
-            async with client.send_streaming(url) as stream:
+            async with client.live.send_streaming(url) as stream:
                 await stream.rest()
         else:
             assert texts(await client.send(url)) == ['seen']
