@@ -366,8 +366,8 @@ Migrations: TypeAlias = Sequence[Sequence[str]]
 
 MIGRATIONS: Migrations = (SCHEMA,)
 
-FIRST = 6
-"""Number of the first step. Versions from before the first release have taken steps up to 5."""
+FIRST = 7
+"""Number of the first step. Versions from before the first release have taken steps up to 6."""
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'

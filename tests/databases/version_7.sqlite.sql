@@ -2,7 +2,7 @@ BEGIN TRANSACTION;
 CREATE TABLE a2a_boot (id TEXT NOT NULL, clock BIGINT NOT NULL);
 INSERT INTO "a2a_boot" VALUES('ccd3e028-a6c2-4401-a96e-06d9fe621912',1674615);
 CREATE TABLE a2a_schema (version INTEGER NOT NULL);
-INSERT INTO "a2a_schema" VALUES(6);
+INSERT INTO "a2a_schema" VALUES(7);
 CREATE TABLE bucket (
     agent TEXT NOT NULL,
     subject TEXT NOT NULL, -- who is counted: a caller or a tenant
