@@ -37,8 +37,8 @@ class Connections:
         """Called after a run in which an MCP server may have failed."""
         self.renewing = False
         """True from the loss of a connection until the agent is entered anew."""
-        self.kept = bool(self._toolsets())
-        """True if the agent keeps connections."""
+        self.kept = False
+        """True if the agent, once entered, keeps connections."""
         self._runs = 0
 
     def entered(self) -> None:

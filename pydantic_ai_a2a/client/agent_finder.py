@@ -82,9 +82,7 @@ class AgentFinder:
         self._card = _given(cast('Mapping[str, Any]', target)) if isinstance(target, Mapping) else None
         for name, option in (('card_keys', card_keys), ('card_url', card_url)):
             if self._card is not None and option is not None:
-                raise TypeError(
-                    f'{name} needs a target that is a URL or an app: a card that was read before has no signed form.'
-                )
+                raise TypeError(f'{name} needs a target that is a URL or an app, and the target is a card already.')
         self._app = app
         self._connections = connections
         self._auth = auth
