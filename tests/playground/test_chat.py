@@ -48,6 +48,16 @@ async def test_a_chat_draws_markdown_and_a_reload_keeps_the_conversation(visit: 
         assert [len({task['context_id'] for task in await app.list_tasks()}), len(await app.list_tasks())] == [1, 2]
 
 
+async def test_an_agent_that_does_not_stream_answers_too(visit: Visit) -> None:
+    with serve(to_a2a(Agent('test', name='keeper'), results=Results(stream='off'))) as server:
+        page = await visit(f'{server.url}docs')
+        log = page.get_by_role('log', name='Conversation')
+        for count in (1, 2):
+            await say(page, f'Tidy {count}')
+            await expect(log.get_by_text('success (no tool calls)')).to_have_count(count)
+            await expect(page.get_by_role('navigation', name='Tasks').get_by_text('completed')).to_have_count(count)
+
+
 async def test_thoughts_tool_steps_and_the_event_log_are_shown(visit: Visit) -> None:
     app = to_a2a(keeper(), results=Results(progress=Progress(thinking=True, tools=True)))
     with serve(app) as server:
