@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from pydantic_ai_a2a import Progress, Push, Results, Workers, to_a2a
+from pydantic_ai_a2a import Postgres, Progress, Push, Results, Workers, to_a2a
 
 from ..fixed import fixed
 
@@ -65,6 +65,7 @@ async def delete() -> str:
 
 async def held(request: Request) -> JSONResponse:
     """The asyncio tasks, the open files and sockets, and the objects of the package in this process."""
+    await app.backend.queue.renew('nobody', [], lease=1)  # over the connection that heartbeats open
     gc.collect()
     tasks = [task.get_coro() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     kinds: list[type[Any]] = [type(each) for each in gc.get_objects()]
@@ -95,9 +96,12 @@ def _files() -> list[str]:
     return names
 
 
+BACKEND = os.environ['MIXED_BACKEND']
+
 app = to_a2a(
     agent,
-    backend=os.environ['MIXED_BACKEND'],
+    # The warm-up opens all connections of a small pool, so that their number stays.
+    backend=Postgres(BACKEND, pool_size=2) if BACKEND.startswith('postgres') else BACKEND,
     routes=[Route('/held', held)],
     results=Results(progress=Progress(tools=True)),
     push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.05, tries=3),
