@@ -1,4 +1,4 @@
-"""The requirements of A2A 1.0 for a server, with their tests: reads `requirements.toml`, writes the tables of the docs.
+"""The requirements of A2A 1.0, with their tests: reads `requirements.toml`, writes the tables of the docs.
 
 MkDocs loads this file as a hook, so the file imports nothing of the tests.
 """
@@ -54,7 +54,7 @@ def tables() -> str:
     ]
     lines.append('')
     for area, members in groupby(requirements().values(), lambda requirement: requirement.area):
-        lines += [f'### {area}', '', '| Number | Section | Level | Requirement | Server |', '|---|---|---|---|---|']
+        lines += [f'### {area}', '', '| Number | Section | Level | Requirement | Shown |', '|---|---|---|---|---|']
         lines += [f'| {row.name} | {row.section} | {row.level} | {row.text} | {_state(row)} |' for row in members]
         lines.append('')
     return '\n'.join(lines)

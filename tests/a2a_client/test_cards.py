@@ -15,15 +15,15 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
+from pydantic_ai_a2a import A2AClient, CardRefused, Push, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.agent_finder import StreamingTransport
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import NotConnected
 from pydantic_ai_a2a.doctor.examination import interfaces
-from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.errors import TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card
 
@@ -293,6 +293,54 @@ async def test_a_card_that_cannot_be_used(card: Any, text: str) -> None:
             await client.send('hello')
     assert 'http://agent.example/' in str(refused.value)
     assert 'secret' not in str(refused.value)
+
+
+def recorded(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
+    """The app, which notes the version of each request that is not for its card."""
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] == 'http' and not scope['path'].endswith('.json'):
+            versions.append(dict(scope['headers']).get(b'a2a-version'))
+        await app(scope, receive, send)
+
+    return noting
+
+
+@pytest.mark.parametrize(
+    ('options', 'version'),
+    [({'binding': 'JSONRPC'}, '1.0'), ({'binding': 'HTTP+JSON'}, '1.0'), ({'version': '0.3'}, '0.3')],
+)
+async def test_each_request_names_its_version(options: Any, version: str) -> None:
+    versions: list[bytes | None] = []
+    app = recorded(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
+    hook: Any = {'id': 'hook', 'url': 'http://hook.invalid/'}
+    async with asyncio.timeout(LIMIT), A2AClient(app, **options) as client:
+        task: Any = await client.send('hello')
+        assert [update async for update in client.stream('hello')]
+        await client.get(task['id'])
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel(task['id'])
+        assert await client.create_push_config(task['id'], hook)
+        assert await client.get_push_config(task['id'], 'hook')
+        assert await client.list_push_configs(task['id'])
+        await client.delete_push_config(task['id'], 'hook')
+    assert versions == [version.encode()] * 8
+
+
+async def test_the_first_interface_that_the_client_speaks_is_called_at_its_url() -> None:
+    card = with_interfaces(
+        ('CARRIER-PIGEON', 'http://agent.example/pigeon', '1.0'),
+        ('HTTP+JSON', 'http://agent.example/rest', '1.0'),
+        ('JSONRPC', 'http://agent.example/old', '0.3'),
+        ('JSONRPC', 'http://agent.example/rpc', '1.0'),
+    )
+    canned = Canned(Response(json.dumps({'task': TASK}), media_type='application/json'), card=card)
+    async with over(canned.app, 'http://agent.example') as client:
+        await client.send('hello', return_immediately=True)
+    canned.answers = [result({'task': TASK})]
+    async with over(canned.app, 'http://agent.example', binding='JSONRPC', version='1.0') as client:
+        await client.send('hello', return_immediately=True)
+    assert [path for method, path, _, _ in canned.requests if method == 'POST'] == ['/rest/message:send', '/rpc']
 
 
 async def test_an_agent_that_is_down_is_unavailable_and_its_card_is_not_refused() -> None:
