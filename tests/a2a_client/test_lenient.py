@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
+from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.remote.waiting import content_of
 
@@ -103,3 +104,35 @@ async def test_a_snapshot_without_artifacts_keeps_what_was_streamed() -> None:
     assert content_of(task) == 'Hello'
     emptied = await sent(stream({'task': WORKING}, piece, {'task': {**TASK, 'artifacts': []}}))
     assert content_of(emptied) == ''
+
+
+async def test_the_answers_of_the_conformance_tests_for_clients_are_read() -> None:
+    """Those of CLIENT-PARSE-001 to 006 of the A2A conformance test specification (ACTS)."""
+    task = await sent(result({'task': {**TASK, 'artifacts': [artifact({'text': 'hello world'})]}}))
+    assert (task['id'], task['context_id'], task['status']['state']) == ('t', 'c', 'completed')
+    assert len(task['artifacts']) == 1
+    reply: Any = {'messageId': 'msg-001', 'role': 'ROLE_AGENT', 'parts': [{'text': 'I can help with that'}]}
+    message = await sent(result({'message': reply}))
+    assert (message['message_id'], message['role'], len(message['parts'])) == ('msg-001', 'agent', 1)
+    asking = {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': reply}
+    task = await sent(result({'task': {**TASK, 'status': asking}}))
+    assert (task['status']['state'], task['status']['message']['role']) == ('input-required', 'agent')
+
+    history = [{'role': role, 'parts': [{'text': 'a message without an id'}]} for role in ('ROLE_USER', 'ROLE_AGENT')]
+    found = artifact({'text': 'result text'}), artifact({'data': {'key': 'value'}}, artifact_id='b')
+    # Two of the parts are none of A2A: their artifacts stay.
+    report = {'name': 'report.pdf', 'mediaType': 'application/pdf'}
+    file = artifact({'file': {**report, 'bytes': 'JVBERi0xLjQ='}}, artifact_id='c')
+    url = artifact({'fileUrl': {**report, 'url': 'https://example.com/report.pdf'}}, artifact_id='d')
+    gone = {'code': -32001, 'message': 'Task not found', 'data': {'taskId': 'nonexistent-task-id'}}
+    canned = Canned(
+        result({**TASK, 'artifacts': found, 'history': history}),
+        result({**TASK, 'artifacts': [*found, file, url]}),
+        Response(json.dumps({'jsonrpc': '2.0', 'id': 'req-004', 'error': gone}), media_type='application/json'),
+    )
+    async with calling(canned) as client:
+        task = await client.get('t')
+        assert (len(task.get('artifacts', [])), len(task.get('history', []))) == (2, 2)
+        assert len((await client.get('t')).get('artifacts', [])) == 4
+        with pytest.raises(TaskNotFoundError, match='Task not found'):
+            await client.get('t')
