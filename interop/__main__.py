@@ -73,6 +73,8 @@ def shown(client: dict[str, Any], urls: dict[str, str]) -> dict[str, Any]:
     folder = ENVIRONMENTS / re.sub(r'\W+', '-', ' '.join(packages))
     if driver.suffix == '.mjs':
         command, version = _npm(folder, packages, driver)
+    elif driver.suffix == '.java':
+        command, version = _debian(folder, packages, driver)
     else:
         command, version = _pip(folder, packages, driver, client.get('python', sys.executable))
     done = subprocess.run(
@@ -117,6 +119,15 @@ def _npm(folder: Path, packages: Sequence[str], driver: Path) -> tuple[list[str]
         (folder / file.name).write_text(file.read_text())
     sdk = json.loads((folder / 'node_modules/@a2a-js/sdk/package.json').read_text())
     return ['node', str(folder / driver.name)], f'@a2a-js/sdk {sdk["version"]}'
+
+
+def _debian(folder: Path, packages: Sequence[str], driver: Path) -> tuple[list[str], str]:
+    query = ['dpkg-query', '--show', '--showformat=${Version}', packages[0]]
+    version = subprocess.run(query, capture_output=True, text=True, check=False, timeout=RUN).stdout
+    if not version:
+        raise SystemExit(f'{driver.name} needs packages of Debian: apt-get install {" ".join(packages)}')
+    folder.mkdir(parents=True, exist_ok=True)
+    return ['java', '-cp', '/usr/share/java/gson.jar', str(driver)], f'JDK {version.partition("+")[0]}'
 
 
 def _run(*command: str) -> None:

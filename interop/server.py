@@ -94,7 +94,7 @@ async def main() -> None:
     urls: dict[str, str] = {}
     for name, app in apps().items():
         bound = socket.create_server(('127.0.0.1', 0))
-        servers.append((uvicorn.Server(uvicorn.Config(app, log_level='warning')), bound))
+        servers.append((uvicorn.Server(uvicorn.Config(app, http='h11', log_level='warning')), bound))
         urls[name] = f'http://127.0.0.1:{bound.getsockname()[1]}'
     print(json.dumps(urls), flush=True)
     await asyncio.gather(*(server.serve([bound]) for server, bound in servers))
