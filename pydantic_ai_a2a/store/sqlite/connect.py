@@ -55,7 +55,8 @@ class SqliteFile:
         """
         parts = urlsplit(url)
         path = unquote(parts.path)[1:]
-        if parts.netloc or parts.fragment or not path or path.endswith('/') or path == ':memory:':
+        unnamed = not url.startswith('sqlite:///') or not path or path.endswith('/') or path == ':memory:'
+        if unnamed or parts.fragment:
             raise ValueError(f'{url!r} names no file: write {_FORM}. For tasks in memory, write {"memory"!r}.')
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         return cls(path=Path(path).absolute(), synchronous=_synchronous(url, options))
@@ -101,8 +102,12 @@ def connect(
 
 def _create(path: Path) -> None:
     """Create an empty file, readable by the owner only; SQLite gives the WAL the same mode."""
-    with suppress(OSError):  # the file exists, or SQLite raises the error at its opening
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileNotFoundError:
+        raise BackendUnusable(f'The SQLite file {path} cannot be made: there is no folder {path.parent}.') from None
+    except OSError:
+        pass  # the file exists, or SQLite raises the error at its opening
 
 
 def _unusable(file: SqliteFile, error: Exception) -> BackendUnusable:

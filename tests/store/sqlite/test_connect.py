@@ -31,6 +31,8 @@ def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     ('url', 'said'),
     [
         ('sqlite://agent.db', "names no file: write 'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db'"),
+        ('sqlite:agent.db', 'names no file'),
+        ('sqlite:/agent.db', 'names no file'),
         ('sqlite://', 'names no file'),
         ('sqlite:///', 'names no file'),
         ('sqlite:///folder/', 'names no file'),
@@ -110,8 +112,11 @@ def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendUnusable, match='cannot be used: unable to open database file'):
-        connect(SqliteFile(path=tmp_path / 'nowhere' / 'agent.db'))
+    with pytest.raises(BackendUnusable) as refused:
+        connect(SqliteFile.of(f'sqlite:///{tmp_path}/nowhere/agent.db'))
+    assert str(refused.value) == (
+        f'The SQLite file {tmp_path}/nowhere/agent.db cannot be made: there is no folder {tmp_path}/nowhere.'
+    )
 
 
 def test_a_place_that_several_processes_cannot_share_is_refused(
