@@ -47,11 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     names = {'help_option_names': ['-h', '--help']}
     # The last resort writes the warnings of commands that configure no logging.
     (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
-    _CommandLine(
+    commands = _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',
         commands=[*serving, *calling],
         context_settings=names,
-    ).main(arguments, prog_name='pydantic-ai-a2a')
+    )
+    click.version_option(package_name='pydantic-ai-a2a')(commands).main(arguments, prog_name='pydantic-ai-a2a')
 
 
 # --- the command `hash-key` -------------------------------------------------------------------------------------------

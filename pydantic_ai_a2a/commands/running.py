@@ -24,14 +24,15 @@ from ..http.index import Live, Ready
 from .terminal import apart, find, place_options, say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)
+_PORT = click.IntRange(0, 65535)
 
 
 @click.command()
 @click.argument('target', metavar='MODULE:NAME')
 @place_options
 @click.option('--host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on.')
-@click.option('--port', default=8000, show_default=True, metavar='PORT', help='Port to listen on.')
-@click.option('--grpc-port', type=int, metavar='PORT', help='Also serve gRPC on this port.')
+@click.option('--port', type=_PORT, default=8000, show_default=True, metavar='PORT', help='Port to listen on.')
+@click.option('--grpc-port', type=_PORT, metavar='PORT', help='Also serve gRPC on this port.')
 @click.option('--allowed-host', multiple=True, metavar='NAME', help='Also answer for this host name. Can be repeated.')
 @click.option('--no-worker', is_flag=True, help='Leave all tasks to worker processes.')
 @click.option('--auth', metavar='MODULE:NAME', help='Authenticator for the callers of an agent, such as a BearerAuth.')
@@ -51,7 +52,8 @@ def serve(
 ) -> int:
     """Serve an app or an agent over HTTP and gRPC.
 
-    MODULE:NAME is the app or the agent, such as joker:app. The server ends at SIGINT or SIGTERM.
+    MODULE:NAME is the app or the agent, such as joker:agent; joker alone means joker:app. The server ends at SIGINT or
+    SIGTERM.
     """
     if auth is not None and anonymous:
         raise click.UsageError('--auth and --anonymous cannot be combined: give one of them.')
@@ -74,14 +76,14 @@ def serve(
 @click.command()
 @click.argument('target', metavar='MODULE:NAME')
 @place_options
-@click.option('--health-port', type=int, metavar='PORT', help='Answer /health/live and /health/ready on this port.')
+@click.option('--health-port', type=_PORT, metavar='PORT', help='Answer /health/live and /health/ready on this port.')
 @click.option(
     '--health-host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on for health.'
 )
 def worker(target: str, app_dir: str, backend: str | None, health_host: str, health_port: int | None) -> int:
     """Run the tasks of an app that other processes serve.
 
-    MODULE:NAME is the app, such as joker:app. The worker ends at SIGINT or SIGTERM.
+    MODULE:NAME is the app, such as joker:app; joker alone means joker:app. The worker ends at SIGINT or SIGTERM.
     """
     app = find(target, app_dir, backend)
     apps = apart(app, target)

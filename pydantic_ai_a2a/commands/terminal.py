@@ -55,7 +55,8 @@ def find(target: str, app_dir: str, backend: str | None, auth: str | None = None
 
 def _named(target: str) -> Any:
     module_name, _, name = target.partition(':')
-    if not module_name or not name:
+    name = name or 'app'
+    if not module_name:
         raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as joker:app.')
     value: Any = _import(module_name)
     for attribute in name.split('.'):

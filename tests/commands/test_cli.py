@@ -8,6 +8,7 @@ import socket
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object
 @pytest.mark.parametrize('command', ['serve', 'worker'])
 def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     targets = (
-        'joker',
+        'bare',
         ':app',
         'nothing:app',
         'joker.inner:app',
@@ -67,7 +68,7 @@ def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixtur
     )
     assert [refused(capsys, command, target) for target in targets] == snapshot(
         [
-            (2, "'joker' does not name an app: write MODULE:NAME, such as joker:app."),
+            (2, "The module 'bare' has no 'app'."),
             (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
             (2, "There is no module 'nothing', in the directory or on the Python path."),
             (2, "There is no module 'joker.inner', in the directory or on the Python path."),
@@ -140,6 +141,13 @@ def test_a_host_is_allowed_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(['--version'])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n'
+
+
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([])
@@ -152,7 +160,8 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     [
         ('serve', "Missing argument 'MODULE:NAME'."),
         ('serve joker:app --prot 80', 'No such option.*--prot.*Did you mean .*--port'),
-        ('serve joker:app --port http', "Invalid value for '--port': 'http' is not a valid integer."),
+        ('serve joker:app --port http', "Invalid value for '--port': 'http' is not a valid integer"),
+        ('serve joker:app --port 65536', "Invalid value for '--port': 65536 is not in the range 0<=x<=65535."),
         (
             'serve joker:agent --auth joker:app --anonymous',
             '--auth and --anonymous cannot be combined: give one of them.',
