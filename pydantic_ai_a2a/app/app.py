@@ -8,13 +8,14 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from fasta2a import FastA2A
 from fasta2a.broker import Broker, InMemoryBroker
 from fasta2a.schema import AgentExtension, Task
 from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match, Mount, Route
@@ -298,16 +299,18 @@ class A2AApp(FastA2A):
 
 
 @checked
-def mount(parent: Starlette, path: str, app: Starlette) -> None:
-    """Mount an app under a path, run its lifespan with the parent's, and answer the path without its final slash too.
+def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]) -> None:
+    """Mount an app or an agent under a path, and run its lifespan with the parent's.
+
+    The path without its final slash is answered too.
 
     A plain `parent.mount(path, app)` works as well: the app then starts with its first request, and the parent answers
     the bare path with a redirect, which not every client follows.
 
     Args:
         parent: A Starlette or FastAPI app that has not started yet.
-        path: Begins with a slash, such as `/agent`.
-        app: The app that `to_a2a` returned.
+        path: Begins with a slash, such as `/agent`; `/` for the parent's own URL.
+        app: The app that `to_a2a` returned, or an agent for the defaults of `to_a2a`.
 
     Raises:
         TypeError: An argument has another type.
@@ -315,14 +318,16 @@ def mount(parent: Starlette, path: str, app: Starlette) -> None:
     """
     if not path.startswith('/'):
         raise ValueError(f'mount(): path takes a path that begins with a slash, such as /agent, not {path!r}.')
-    mounted = Mount(path, app)
-    parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
+    served: Starlette = cast('Any', app).to_a2a() if isinstance(app, AbstractAgent) else app
+    mounted = Mount(path, served)
+    if mounted.path:
+        parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
     parent.router.routes.append(mounted)
     before = parent.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(scope_app: Any) -> AsyncGenerator[Any]:
-        async with before(scope_app) as state, app.router.lifespan_context(app):
+        async with before(scope_app) as state, served.router.lifespan_context(served):
             yield state
 
     parent.router.lifespan_context = lifespan

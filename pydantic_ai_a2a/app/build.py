@@ -247,7 +247,8 @@ def to_a2a(
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
     page = playground(docs_url, about, limits, anonymous=guards.anonymous)
-    index, discovery = Index(card, url), Discovery(card, url, versions)
+    docs_url = None if page is None else docs_url
+    index, discovery = Index(card, url, docs_url), Discovery(card, url, versions)
     exact = exact_routes(serving, discovery, parts.ready, signed.key_set)
     return A2AApp(
         store,
@@ -258,7 +259,7 @@ def to_a2a(
         broker=None if own is None else own.broker,
         allowed_hosts=None if access.allowed_hosts is None else AllowedHosts(access.allowed_hosts),
         **_shown(about, name or agent.name, url),
-        docs_url=None if page is None else docs_url,
+        docs_url=docs_url,
         debug=debug,
         fallback=fallback(serving, discovery, index, routes or (), exception_handlers, page=page),
         routes=app_routes(serving, exact, discovery, index, routes or ()),

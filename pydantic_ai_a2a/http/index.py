@@ -11,6 +11,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..card import CardTemplate
@@ -34,18 +36,23 @@ class Index:
     Args:
         card: The public card. An answer shows only fields of the public card, because it needs no authentication.
         url: The agent's URL; None takes the request's base URL.
+        docs_url: Path of the playground, to which a browser is sent from `/`; None for an app without the playground.
     """
 
-    def __init__(self, card: CardTemplate, url: str | None) -> None:
+    def __init__(self, card: CardTemplate, url: str | None, docs_url: str | None = None) -> None:
         self._card = card
         self._url = url
+        self._docs_url = docs_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with HTTP 200 to GET and HEAD of `/`, 405 to its other methods, and 404 elsewhere."""
+        """Answer with HTTP 200 to GET and HEAD of `/`, or send a browser to the playground; 405 or 404 elsewhere."""
         if scope['type'] == 'websocket':
             await send({'type': 'websocket.close', 'code': 1000})
             return
         error = _error(scope)
+        if error is None and self._docs_url is not None and 'text/html' in Headers(scope=scope).get('accept', ''):
+            await RedirectResponse(scope.get('root_path', '') + self._docs_url)(scope, receive, send)
+            return
         correlation_id = new_correlation_id()
         body = self._description(scope)
         if error is not None:

@@ -153,6 +153,18 @@ async def test_a_mounted_app_answers_its_path_with_and_without_the_final_slash(p
             assert (await stream.rest())[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
+@BOTH
+async def test_an_agent_is_mounted_at_the_url_of_its_parent_and_starts_with_it(parent: Parent) -> None:
+    log: list[str] = []
+    app = parent()
+    mount(app, '/', saying('hi', log))
+    async with lifespan(app):
+        assert log == ['agent entered']
+        assert texts(await Client(app).send()) == ['hi']
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
+        assert card['supportedInterfaces'][0]['url'] == 'http://testserver/'
+
+
 @covers('POST to the mount without trailing slash')
 @BOTH
 @pytest.mark.parametrize('how', ['mount()', 'plainly'])

@@ -131,6 +131,28 @@ async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_
     assert (head.status, head.body) == (200, b'')
 
 
+@pytest.mark.parametrize('prefix', ['', '/agents/joker'])
+@pytest.mark.parametrize(
+    ('accept', 'docs_url', 'target'),
+    [
+        ('text/html,application/xhtml+xml,*/*;q=0.8', '/docs', '/docs'),
+        ('text/html', '/play', '/play'),
+        ('text/html', None, None),
+        ('*/*', '/docs', None),
+    ],
+)
+async def test_a_browser_is_sent_to_the_playground(
+    accept: str, docs_url: str | None, target: str | None, prefix: str
+) -> None:
+    app: Any = Starlette()
+    mount(app, prefix or '/', to_a2a(Agent('test'), docs_url=docs_url))
+    async with lifespan(app):
+        answer = await Exchange(app, 'GET', f'{prefix}/', {'Accept': accept}, b'').answer()
+        unknown = await Exchange(app, 'GET', f'{prefix}/nothing', {'Accept': accept}, b'').answer()
+    assert (answer.status, answer.headers.get('location')) == ((307, prefix + target) if target else (200, None))
+    assert unknown.status == 404
+
+
 UNKNOWN_PATHS = ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card']
 
 
