@@ -162,12 +162,19 @@ class CardTemplate:
         }
         """The versions whose fields a card has, by the version of the client."""
         self._card = _checked(_card(facts, settings, self._modes))
+        self.missing = _missing(facts, settings)
+        """What the user has not given, and by which others find the agent."""
         self.capabilities = _capabilities(settings)
         """Names of the capabilities that the card declares (§4.4.3)."""
         self.extensions: list[AgentExtension] = [*self._card['capabilities'].get('extensions', ())]
         """The declared extensions (§4.6)."""
         self._extensions = tuple(self.extensions)
         self._cached = lru_cache(maxsize=_URLS)(self._render)
+
+    @property
+    def name(self) -> str:
+        """Name of the agent."""
+        return self._card['name']
 
     @property
     def by_version(self) -> bool:
@@ -282,6 +289,15 @@ def _capabilities(settings: CardSettings) -> frozenset[str]:
         'extendedAgentCard': settings.extended,
     }
     return frozenset(name for name, there in has.items() if there)
+
+
+def _missing(facts: CardFacts, settings: CardSettings) -> list[str]:
+    given = {
+        'description': settings.description or facts.description,
+        'skills': settings.skills,
+        'examples': any(skill.get('examples') for skill in settings.skills),
+    }
+    return [name for name, value in given.items() if not value]
 
 
 def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) -> AgentCard:

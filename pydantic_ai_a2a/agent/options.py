@@ -73,6 +73,10 @@ from .exits import contained
 from .internals import has_output_validators, tool_of, validates_output, wrap_all_hooks, wrap_toolset
 
 NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
+NO_DEPS = (
+    'The agent has a deps_type, and its runs have no deps: give them to to_a2a(agent, deps=...),'
+    ' to_a2a(agent, deps_factory=...) or agent.override(deps=...).'
+)
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
 """Wrappers for durable execution, and the option refused in every run, inside a workflow or not."""
 _SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)
@@ -209,6 +213,12 @@ def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
         or type(cast('AbstractCapability[Any]', capability)).get_model is not AbstractCapability.get_model
         for capability in _capabilities(agent, options)
     )
+
+
+def lacks_deps(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether the tools of the agent expect dependencies that the options of a run do not have."""
+    kind: object = agent.deps_type
+    return isinstance(kind, type) and kind not in (object, Any, type(None)) and 'deps' not in options
 
 
 def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: str, named: Collection[str]) -> None:

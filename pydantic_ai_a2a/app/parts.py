@@ -18,11 +18,13 @@ from ..agent.connections import Connections
 from ..agent.dependencies import Dependencies, Hooks, keep_caller
 from ..agent.downloads import read_referenced
 from ..agent.options import (
+    NO_DEPS,
     NO_MODEL,
     RunOptions,
     check_partial_data,
     check_tools,
     known_tools,
+    lacks_deps,
     may_have_model,
     may_have_own_output,
     models_of,
@@ -104,6 +106,8 @@ class Assembly:
         def make_worker() -> Worker:
             if not conversion.has_model:
                 logger.warning('%s Runs without a model fail.', NO_MODEL)
+            if conversion.lacks_deps:
+                logger.warning('%s Tools get None instead.', NO_DEPS)
             return Worker(backend, conversion.job(backend, metering, vault), settings, metering=metering)
 
         self.direct = None
@@ -440,6 +444,8 @@ class Conversion:
         """JSON Schemas for the card."""
         self.has_model = not self._is_known or may_have_model(agent, options)
         """True if runs may have a model without `agent.override`."""
+        self.lacks_deps = self._is_known and dependencies is None and lacks_deps(agent, options)
+        """True if runs have no dependencies, without `agent.override`, and the agent's tools expect some."""
         if self._is_known:
             for argument, tools in settings.approvals.named_tools.items():
                 check_tools(agent, options, argument, tools)

@@ -6,6 +6,7 @@ import gzip
 import re
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -184,6 +185,21 @@ def test_a_server_logs_the_addresses_of_its_playgrounds(capfd: pytest.CaptureFix
         assert server.docs_url == f'{server.url}joker/try'
     with serve(own_docs) as server:
         assert server.docs_url is None
+
+
+def test_a_server_names_what_a_card_lacks(capfd: pytest.CaptureFixture[str]) -> None:
+    joke: Any = {'id': 'joke', 'name': 'Joke', 'description': 'Tells a joke.', 'tags': ['fun']}
+    parent = FastAPI()
+    parent.mount('/bare', to_a2a(Agent('test', name='bare')))
+    parent.mount('/half', to_a2a(Agent('test', name='half'), description='Half.', skills=[joke]))
+    whole: Any = {**joke, 'examples': ['Tell me a joke.']}
+    parent.mount('/whole', to_a2a(Agent('test', name='whole', description='Whole.'), skills=[whole]))
+    with serve(parent, log_level='info'):
+        logged = capfd.readouterr().err
+    assert re.findall(r'The card of (\w+) has (.+), by which other agents know', logged) == [
+        ('bare', 'no description and no skills and no examples'),
+        ('half', 'no examples'),
+    ]
 
 
 def test_the_pictures_of_the_documentation_are_small() -> None:

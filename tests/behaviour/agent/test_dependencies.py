@@ -450,3 +450,22 @@ async def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], erro
         async with serving(Agent(FunctionModel(heard)), **options):
             pytest.fail('it is served')
     assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ('deps_type', 'options', 'warned'),
+    [
+        (str, {}, True),
+        (str, {'deps': 'given'}, False),
+        (str, {'deps': None}, False),
+        (str, {'deps_factory': as_function}, False),
+        (type(None), {}, False),
+        (object, {}, False),
+    ],
+)
+async def test_an_agent_whose_runs_have_no_deps_is_warned_of_at_start(
+    deps_type: Any, options: Any, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Agent('test', deps_type=deps_type), **options):
+        pass
+    assert ('The agent has a deps_type, and its runs have no deps: give them to' in caplog.text) == warned
