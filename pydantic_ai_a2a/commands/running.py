@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from runpy import run_module
 from types import FrameType
 from typing import Any
 
@@ -37,6 +40,7 @@ _PORT = click.IntRange(0, 65535)
 @click.option('--no-worker', is_flag=True, help='Leave all tasks to worker processes.')
 @click.option('--auth', metavar='MODULE:NAME', help='Authenticator for the callers of an agent, such as a BearerAuth.')
 @click.option('--anonymous', is_flag=True, help='Serve without authentication, also on a public address.')
+@click.option('--reload', is_flag=True, help='Start again after each change of a Python file, for development.')
 def serve(
     *,
     target: str,
@@ -49,12 +53,15 @@ def serve(
     no_worker: bool,
     auth: str | None,
     anonymous: bool,
+    reload: bool,
 ) -> int:
     """Serve an app or an agent over HTTP and gRPC.
 
     MODULE:NAME is the app or the agent, such as joker:agent; joker alone means joker:app. The server ends at SIGINT or
     SIGTERM.
     """
+    if reload:
+        return _reload(target, app_dir)
     if auth is not None and anonymous:
         raise click.UsageError('--auth and --anonymous cannot be combined: give one of them.')
     app = find(target, app_dir, backend, auth)
@@ -71,6 +78,23 @@ def serve(
         raise click.UsageError(str(error)) from None
     run(app, host=host, port=port, grpc_port=grpc_port, allowed_hosts=names, anonymous=anonymous)
     return 0
+
+
+def _reload(target: str, app_dir: str) -> int:
+    """Serve in a process that uvicorn starts again after each change of a Python file."""
+    import uvicorn  # noqa: PLC0415 - as in `run`
+    from uvicorn.supervisors import ChangeReload  # noqa: PLC0415
+
+    config = uvicorn.Config(target, reload=True, reload_dirs=app_dir or '.')
+    arguments = [argument for argument in sys.argv[1:] if argument != '--reload']
+    ChangeReload(config, target=partial(_command, arguments), sockets=[]).run()
+    return 0
+
+
+def _command(arguments: Sequence[str], sockets: object) -> None:
+    """Run the command in a new process."""
+    sys.argv[1:] = arguments
+    run_module('pydantic_ai_a2a', run_name='__main__')
 
 
 @click.command()

@@ -50,6 +50,22 @@ async def test_an_agent_is_served_under_its_name(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_server_starts_again_after_each_change_of_its_module(tmp_path: Path) -> None:
+    module = tmp_path / 'joker.py'
+    text = (
+        "from pydantic_ai import Agent\nfrom pydantic_ai_a2a import to_a2a\napp = to_a2a(Agent('test', name='NAME'))\n"
+    )
+    module.write_text(text.replace('NAME', 'first'))
+    arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'joker', '--app-dir', str(tmp_path), '--port', '0', '--reload')
+    with process(*arguments, cwd=tmp_path, fork=False) as server:
+        server.wait_for('The card of first has')
+        module.write_text(text.replace('NAME', 'second'))
+        server.wait_for('The card of second has')
+        server.signal(signal.SIGINT)
+        assert server.exit_code() == 0
+    assert 'Traceback' not in server.output
+
+
 async def test_a_worker_runs_the_tasks_that_a_server_takes(tmp_path: Path) -> None:
     with web(tmp_path) as server, worker(tmp_path, NAME='the worker') as running:
         async with (
