@@ -219,24 +219,51 @@ _INDENT = 12
 
 @click.command()
 @agent_options
+@click.option('-v', '--verbose', is_flag=True, help='Show each step, and each hint as often as it occurs.')
 @click.option('--json', 'is_json', is_flag=True, help='Write each step as a line of JSON.')
-def doctor(*, remote: Remote, is_json: bool) -> int:
+def doctor(*, remote: Remote, verbose: bool, is_json: bool) -> int:
     """Examine an agent, and say what to change.
 
     URL is the agent or its card. The command sends harmless text, and cancels tasks that still run. The exit code is 1
     if there is a fault.
     """
-    return asyncio.run(_examine(remote, is_json=is_json))
+    return asyncio.run(_examine(remote, is_json=is_json, verbose=verbose))
 
 
-async def _examine(remote: Remote, *, is_json: bool) -> int:
-    has_fault = False
+async def _examine(remote: Remote, *, is_json: bool, verbose: bool) -> int:
+    has_fault, summary = False, _Summary()
     steps = examine(remote.url, remote.connections(), remote.trusted_origins)
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'
-            echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
+            if is_json or verbose:
+                echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
+            else:
+                summary.add(finding)
+    summary.write()
     return int(has_fault)
+
+
+class _Summary:
+    """Writes the cards and interfaces that are examined, what to change once, and the other steps by name only."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+        """The steps since the last written line, by level."""
+        self._written: set[tuple[str, str]] = set()
+
+    def add(self, finding: Finding) -> None:
+        if finding.level in ('ok', 'not checked') and finding.step not in ('card', 'interface'):
+            self._names.setdefault(finding.level, []).append(finding.step)
+        elif (finding.step, finding.text) not in self._written:
+            self._written.add((finding.step, finding.text))
+            self.write()
+            echo(_finding_lines(finding))
+
+    def write(self) -> None:
+        for level, names in self._names.items():
+            echo(_wrapped(level, ', '.join(names)))
+        self._names.clear()
 
 
 def _finding_lines(finding: Finding) -> str:

@@ -105,7 +105,7 @@ def _slow_joker() -> ASGIApp:
         return ModelResponse([TextPart('A gummy bear.')])
 
     agent = Agent(FunctionModel(answer, stream_function=write), name='joker')
-    return Collecting(to_a2a(agent, access=Access(versions=['1.0'])))
+    return Collecting(to_a2a(agent, access=Access(versions=['1.0']), results=Results(stream='mark')))
 
 
 def main() -> None:

@@ -209,6 +209,18 @@ def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
     assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
 
 
+def test_the_doctor_needs_one_screen_and_shows_each_step_on_demand(capsys: Capture) -> None:
+    with serve(to_a2a(shop_agent())) as server:
+        brief, whole = command(capsys, 'doctor', server.url), command(capsys, 'doctor', server.url, '-v')
+    assert (brief.code, whole.code) == (0, 0)
+    lines = brief.out.splitlines()
+    assert len(lines) <= 24
+    assert 'ok          unknown task, bad params, unknown method, message, ended task,' in lines
+    assert [brief.out.count(text) for text in ('Everybody may call the agent', ' is served. (§8.3)')] == [1, 3]
+    assert whole.out.count('Everybody may call the agent') == 3
+    assert whole.out.count('unknown task: An unknown task is ') == 3
+
+
 def at_its_url(canned: Canned, app: Any = None) -> Server:
     """A server whose card names its URL."""
     served = serve(app or canned.app, anonymous=True)
