@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from inspect import currentframe
+from pathlib import Path
+from traceback import walk_stack
 from typing import Any, Literal, cast
 
 from fasta2a.broker import Broker
@@ -114,7 +117,7 @@ def to_a2a(
 
     Args:
         agent: Any Pydantic AI agent.
-        name: Name on the agent card. Default: the agent's name, else `agent`.
+        name: Name on the agent card. Default: the agent's name, else the name of its variable or module.
         url: The agent's public URL, for the card. Default: the URL of the request.
         version: The agent's own version, for the card. Default `1.0.0`.
         description: Purpose of the agent, for the card. Default: the agent's description, else a neutral sentence.
@@ -224,7 +227,7 @@ def to_a2a(
     )
     versions = Versions(access.versions)
     about = CardSettings(
-        name=name,
+        name=name or agent.name or _inferred_name(agent),
         description=description,
         version=version,
         provider=provider,
@@ -258,7 +261,7 @@ def to_a2a(
         storage=None if own is None else own.storage,
         broker=None if own is None else own.broker,
         allowed_hosts=None if access.allowed_hosts is None else AllowedHosts(access.allowed_hosts),
-        **_shown(about, name or agent.name, url),
+        **_shown(about, url),
         docs_url=docs_url,
         debug=debug,
         fallback=fallback(serving, discovery, index, routes or (), exception_handlers, page=page),
@@ -267,6 +270,27 @@ def to_a2a(
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
     )
+
+
+_GENERIC = frozenset({'__init__', '__main__', 'agent', 'app', 'main', 'self', 'server'})
+"""Names of variables and modules that say nothing of an agent."""
+
+
+def telling_name(*names: str) -> str:
+    """Return the first of the names of an agent's variable and module that says something of the agent."""
+    return next((name for name in names if name not in _GENERIC), 'agent')
+
+
+def _inferred_name(agent: AbstractAgent[Any, Any]) -> str:
+    """Return the name of the user's variable with the agent, as Pydantic AI does, or else of the user's module."""
+    own = __name__.partition('.')[0]
+    frames = (frame for frame, _ in walk_stack(currentframe()))
+    users = (frame for frame in frames if str(frame.f_globals.get('__name__')).partition('.')[0] != own)
+    nothing: dict[str, Any] = {}
+    local, module = next(((frame.f_locals, frame.f_globals) for frame in users), (nothing, nothing))
+    variables = [name for names in (local, module) for name in names if names[name] is agent]
+    path, file = str(module.get('__name__')), Path(module.get('__file__') or '__main__')
+    return telling_name(*variables, *reversed(path.split('.')), file.stem)
 
 
 def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas: bool) -> list[AgentExtension]:
@@ -283,10 +307,10 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
     return [extension for extension, serves in declared if serves]
 
 
-def _shown(card: CardSettings, name: str | None, url: str | None) -> dict[str, Any]:
+def _shown(card: CardSettings, url: str | None) -> dict[str, Any]:
     """The arguments of FastA2A that describe the agent."""
     return {
-        'name': name,
+        'name': card.name,
         'url': url or '',
         'version': card.version,
         'description': card.description,

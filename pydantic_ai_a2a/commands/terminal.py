@@ -17,7 +17,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..app.app import A2AApp
-from ..app.build import served, to_a2a
+from ..app.build import served, telling_name, to_a2a
 from ..auth.callers import Authenticator
 from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
@@ -41,7 +41,7 @@ def find(target: str, app_dir: str, backend: str | None, auth: str | None = None
     sys.path.insert(0, app_dir)
     value = _named(target)
     if isinstance(value, AbstractAgent):
-        return _served_agent(cast('AbstractAgent[Any, Any]', value), backend, auth)
+        return _served_agent(cast('AbstractAgent[Any, Any]', value), target, backend, auth)
     if not callable(value):
         raise UsageError(f'{target} is neither an app nor an agent, but of the type {type(value).__name__}.')
     if backend is not None:
@@ -81,9 +81,11 @@ def _suggestion(module_name: str) -> str:
     return f' It has {", ".join(names)}.' if names else ''
 
 
-def _served_agent(agent: AbstractAgent[Any, Any], backend: str | None, auth: str | None) -> A2AApp:
+def _served_agent(agent: AbstractAgent[Any, Any], target: str, backend: str | None, auth: str | None) -> A2AApp:
+    name = agent.name or telling_name(*reversed(re.split('[.:]', target)))
+    authenticators = None if auth is None else _authenticators(auth)
     try:
-        return to_a2a(agent, backend=backend or 'memory', auth=None if auth is None else _authenticators(auth))
+        return to_a2a(agent, name=name, backend=backend or 'memory', auth=authenticators)
     except ValueError as error:  # only the values of --backend and --auth can be wrong here
         raise UsageError(str(error)) from None
 

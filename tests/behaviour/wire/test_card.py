@@ -148,10 +148,30 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
 @covers('card')
 async def test_an_agent_without_name_and_description_has_a_card_with_one_skill() -> None:
     card = (await fetch(to_a2a(Agent('test')))).json
-    assert (card['name'], card['description']) == ('agent', 'An AI agent called agent.')
+    assert (card['name'], card['description']) == ('test_card', 'An AI agent called test_card.')
     assert [(skill['id'], skill['name'], skill['description']) for skill in card['skills']] == [
-        ('agent', 'agent', 'An AI agent called agent.')
+        ('test-card', 'test_card', 'An AI agent called test_card.')
     ]
+
+
+@covers('card')
+@pytest.mark.parametrize(
+    ('source', 'module', 'name'),
+    [
+        ("poet = Agent('test'); app = to_a2a(poet)", {'__name__': 'shop.main'}, 'poet'),
+        ("agent = Agent('test'); app = agent.to_a2a()", {'__name__': 'shop.main'}, 'shop'),
+        ("app = to_a2a(Agent('test'))", {'__name__': 'joker'}, 'joker'),
+        ("agent = Agent('test'); app = to_a2a(agent)", {'__name__': '__main__', '__file__': '/a/joker.py'}, 'joker'),
+        ("agent = Agent('test'); app = to_a2a(agent)", {'__name__': '__main__'}, 'agent'),
+        ("poet = Agent('test', name='Ovid'); app = to_a2a(poet)", {'__name__': 'joker'}, 'Ovid'),
+        ("poet = Agent('test', name='Ovid'); app = to_a2a(poet, name='Naso')", {'__name__': 'joker'}, 'Naso'),
+    ],
+)
+async def test_an_agent_without_a_name_is_called_by_its_variable_or_module(
+    source: str, module: dict[str, Any], name: str
+) -> None:
+    exec(source, module := {'Agent': Agent, 'to_a2a': to_a2a, **module})
+    assert (await fetch(module['app'])).json['name'] == name
 
 
 @covers('card')

@@ -52,9 +52,8 @@ def card_of(answer: Answer) -> dict[str, Any]:
 
 
 async def test_callers_that_are_known_read_more_of_the_agent() -> None:
-    app = to_a2a(
-        Agent('test'), auth=AUTH, access=Access(extended_card={'skills': [DEPLOY], 'description': 'Does more.'})
-    )
+    more = {'skills': [DEPLOY], 'description': 'Does more.'}
+    app = to_a2a(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=more))
     async with lifespan(app):
         client = Client(app)
         public = (await client.get(CARD)).json
@@ -71,7 +70,7 @@ async def test_a_function_makes_a_card_for_each_caller() -> None:
         card['skills'].clear()  # its own copy
         return {'description': description, 'version': '2'} if caller.id == 'ann' else None
 
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=make))
+    app = to_a2a(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=make))
     async with lifespan(app):
         cards = [card_of(await extended(Client(app), ANN)) for _ in range(2)]
         none = refusal(await extended(Client(app), BOB))
@@ -179,7 +178,10 @@ async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pyte
     [
         ({'version': ''}, 'The agent card needs version.'),
         ({'skills': [{'id': 's'}]}, r'skills\[1\] needs name.'),
-        ({'skills': [{**DEPLOY, 'id': 'agent'}]}, "Two skills have the id 'agent': give one of them another id."),
+        (
+            {'skills': [{**DEPLOY, 'id': 'test-extended-card'}]},
+            "Two skills have the id 'test-extended-card': give one of them another id.",
+        ),
         (
             {'capabilities': {'streaming': False}},
             'The extended agent card must have the same capabilities as the public card: remove the field.',
