@@ -25,9 +25,9 @@ from ..client.urls import origin
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
-from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to, waiting_task
+from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..types import Message, Part, Task
-from .terminal import Command, Form, artifact_text, ask, echo, safe, say, screen_for
+from .terminal import Command, Form, artifact_text, ask, echo, question_of, safe, say, screen_for
 
 WAITS = 3
 """Exit code for a waiting task, without a terminal for the answer."""
@@ -305,7 +305,7 @@ class Talk:
 
     def _answered(self, task: Task) -> Task | Message:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
-        answer = decide(waiting_task('', task))
+        answer = decide(question_of(task))
         if 'denied' in answer:
             return self._run(partial(self.client.cancel, task['id']))
         try:

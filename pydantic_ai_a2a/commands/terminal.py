@@ -21,7 +21,7 @@ from ..app.build import served, telling_name, to_a2a
 from ..auth.callers import Authenticator
 from ..client.following import WAITING, Update
 from ..protocol.stored import event_json, task_json
-from ..remote.waiting import answer_parts, artifact_parts, content_of, text_of
+from ..remote.waiting import WaitingTask, answer_parts, artifact_parts, content_of, text_of, waiting_task
 from ..types import Message, Part, Task
 
 Command: TypeAlias = Callable[..., int]
@@ -211,7 +211,10 @@ class Screen:
         self.close()
         _show_parts([part for parts in answer for part in parts])
         message = status.get('message')
-        if message is not None and message['parts'] not in answer and not (is_asked and status['state'] in WAITING):
+        if status['state'] in WAITING:
+            if not is_asked and (question := question_of(outcome)['text']) not in artifact_text(outcome):
+                echo(question)
+        elif message is not None and message['parts'] not in answer:
             _show_status(message, failed=status['state'] in ('failed', 'rejected'))
 
     def close(self) -> None:
@@ -268,6 +271,11 @@ def screen_for(form: Form, before: str = '') -> Screen:
             return Screen(before)
         return RichScreen(before)
     return Screen(before)
+
+
+def question_of(task: Task) -> WaitingTask:
+    """Return the question of a task whose artifacts the screen has shown."""
+    return waiting_task('', {**task, 'artifacts': []})
 
 
 def artifact_text(task: Task) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pydantic_ai.messages import BaseToolCallPart, ModelResponse, ToolCallPart
+from pydantic_ai.messages import BaseToolCallPart, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
-from ..types import as_object
+from ..types import as_object, dump_json
 from .pending import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
 
 SYSTEM = 'a2a'
@@ -41,12 +41,14 @@ def question_of(response: ModelResponse) -> InputRequired | AuthRequired | None:
     details = response.provider_details or {}
     if response.provider_name != SYSTEM or response.tool_calls:
         return None
+    # Text before the last part is replaced.
+    text = ''.join(part.content for part in response.parts[-1:] if isinstance(part, TextPart))
     match details.get('state'):
         case 'input-required':
-            return InputRequired(response.text or '', details.get('schema'))
+            return InputRequired(text, details.get('schema'))
         case 'auth-required':
             authorization = sign_in(details)
-            return AuthRequired(response.text or '', authorization.get('schemes', ()), authorization.get('url'))
+            return AuthRequired(text, authorization.get('schemes', ()), authorization.get('url'))
         case _:
             return None
 
@@ -184,9 +186,11 @@ def _answer(calls: Sequence[PendingCall], answers: Mapping[str, CallAnswer]) -> 
             return {'denied': answer.reason or ''}
         return {'parts': [{'text': answer.result} if isinstance(answer.result, str) else {'data': answer.result}]}
     decisions = [
-        _decision(remote['id'], answers[call.id]) for call in calls for remote in open_calls(_waiting(call) or {})
+        (remote, _decision(remote['id'], answers[call.id]))
+        for call in calls
+        for remote in open_calls(_waiting(call) or {})
     ]
-    return {'parts': [{'data': {'callAnswers': decisions}}]}
+    return {'parts': answers_of(decisions)}
 
 
 def _decision(remote_id: str, answer: CallAnswer) -> dict[str, Any]:
@@ -205,3 +209,61 @@ def wanted_schema(answer: object) -> dict[str, Any] | None:
             if name in properties:
                 return {**as_object(properties[name]), **({'$defs': schema['$defs']} if '$defs' in schema else {})}
     return None
+
+
+# --- function calls with which agents of ADK and kagent wait --------------------------------------------------------
+
+_CONFIRMATION = 'adk_request_confirmation'
+_INPUT = 'adk_request_input'
+
+
+def function_call(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the function call in a part as a pending call; None for a part without a call that waits."""
+    metadata, data = as_object(part.get('metadata')), as_object(part.get('data'))
+    key = next((key for key, value in metadata.items() if key.endswith('_type') and value == 'function_call'), '')
+    call_id, name, args = data.get('id'), data.get('name'), as_object(data.get('args'))
+    waits = name == _CONFIRMATION or metadata.get(f'{key.removesuffix("type")}is_long_running')
+    if not (key and waits and isinstance(call_id, str) and isinstance(name, str)):
+        return None
+    reply = {'name': name, 'type': key}
+    if name != _CONFIRMATION:
+        text = args.get('message') if name == _INPUT else f'Waiting for the result of {_called(name, args)}.'
+        return {'id': call_id, 'kind': 'external', 'tool': name, 'args': args, 'text': str(text), 'reply': reply}
+    called, confirmation = as_object(args.get('originalFunctionCall')), as_object(args.get('toolConfirmation'))
+    tool, args = str(called.get('name', 'a tool')), as_object(called.get('args'))
+    return {
+        'id': call_id,
+        'kind': 'approval',
+        'tool': tool,
+        'args': args,
+        'text': '\n'.join(filter(None, [f'May I call {_called(tool, args)}?', str(confirmation.get('hint', ''))])),
+        'answerSchema': {},  # no other arguments
+        'reply': reply | {'payload': confirmation.get('payload')},
+    }
+
+
+def _called(tool: str, args: Mapping[str, Any]) -> str:
+    return f'{tool} {dump_json(args).decode()}'
+
+
+def answers_of(decisions: Sequence[tuple[Mapping[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the parts that answer remote calls: function responses for function calls, else one list of answers."""
+    if all(call.get('reply') for call, _ in decisions):
+        return [_response(call, decision) for call, decision in decisions]
+    return [{'data': {'callAnswers': [decision for _, decision in decisions]}}]
+
+
+def _response(call: Mapping[str, Any], decision: Mapping[str, Any]) -> dict[str, Any]:
+    reply, reason = call['reply'], decision.get('reason')
+    match decision['decision']:
+        case 'result':
+            response = as_object(decision['result']) or {'result': decision['result']}
+        case 'retry':
+            response = {'error': reason}
+        case decided:
+            payload = reply.get('payload')
+            if reason:  # where kagent reads the reason
+                payload = {**as_object(payload), 'rejection_reason': reason}
+            response = {'confirmed': decided == 'approve', **({} if payload is None else {'payload': payload})}
+    data = {'id': call['id'], 'name': reply['name'], 'response': response}
+    return {'data': data, 'metadata': {reply['type']: 'function_response'}}

@@ -44,6 +44,7 @@ from .waiting import (
     answer_parts,
     answer_to,
     artifact_parts,
+    as_lines,
     as_text,
     digest_id,
     items_of,
@@ -254,7 +255,7 @@ def response_parts(
 
 def partial_text(task: Task) -> str:
     """Return the text in the artifacts of a task; empty for no text."""
-    return _text([[part for part in parts if 'text' in part] for parts in artifact_parts(task)])
+    return as_lines([[part for part in parts if 'text' in part] for parts in artifact_parts(task)])
 
 
 def _failure(task: Task) -> str:
@@ -335,15 +336,8 @@ def _typed_output(answer: Sequence[Sequence[Part]], parameters: ModelRequestPara
 
 
 def _as_text(answer: Sequence[Sequence[Part]]) -> list[ModelResponsePart]:
-    text = _text(answer)
+    text = as_lines(answer)
     return [TextPart(text)] if text else []
-
-
-def _text(answer: Sequence[Sequence[Part]]) -> str:
-    """Return the text of an answer. Artifacts, data and URLs are on lines of their own."""
-    items = (item for parts in answer for item in items_of(parts))
-    values = (item.url if isinstance(item, FileUrl) else item for item in items)
-    return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
 
 
 def _fitting(part: Part, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

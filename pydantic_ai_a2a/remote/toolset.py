@@ -318,7 +318,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
 
     def _remember(self, ctx: RunContext[AgentDepsT], question: WaitingTask) -> None:
         pending = [
-            PendingRemoteCall(id=call['id'], kind=call['kind'], tool='', text='') for call in question['pending']
+            PendingRemoteCall(id=call['id'], kind=call['kind'], tool='', text='', reply=call.get('reply', {}))
+            for call in question['pending']
         ]
         task = WaitingTask(
             agent='',

@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired, cast
 from urllib.parse import urlsplit
 
 from pydantic_ai.exceptions import ModelRetry, UserError
-from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse
+from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
 from pydantic_ai.usage import RequestUsage, RunUsage
@@ -21,7 +21,16 @@ from typing_extensions import TypedDict
 from ..client.agent_finder import warn
 from ..conversion.asking import MEDIA_TYPE
 from ..conversion.inbound import url_kind
-from ..conversion.remote_calls import ANSWER, CONTINUE, SYSTEM, WAITING, open_calls, sign_in
+from ..conversion.remote_calls import (
+    ANSWER,
+    CONTINUE,
+    SYSTEM,
+    WAITING,
+    answers_of,
+    function_call,
+    open_calls,
+    sign_in,
+)
 from ..conversion.schemas import UnusableSchema, check_schema, problem
 from ..errors import RemoteProtocolError
 from ..protocol.fields import RUN_METADATA_URI
@@ -43,6 +52,8 @@ class PendingRemoteCall(TypedDict):
     answerSchema: NotRequired[dict[str, Any]]
     """JSON Schema of the answer."""
     metadata: NotRequired[dict[str, Any]]
+    reply: NotRequired[dict[str, Any]]
+    """Name, metadata and payload of the answer to a function call of ADK or kagent. Absent or empty for other calls."""
 
 
 class WaitingTask(TypedDict):
@@ -85,15 +96,17 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
     """
     status = task['status']
     parts = message['parts'] if (message := status.get('message')) is not None else []
+    own = [*_data(parts)]
+    said, calls = (text_of(parts), []) if own else (_said(task), _function_calls(task))
     waiting = WaitingTask(
         agent=agent,
         task=task['id'],
         context=task['context_id'],
         state=status['state'],
-        text=text_of(parts),
-        pending=[],
+        text=_lines(said, *(call['text'] for call in calls)),
+        pending=[cast('PendingRemoteCall', {**call, 'text': _lines(said, call['text'])}) for call in calls],
     )
-    for data in _data(parts):
+    for data in own:
         waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
         if schema := _usable(data.get('schema'), 'schema'):
             waiting['schema'] = schema
@@ -112,6 +125,35 @@ def _data(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
             data = part.get('data')
             if isinstance(data, dict):
                 yield cast('dict[str, Any]', data)
+
+
+def _said(task: Task) -> str:
+    """Return the text of a question: the artifacts, such as a draft, and what the agent has said last."""
+    messages = (_text(parts) for message in _messages(task) if (parts := _shown(message)))
+    last = next(messages, '')
+    drafts = [draft for parts in artifact_parts(task) if (draft := _text(parts)) not in last]
+    return _lines(*drafts, last)
+
+
+def _text(parts: Sequence[Part]) -> str:
+    """Return parts as text, with the names of files."""
+    return as_lines([[Part(data=_name(part)) if 'raw' in part else part for part in parts]])
+
+
+def _name(file: Part) -> str:
+    return f'[{file.get("filename", "a file")}: {file.get("media_type", _UNKNOWN)}]'
+
+
+def _lines(*texts: str) -> str:
+    return '\n'.join(filter(None, texts))
+
+
+def _function_calls(task: Task) -> list[dict[str, Any]]:
+    """Return the function calls with which a task of ADK or kagent waits."""
+    for message in _messages(task):
+        if calls := [call for part in message['parts'] if (call := function_call(part)) is not None]:
+            return calls
+    return []
 
 
 def _list(value: object) -> list[Any]:
@@ -153,8 +195,8 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     calls = open_calls(waiting)
     if calls:
         answers = _by_call(calls, answer)
-        decisions = [_answer(call, answers[call['id']]) for call in calls if call['id'] in answers]
-        return RemoteAnswer(parts=[Part(data={'callAnswers': decisions})])
+        decisions = [(call, _answer(call, answers[call['id']])) for call in calls if call['id'] in answers]
+        return RemoteAnswer(parts=cast('list[Part]', answers_of(decisions)))
     if _is_denial(answer):
         return RemoteAnswer(denied=answer.message if isinstance(answer, ToolDenied) else ToolDenied().message)
     if answer is True or isinstance(answer, ToolApproved):
@@ -200,6 +242,8 @@ def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
     if answer is True:
         return {'id': call_id, 'decision': 'approve'}
     if isinstance(answer, ToolApproved):
+        if answer.override_args is not None and call.get('reply'):
+            raise UserError(f'The remote call {call_id!r} takes no other arguments. Deny the call with the reason.')
         changed = {} if answer.override_args is None else {'args': answer.override_args}
         return {'id': call_id, 'decision': 'approve', **changed}
     if _is_denial(answer):
@@ -240,12 +284,17 @@ def answer_parts(answer: Task | Message) -> list[list[Part]]:
     parts = artifact_parts(answer)
     if any('text' in part or 'data' in part for shown in parts for part in shown):
         return parts
-    messages = [message] if (message := answer['status'].get('message')) is not None else []
-    messages += takewhile(lambda message: message['role'] == 'agent', reversed(answer.get('history', [])))
-    for message in messages:
+    for message in _messages(answer):
         if texts := [part for part in _shown(message) if not parts or 'text' in part or 'data' in part]:
             return [texts, *parts]
     return parts
+
+
+def _messages(task: Task) -> Iterator[Message]:
+    """Yield the status message, and the agent's messages since the last message of the user, the last one first."""
+    if (message := task['status'].get('message')) is not None:
+        yield message
+    yield from takewhile(lambda message: message['role'] == 'agent', reversed(task.get('history', [])))
 
 
 def artifact_parts(task: Task) -> list[list[Part]]:
@@ -290,6 +339,13 @@ def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> 
 def text_of(parts: Iterable[Part]) -> str:
     """Return the text of parts, without data and files."""
     return ''.join(part['text'] for part in parts if 'text' in part)
+
+
+def as_lines(content: Sequence[Sequence[Part]]) -> str:
+    """Return content as text. Artifacts, data and URLs are on lines of their own. Files without a URL are left out."""
+    items = (item for parts in content for item in items_of(parts))
+    values = (item.url if isinstance(item, FileUrl) else item for item in items)
+    return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
 
 
 def digest_id(*values: Any) -> str:

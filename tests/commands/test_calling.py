@@ -25,7 +25,9 @@ from pydantic_ai_a2a.remote import model as remote_model
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..bounds import LIMIT
+from ..remote.test_places_of_questions import QUESTIONS, TEXT, confirmation, confirming, response
 from ..signing.pairs import pem
+from ..tables import each_case
 from .agents import PNG, shop
 from .command import Outcome, command
 from .terminal import Terminal, in_terminal, process_in_terminal
@@ -228,6 +230,26 @@ def at_its_url(canned: Canned, app: Any = None) -> Server:
     return served
 
 
+@each_case(
+    ('name', 'out'),
+    [
+        ('status message', 'Which city?\n'),
+        ('draft in an artifact', 'Dear Ann,\n{\n  "total": 3\n}\nApprove it?\n'),
+        ('file in an artifact', '[a.png: image/png, 6 bytes]\nApprove it?\n'),
+        ('artifact only', 'Dear Ann, ... Approve it?\n'),
+        ('data', 'Which one?\n["a","b"]\n'),
+        ('history', 'Which city?\n'),
+        ('streamed question', 'Which\nWhich city?\n'),
+        ('confirmation', f'{TEXT}\n'),
+    ],
+)
+def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Capture) -> None:
+    canned = Canned(stream({'task': QUESTIONS[name][0] if name in QUESTIONS else confirming(confirmation())}))
+    with at_its_url(canned) as server:
+        sent = command(capsys, 'send', server.url, 'hello')
+    assert (sent.code, sent.out) == (3, out)
+
+
 def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
     def chunk(text: str, **fields: Any) -> dict[str, Any]:
         artifact = {'artifactId': 'a', 'parts': [{'text': text}, {'url': 'http://x/y', 'mediaType': 'text/html'}]}
@@ -327,6 +349,21 @@ def test_a_person_answers_at_the_prompt(
     assert code == 0, text
     assert answer in text
     assert 'messageSchema' not in text
+
+
+@each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])
+def test_a_confirmation_of_adk_is_answered_at_the_prompt(
+    name: str, words: list[str], typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, 'prompt_toolkit', None)
+    canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': TASK}))
+    with at_its_url(canned) as server:
+        code, text = at(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
+    assert code == 0, text
+    assert f'{TEXT}\nApprove? [y]es, [n]o' in text
+    assert '[e]dit' not in text
+    answer = response(confirmed=False, payload={'rejection_reason': 'Never.'})
+    assert canned.requests[-1][3]['params']['message']['parts'] == [answer]
 
 
 def test_words_before_a_tool_call_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:

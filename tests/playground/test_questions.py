@@ -6,8 +6,10 @@ from playwright.async_api import Locator, Page, expect
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import InputRequired, Messages, serve, to_a2a
+from pydantic_ai_a2a import InputRequired, Messages, RemoteAgent, serve, to_a2a
 
+from ..a2a_client.canned import Canned, stream
+from ..remote.test_places_of_questions import DONE, confirmation, confirming
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
 
@@ -193,3 +195,14 @@ async def test_a_direct_reply_is_a_message_of_the_conversation(visit: Visit) -> 
         await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
         assert '#context=' in page.url
         assert await app.list_tasks() == []
+
+
+async def test_a_confirmation_of_adk_shows_the_draft_and_the_hint(visit: Visit) -> None:
+    canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': DONE}))
+    with serve(to_a2a(RemoteAgent(canned.app))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy up.')
+        await expect(approvals(page)).to_contain_text('Dear Ann,')
+        await expect(approvals(page)).to_contain_text('It is the only copy.')
+        await approvals(page).get_by_role('button', name='Approve').click()
+        await expect(page.get_by_text('Done.', exact=True)).to_have_count(1)

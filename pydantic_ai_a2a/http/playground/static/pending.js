@@ -49,7 +49,8 @@ function drawApproval(call, choices, defs, send) {
     return send('approve', form === null || JSON.stringify(args) === proposed ? {} : { args });
   };
   const deny = () => send('deny', reason.value.trim() ? { reason: reason.value.trim() } : {});
-  const asked = call.args ? { ...call, text: 'The agent wants to call this tool.' } : call;
+  const plain = call.text === `May I call ${call.tool} ${JSON.stringify(call.args)}?`; // The arguments are shown below.
+  const asked = plain ? { ...call, text: 'The agent wants to call this tool.' } : call;
   return card('Approval', asked, form, approve, 'Approve', [
     form ? form.element : call.args ? drawData(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
   ], [reason, ['Deny', deny]]);

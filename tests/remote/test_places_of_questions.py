@@ -1,0 +1,254 @@
+"""Questions in other places than the text of the status message, as other servers ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.exceptions import UserError
+
+from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
+from pydantic_ai_a2a.remote.waiting import WaitingTask, answer_to, waiting_task
+
+from ..a2a_client.canned import Canned, result, stream
+from ..a2a_client.test_answers import calling
+from ..bounds import LIMIT
+from ..tables import each_case
+from .agents import caller
+from .test_places_of_answers import ASKED, CALL, PNG, THOUGHT, USER, message, task
+from .test_three_servers import Between, in_between
+
+DONE = task([{'text': 'Done.'}])
+
+
+def asked(*artifacts: Any, **fields: Any) -> dict[str, Any]:
+    """A task that waits for its client."""
+    wire = task(*artifacts, **fields)
+    return {**wire, 'status': {**wire['status'], 'state': 'TASK_STATE_INPUT_REQUIRED'}}
+
+
+APPROVE = message({'text': 'Approve it?'})
+DRAFT = [{'text': 'Dear Ann,'}, {'data': {'total': 3}}]
+QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    'status message': (asked(status=ASKED, history=[USER, message({'text': 'C'})]), 'Which city?'),
+    'data': (asked(status=message({'text': 'Which one?'}, {'data': ['a', 'b']})), 'Which one?\n["a","b"]'),
+    'draft in an artifact': (asked(DRAFT, status=APPROVE), 'Dear Ann,\n{"total":3}\nApprove it?'),
+    'file in an artifact': (asked([PNG], status=APPROVE), '[a.png: image/png]\nApprove it?'),
+    'file without a name': (asked([{'raw': 'aGVsbG8='}]), '[a file: application/octet-stream]'),
+    'URL': (asked(status=message({'url': 'https://x.example/a'})), 'https://x.example/a'),
+    'artifact only': (asked([{'text': 'Dear Ann, ... Approve it?'}]), 'Dear Ann, ... Approve it?'),
+    'history': (asked(history=[USER, ASKED]), 'Which city?'),
+    'history below a draft': (asked(DRAFT, history=[USER, APPROVE]), 'Dear Ann,\n{"total":3}\nApprove it?'),
+    'history after thoughts': (asked(status=message(THOUGHT), history=[ASKED, message(CALL)]), 'Which city?'),
+    'older history': (asked(history=[ASKED, USER]), ''),
+    'streamed question': (asked([{'text': 'Which'}], status=ASKED), 'Which city?'),
+}
+
+
+@each_case('name', QUESTIONS)
+async def test_the_question_of_a_task(name: str) -> None:
+    wire, expected = QUESTIONS[name]
+    async with calling(Canned(result({'task': wire}))) as client:
+        assert waiting_of(await client.send('hello'))['text'] == expected
+        answer = (await RemoteAgent(client).run('hello')).output
+        assert answer == (expected or 'The remote agent waits for an answer.')
+    ended = await caller(toolsets=[A2AToolset(Canned(result({'task': wire})).app)]).run('hello')
+    assert ended.output.metadata['outer-call']['a2a_waiting']['text'] == expected
+
+
+@in_between
+@each_case('name', ['draft in an artifact', 'file in an artifact', 'data', 'history'])
+async def test_a_server_in_between_shows_the_question(between: Between, name: str) -> None:
+    wire, expected = QUESTIONS[name]
+    canned = Canned(stream({'task': wire}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        waits: Any = await client.send('hello')
+        assert waiting_of(waits)['text'].startswith(expected)
+        ended: Any = await client.send('Bern', task_id=waits['id'], context_id=waits['context_id'])
+        assert ended['status']['state'] == 'completed'
+    assert sent(canned) == [{'text': 'Bern'}]
+
+
+# --- function calls of ADK and kagent -------------------------------------------------------------------------------
+
+
+def function_call(prefix: str = 'adk', name: str = 'adk_request_confirmation', **data: Any) -> dict[str, Any]:
+    metadata = {f'{prefix}_type': 'function_call', f'{prefix}_is_long_running': True}
+    return {'data': {'id': 'confirm', 'name': name, **data}, 'metadata': metadata}
+
+
+def confirmation(prefix: str = 'adk', call_id: str = 'confirm', **fields: Any) -> dict[str, Any]:
+    """A part in which ADK, or kagent, asks for the approval of a tool call."""
+    called = {'id': 'c', 'name': 'delete_file', 'args': {'path': 'a.txt'}}
+    told = {'hint': 'It is the only copy.', 'confirmed': False, **fields}
+    return function_call(prefix, id=call_id, args={'originalFunctionCall': called, 'toolConfirmation': told})
+
+
+def response(prefix: str = 'adk', call_id: str = 'confirm', name: str = 'adk_request_confirmation', **data: Any) -> Any:
+    data = {'id': call_id, 'name': name, 'response': data}
+    return {'data': data, 'metadata': {f'{prefix}_type': 'function_response'}}
+
+
+TEXT = 'Dear Ann,\nMay I call delete_file {"path":"a.txt"}?\nIt is the only copy.'
+
+
+def confirming(*parts: Any) -> dict[str, Any]:
+    """A task that waits as ADK's do: the draft is an earlier message, and the confirmation is followed by the results
+    of the tools so far."""
+    returned: Any = {'data': {'id': 'c', 'response': {}}, 'metadata': {'adk_type': 'function_response'}}
+    return asked(status=message(*parts), history=[USER, message({'text': 'Dear Ann,'}), message(returned)])
+
+
+def waiting_of(answer: Any) -> WaitingTask:
+    assert answer['status']['state'] == 'input-required'
+    return waiting_task('', answer)
+
+
+def sent(canned: Canned) -> list[Any]:
+    """The parts of the last message."""
+    return canned.requests[-1][3]['params']['message']['parts']
+
+
+APPROVALS: list[tuple[Any, Any, dict[str, Any]]] = [
+    ({}, True, {'confirmed': True}),
+    ({}, ToolApproved(), {'confirmed': True}),
+    ({}, False, {'confirmed': False}),
+    ({}, ToolDenied('Never.'), {'confirmed': False, 'payload': {'rejection_reason': 'Never.'}}),
+    ({'payload': {'task_id': 't'}}, True, {'confirmed': True, 'payload': {'task_id': 't'}}),
+    (
+        {'payload': {'task_id': 't'}},
+        ToolDenied('Never.'),
+        {'confirmed': False, 'payload': {'task_id': 't', 'rejection_reason': 'Never.'}},
+    ),
+]
+
+
+@each_case('prefix', ['adk', 'kagent'])
+@each_case(('fields', 'answer', 'expected'), APPROVALS)
+async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: Any, expected: Any) -> None:
+    canned = Canned(result({'task': confirming(confirmation(prefix, **fields))}))
+    async with calling(canned) as client:
+        waiting = waiting_of(await client.send('hello'))
+        [call] = waiting['pending']
+        assert (call['kind'], call['tool'], call.get('args')) == ('approval', 'delete_file', {'path': 'a.txt'})
+        assert waiting['text'] == call['text'] == TEXT
+        await client.send(answer_to(waiting, answer).get('parts', []), task_id='t')
+    assert sent(canned) == [response(prefix, **expected)]
+
+
+async def test_several_confirmations_have_several_answers() -> None:
+    canned = Canned(result({'task': confirming(confirmation(), confirmation(call_id='other'))}))
+    async with calling(canned) as client:
+        waiting = waiting_of(await client.send('hello'))
+        with pytest.raises(UserError, match="The remote call 'other' takes no other arguments"):
+            answer_to(waiting, {'confirm': True, 'other': ToolApproved(override_args={'path': 'b.txt'})})
+        await client.send(answer_to(waiting, {'confirm': True, 'other': False}).get('parts', []), task_id='t')
+    assert sent(canned) == [response(confirmed=True), response(call_id='other', confirmed=False)]
+
+
+OTHERS: list[tuple[dict[str, Any], str, Any, Any]] = [
+    (
+        function_call(name='ask_manager', args={'amount': 5}),
+        'Waiting for the result of ask_manager {"amount":5}.',
+        {'ok': 1},
+        {'ok': 1},
+    ),
+    (
+        function_call(name='adk_request_input', args={'message': 'Which city?'}),
+        'Which city?',
+        'Bern',
+        {'result': 'Bern'},
+    ),
+    (
+        function_call(name='ask_manager'),
+        'Waiting for the result of ask_manager {}.',
+        False,
+        {'error': 'No answer was given.'},
+    ),
+]
+
+
+@each_case(('part', 'text', 'answer', 'expected'), OTHERS)
+async def test_another_function_call_waits_for_a_result(part: Any, text: str, answer: Any, expected: Any) -> None:
+    canned = Canned(result({'task': asked(status=message(part))}))
+    async with calling(canned) as client:
+        waiting = waiting_of(await client.send('hello'))
+        assert (waiting['text'], waiting['pending'][0]['kind']) == (text, 'external')
+        await client.send(answer_to(waiting, answer).get('parts', []), task_id='t')
+    assert sent(canned) == [response(name=part['data']['name'], **expected)]
+
+
+@each_case(
+    'part',
+    [
+        CALL,
+        function_call(id=5),
+        function_call(name=None),  # pyright: ignore[reportArgumentType]
+        {'data': {'id': 'a', 'name': 'adk_request_confirmation'}},
+        {'data': 'text', 'metadata': {'adk_type': 'function_call', 'adk_is_long_running': True}},
+    ],
+)
+async def test_another_part_is_no_call_that_waits(part: Any) -> None:
+    async with calling(Canned(result({'task': asked(status=message(part))}))) as client:
+        assert waiting_of(await client.send('hello'))['pending'] == []
+
+
+async def test_a_confirmation_without_details_is_shown_and_answered() -> None:
+    canned = Canned(result({'task': asked(status=message(function_call()))}))
+    async with calling(canned) as client:
+        waiting = waiting_of(await client.send('hello'))
+        assert waiting['text'] == 'May I call a tool {}?'
+
+
+@each_case('is_bare', [True, False])
+async def test_a_tool_passes_an_approval_on(is_bare: bool) -> None:
+    canned = Canned(result({'task': confirming(confirmation(payload=1))}), result({'task': DONE}))
+    agent = caller(toolsets=[A2AToolset(canned.app)])
+    first = await agent.run('hello')
+    results = DeferredToolResults(approvals={'outer-call': True})
+    if not is_bare:
+        assert first.output.metadata['outer-call']['a2a_waiting']['text'] == TEXT
+        results = remote_results(first.output, {'outer-call': True})
+    again = await agent.run(message_history=first.all_messages(), deferred_tool_results=results)
+    assert (again.output, sent(canned)) == ('Done.', [response(confirmed=True, payload=1)])
+
+
+async def test_a_remote_agent_passes_a_denial_on() -> None:
+    canned = Canned(result({'task': confirming(confirmation())}), result({'task': DONE}))
+    agent = RemoteAgent(canned.app, [str, DeferredToolRequests])
+    first = await agent.run('hello')
+    assert isinstance(first.output, DeferredToolRequests)
+    [call] = first.output.approvals
+    assert call.args_as_dict() == {'tool': 'delete_file', 'args': {'path': 'a.txt'}, 'text': TEXT}
+    results = DeferredToolResults(approvals={call.tool_call_id: ToolDenied('Never.')})
+    again = await agent.run(message_history=first.all_messages(), deferred_tool_results=results)
+    assert again.output == 'Done.'
+    assert sent(canned) == [response(confirmed=False, payload={'rejection_reason': 'Never.'})]
+
+
+@in_between
+@each_case('decision', [{'decision': 'approve'}, {'decision': 'deny', 'reason': 'Never.'}])
+async def test_a_server_in_between_asks_for_the_approval(between: Between, decision: Any) -> None:
+    canned = Canned(stream({'task': confirming(confirmation('kagent'))}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        waits: Any = await client.send('hello')
+        [call] = waiting_of(waits)['pending']
+        assert (call['kind'], call['tool'], call['text']) == ('approval', 'delete_file', TEXT)
+        assert "'args': {'const'" not in str(call.get('answerSchema'))
+        answer: Any = [{'data': {'callAnswers': [{'id': call['id'], **decision}]}}]
+        ended: Any = await client.send(answer, task_id=waits['id'], context_id=waits['context_id'])
+        assert ended['status']['state'] == 'completed'
+    told: Any = {'payload': {'rejection_reason': 'Never.'}} if 'reason' in decision else {}
+    assert sent(canned) == [response('kagent', confirmed=not told, **told)]
+
+
+@in_between
+async def test_a_server_in_between_asks_for_a_result(between: Between) -> None:
+    canned = Canned(stream({'task': asked(status=message(OTHERS[0][0]))}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        waits: Any = await client.send('hello')
+        parts = answer_to(waiting_of(waits), {'ok': 1}).get('parts', [])
+        await client.send(parts, task_id=waits['id'], context_id=waits['context_id'])
+    assert sent(canned) == [response(name='ask_manager', ok=1)]
