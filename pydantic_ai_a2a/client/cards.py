@@ -222,19 +222,18 @@ def choose(
         card: The card.
         card_url: URL of the card; None for a card that the user has given, and that may name any URL.
         binding: The one binding to use; None for any.
-        version: The one version to use; None for any.
+        version: The one version to use, also if the card does not name it; None for any.
         trusted_origins: Origins besides the card's that an interface may have.
         signed: True if the card is signed, so that its URLs are called as they are.
 
     Raises:
         CardRefused: There is no such interface, or it has another origin than the card.
     """
-    interfaces = [interface for entry in card.get('supported_interfaces', ()) if (interface := _spoken(entry))]
-    wanted = [
-        interface
-        for interface in interfaces
-        if binding in (None, interface.binding) and version in (None, interface.version)
-    ]
+    entries = [entry for entry in card.get('supported_interfaces', ()) if binding in (None, entry['protocol_binding'])]
+    interfaces = [interface for entry in entries if (interface := _spoken(entry))]
+    wanted = [interface for interface in interfaces if version in (None, interface.version)]
+    if not wanted and version is not None:
+        wanted = [interface for entry in entries if (interface := _spoken({**entry, 'protocol_version': version}))]
     place = 'The agent card' if card_url is None else shown(card_url)
     if not wanted:
         offered = sorted(

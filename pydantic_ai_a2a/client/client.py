@@ -91,7 +91,7 @@ class A2AClient:
         trusted_origins: Origins besides the card's, such as `https://api.example.com`, that may get requests and
             credentials. Default: none.
         binding: `'JSONRPC'` or `'HTTP+JSON'`. Default: the first that the card names.
-        version: `'1.0'` or `'0.3'`. Default: the first that the card names.
+        version: `'1.0'` or `'0.3'`, also if the card names other versions only. Default: the first that the card names.
         card_keys: Keys of which one must have signed the card and the extended card. Only the signed content of a card
             is used. Default: signatures are not verified.
         card_url: URL of the card, also relative to the target. Default: the well-known places below the target, then

@@ -138,6 +138,38 @@ async def test_an_agent_of_0_2_is_called_as_one_of_0_3(options: Any) -> None:
     assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3')
 
 
+RPC_1_0, RPC_0_3, REST_1_0 = ('SendMessage', '1.0'), ('message/send', '0.3'), (None, '1.0')
+
+
+@each_case(
+    ('declared', 'options', 'called'),
+    [
+        ([('JSONRPC', '0.3')], {'version': '1.0'}, RPC_1_0),
+        ([('JSONRPC', '1.0')], {'version': '0.3'}, RPC_0_3),
+        ([('JSONRPC', '2.0')], {'version': '1.0'}, RPC_1_0),
+        ([('HTTP+JSON', '0.3')], {'version': '1.0'}, REST_1_0),
+        ([('JSONRPC', '0.3'), ('HTTP+JSON', '1.0')], {'version': '1.0'}, REST_1_0),
+        ([('JSONRPC', '0.3'), ('HTTP+JSON', '1.0')], {'version': '1.0', 'binding': 'JSONRPC'}, RPC_1_0),
+    ],
+)
+async def test_version_is_called_although_the_card_names_another_one(declared: Any, options: Any, called: Any) -> None:
+    card = with_interfaces(*((binding, 'http://agent.example/rpc', version) for binding, version in declared))
+    task = {'task': TASK} if called[1] == '1.0' else {**TASK, 'kind': 'task'}
+    answer = result(task) if called[0] else Response(json.dumps(task), media_type='application/json')
+    canned = Canned(answer, card={**card, 'capabilities': {}})
+    async with over(canned.app, 'http://agent.example', **options) as client:
+        await client.send('hello')
+    _, _, headers, body = canned.requests[-1]
+    assert (body.get('method'), headers['a2a-version']) == called
+
+
+async def test_version_is_refused_for_a_binding_without_it() -> None:
+    canned = Canned(card=with_interfaces(('HTTP+JSON', 'http://agent.example/rpc', '1.0')))
+    async with over(canned.app, 'http://agent.example', version='0.3') as client:
+        with pytest.raises(CardRefused, match=r'names no interface that can be called. It names: HTTP\+JSON 1.0'):
+            await client.send('hello')
+
+
 async def test_the_json_of_a_card_is_a_target() -> None:
     canned = Canned(result({'kind': 'task', **TASK}))
     older = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.3.0'}

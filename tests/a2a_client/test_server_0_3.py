@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from pydantic_ai_a2a import A2AClient
@@ -17,6 +18,7 @@ from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, Un
 
 from ..bounds import LIMIT
 from ..e2e.venvs import python_with_a2a_sdk_0_3
+from ..tables import each_case
 from .peers import ANSWER
 from .proxy import cutting
 from .test_cut import answer, card_with
@@ -40,6 +42,15 @@ async def test_a_message_is_answered_with_its_task(url: str) -> None:
         assert text_of(task) == text_of(await client.get(task['id'])) == ANSWER
         with pytest.raises(UnsupportedOperationError):
             await anext(aiter(client.list()))
+
+
+@each_case('declared', ['1.0', '0.1.0', None])
+async def test_version_calls_a_version_that_the_card_does_not_declare(url: str, declared: str | None) -> None:
+    async with asyncio.timeout(LIMIT), httpx2.AsyncClient() as http:
+        card: Any = (await http.get(f'{url}.well-known/agent-card.json')).json()
+    card['protocolVersion'] = declared
+    async with asyncio.timeout(LIMIT), A2AClient(card, timeout=LIMIT, version='0.3') as client:
+        assert text_of(await client.send('hello')) == ANSWER
 
 
 async def test_a_stream_assembles_the_task(url: str) -> None:
