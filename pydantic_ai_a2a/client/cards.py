@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import AnswerUnreadable, read_card
+from ..protocol.answers import AnswerUnreadable, read_card, reading
 from ..types import AgentCard, AgentInterface
 from .connections import Connections, Cut, Patience, read_json
 from .urls import origin, shown
@@ -159,7 +159,8 @@ class RemoteCards:
         """
         content = wire if self._verifier is None else await self._verifier.content(wire, place)
         try:
-            card = read_card(content)
+            with reading(place):
+                card = read_card(content)
         except AnswerUnreadable as error:
             raise CardRefused(f'{place} is not an agent card: {error}.') from None
         for entry in card.get('supported_interfaces', ()):

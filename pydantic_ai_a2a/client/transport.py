@@ -22,6 +22,7 @@ from ..protocol.answers import (
     read_list,
     read_streamed,
     read_task,
+    reading,
     rpc_error,
     status_error,
 )
@@ -212,7 +213,8 @@ class Transport:
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
-            return reader(self.result(response, body))
+            with reading(self.url):
+                return reader(self.result(response, body))
         except AnswerUnreadable as error:
             raise self.unreadable(str(error)) from None
 

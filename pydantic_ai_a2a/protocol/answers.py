@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from functools import lru_cache
 from types import MappingProxyType
@@ -366,7 +368,7 @@ def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> A
             _leave_out(value, places)
         else:
             if faults:
-                _warn(_line(faults[0]))
+                _warn(_agent.get(), _line(faults[0]))
             return read
     raise AnswerUnreadable(_line(faults[0]))
 
@@ -388,10 +390,23 @@ def _leave_out(value: Any, places: Collection[tuple[int | str, ...]]) -> None:
             del holder[key]
 
 
+_agent: ContextVar[str] = ContextVar('_agent', default='A remote agent')
+
+
+@contextmanager
+def reading(agent: str) -> Generator[None]:
+    """Name the agent whose values are read, for warnings."""
+    token = _agent.set(agent)
+    try:
+        yield
+    finally:
+        _agent.reset(token)
+
+
 @lru_cache(maxsize=1_000)
-def _warn(fault: str) -> None:
-    """Log that a value is left out. Each fault is logged once."""
-    logger.warning('A remote agent has sent a value that cannot be read, and that is left out: %s', fault)
+def _warn(agent: str, fault: str) -> None:
+    """Log that a value is left out. Each fault of an agent is logged once."""
+    logger.warning('%s has sent a value that cannot be read, and that is left out: %s', agent, fault)
 
 
 def read_task(value: object) -> Task:
@@ -467,7 +482,7 @@ def _secured(wire: dict[str, Any]) -> dict[str, Any]:
     declared = _object(wire, 'securitySchemes')
     schemes = {name: load_scheme(as_object(scheme)) for name, scheme in declared.items()}
     for name in [name for name, scheme in schemes.items() if scheme is None]:
-        _warn(_line(f'securitySchemes.{name}: must be a kind that A2A has'))
+        _warn(_agent.get(), _line(f'securitySchemes.{name}: must be a kind that A2A has'))
     newer = [{'schemes': _object(requirement, 'schemes')} for requirement in _objects(wire, 'securityRequirements')]
     security = {
         'securitySchemes': {name: scheme for name, scheme in schemes.items() if scheme is not None},
@@ -497,7 +512,7 @@ def _object(wire: Mapping[str, Any], name: str) -> dict[str, Any]:
     value: Any = wire.get(name)
     fields = {**as_object(value)}
     if value is not None and fields != value:
-        _warn(f'{name}: must be an object')
+        _warn(_agent.get(), f'{name}: must be an object')
     return fields
 
 
@@ -507,7 +522,7 @@ def _objects(wire: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     listed = cast('list[object]', value) if isinstance(value, list) else []
     objects = [cast('dict[str, Any]', item) for item in listed if isinstance(item, dict)]
     if value is not None and (len(objects) < len(listed) or not isinstance(value, list)):
-        _warn(f'{name}: must be a list of objects')
+        _warn(_agent.get(), f'{name}: must be a list of objects')
     return objects
 
 

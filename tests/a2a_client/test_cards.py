@@ -216,8 +216,15 @@ async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warnin
     assert read['default_input_modes'] == []
     assert {*read.get('security_schemes', ())} == {'b'}
     assert not {'provider', 'documentation_url', 'signatures'} & {*read}
-    warned = [message.partition('left out: ')[2].partition(':')[0] for message in caplog.messages]
-    assert warned == ['securitySchemes.odd', 'securitySchemes.key', 'schemes', 'skills', 'provider.url']
+    warnings = [message.partition(' that cannot be read, and that is left out: ') for message in caplog.messages]
+    assert {agent for agent, _, _ in warnings} == {'http://agent.example/.well-known/agent-card.json has sent a value'}
+    assert [fault.partition(':')[0] for _, _, fault in warnings] == [
+        'securitySchemes.odd',
+        'securitySchemes.key',
+        'schemes',
+        'skills',
+        'provider.url',
+    ]
 
 
 async def test_the_extended_card_replaces_the_card_until_its_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:

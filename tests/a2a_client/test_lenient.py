@@ -76,7 +76,10 @@ async def test_what_nothing_needs_is_left_out_with_a_warning_that_names_it(caplo
     assert task['history'] == [{'role': 'agent', 'message_id': '', 'parts': []}]
     assert 'metadata' not in task
     [warning] = caplog.messages
-    assert warning.endswith('left out: task.status.message.parts.1: must hold exactly one of text, raw, url and data')
+    assert warning == (
+        'http://agent.example/rpc has sent a value that cannot be read, and that is left out:'
+        ' task.status.message.parts.1: must hold exactly one of text, raw, url and data'
+    )
 
 
 async def test_a_stream_may_end_with_a_carriage_return() -> None:
