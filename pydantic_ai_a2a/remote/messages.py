@@ -11,6 +11,7 @@ from pydantic_ai import ModelRetry
 from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.messages import (
     BinaryContent,
+    BinaryImage,
     CachePoint,
     FilePart,
     FileUrl,
@@ -49,6 +50,7 @@ from .waiting import (
     digest_id,
     items_of,
     local_tools,
+    named,
     text_of,
     waiting_task,
 )
@@ -250,7 +252,11 @@ def response_parts(
     parts = answer_parts(answer)
     items = [item for shown in parts for item in items_of(shown)]
     files = [FilePart(item) for item in items if isinstance(item, BinaryContent)]
-    return [*_typed_output(parts, parameters), *files]
+    output = _typed_output(parts, parameters)
+    is_image = parameters.allow_image_output and any(isinstance(file.content, BinaryImage) for file in files)
+    if not output and not is_image and parameters.allow_text_output and parameters.output_object is None:
+        output = _as_text([[named(part) for part in shown] for shown in parts])
+    return [*output, *files]
 
 
 def partial_text(task: Task) -> str:

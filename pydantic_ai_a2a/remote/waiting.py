@@ -136,12 +136,7 @@ def _said(task: Task) -> str:
 
 
 def _text(parts: Sequence[Part]) -> str:
-    """Return parts as text, with the names of files."""
-    return as_lines([[Part(data=_name(part)) if 'raw' in part else part for part in parts]])
-
-
-def _name(file: Part) -> str:
-    return f'[{file.get("filename", "a file")}: {file.get("media_type", _UNKNOWN)}]'
+    return as_lines([[named(part) for part in parts]])
 
 
 def _lines(*texts: str) -> str:
@@ -346,6 +341,13 @@ def as_lines(content: Sequence[Sequence[Part]]) -> str:
     items = (item for parts in content for item in items_of(parts))
     values = (item.url if isinstance(item, FileUrl) else item for item in items)
     return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
+
+
+def named(part: Part) -> Part:
+    """Return a part; for a file with content, its name as text."""
+    if 'raw' not in part:
+        return part
+    return Part(data=f'[{part.get("filename", "a file")}: {part.get("media_type", _UNKNOWN)}]')
 
 
 def digest_id(*values: Any) -> str:

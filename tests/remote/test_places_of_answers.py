@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, BinaryContent, BinaryImage
 from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AToolset, RemoteAgent
+from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, to_a2a
 from pydantic_ai_a2a.remote.waiting import content_of
 
 from ..a2a_client.canned import TASK, Canned, result
 from ..a2a_client.test_answers import calling
+from ..bounds import LIMIT
 from ..tables import each_case
 
 PNG = {'raw': 'aGVsbG8=', 'mediaType': 'image/png', 'filename': 'a.png'}
@@ -78,14 +80,41 @@ async def test_separate_artifacts_are_on_lines_of_their_own() -> None:
     assert (await RemoteAgent(canned.app).run('hello')).output == 'One.\nTwo.'
 
 
-@each_case('artifacts', [[], [[PNG]], [[THOUGHT]]])
+PDF = {'raw': 'aGVsbG8=', 'mediaType': 'application/pdf', 'filename': 'a.pdf'}
+
+
+@each_case(
+    ('parts', 'output_type', 'output'),
+    [
+        ([PDF], str, '[a.pdf: application/pdf]'),
+        ([PNG, PDF], str | None, '[a.png: image/png]\n[a.pdf: application/pdf]'),
+        ([PNG], [str, BinaryImage], BinaryImage(b'hello', media_type='image/png', identifier='a.png')),
+        ([PDF], [str, BinaryImage], '[a.pdf: application/pdf]'),
+    ],
+)
+async def test_an_answer_of_files_only_has_their_names_as_text(parts: Any, output_type: Any, output: Any) -> None:
+    wire = {'task': task(parts)}
+    ended = await RemoteAgent(Canned(result(wire)).app, output_type).run('hello')
+    assert ended.output == output
+    assert [file.data for file in ended.response.files] == [b'hello'] * len(parts)
+    async with RemoteAgent(Canned(result(wire)).app, output_type).run_stream('hello') as streamed:
+        assert await streamed.get_output() == output
+
+
+async def test_a_server_in_between_passes_an_answer_of_files_on() -> None:
+    canned = Canned(result({'task': task([PDF])}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(canned.app))) as client:
+        answer: Any = content_of(await client.send('hello'))
+    assert [item.data for item in answer if isinstance(item, BinaryContent)] == [b'hello']
+
+
+@each_case('artifacts', [[], [[THOUGHT]]])
 async def test_the_demand_of_pydantic_ai_for_text_is_not_sent_as_words_of_the_user(artifacts: Any) -> None:
     canned = Canned(result({'task': task(*artifacts)}))
     with pytest.raises(ModelAPIError, match='The remote agent has answered without text or other output'):
         await RemoteAgent(canned.app).run('hello')
     assert len(canned.methods) == 1
-    if artifacts != [[PNG]]:
-        assert (await RemoteAgent(canned.app, str | None).run('hello')).output is None
+    assert (await RemoteAgent(canned.app, str | None).run('hello')).output is None
 
 
 async def test_a_tool_gets_the_answer_from_the_history() -> None:
