@@ -230,15 +230,17 @@ def function_call(part: Mapping[str, Any]) -> dict[str, Any] | None:
         text = args.get('message') if name == _INPUT else f'Waiting for the result of {_called(name, args)}.'
         return {'id': call_id, 'kind': 'external', 'tool': name, 'args': args, 'text': str(text), 'reply': reply}
     called, confirmation = as_object(args.get('originalFunctionCall')), as_object(args.get('toolConfirmation'))
-    tool, args = str(called.get('name', 'a tool')), as_object(called.get('args'))
+    tool, args, payload = str(called.get('name', 'a tool')), as_object(called.get('args')), confirmation.get('payload')
+    # The payload of an agent in between has the calls of its own remote agent.
+    told = [str(confirmation.get('hint', '')), '' if payload is None else dump_json(payload).decode()]
     return {
         'id': call_id,
         'kind': 'approval',
         'tool': tool,
         'args': args,
-        'text': '\n'.join(filter(None, [f'May I call {_called(tool, args)}?', str(confirmation.get('hint', ''))])),
+        'text': '\n'.join(filter(None, [f'May I call {_called(tool, args)}?', *told])),
         'answerSchema': {},  # no other arguments
-        'reply': reply | {'payload': confirmation.get('payload')},
+        'reply': reply | {'payload': payload},
     }
 
 

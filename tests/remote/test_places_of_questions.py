@@ -133,7 +133,7 @@ async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: A
         waiting = waiting_of(await client.send('hello'))
         [call] = waiting['pending']
         assert (call['kind'], call['tool'], call.get('args')) == ('approval', 'delete_file', {'path': 'a.txt'})
-        assert waiting['text'] == call['text'] == TEXT
+        assert waiting['text'] == call['text'] == TEXT + ('\n{"task_id":"t"}' if 'payload' in fields else '')
         await client.send(answer_to(waiting, answer).get('parts', []), task_id='t')
     assert sent(canned) == [response(prefix, **expected)]
 
@@ -209,7 +209,7 @@ async def test_a_tool_passes_an_approval_on(is_bare: bool) -> None:
     first = await agent.run('hello')
     results = DeferredToolResults(approvals={'outer-call': True})
     if not is_bare:
-        assert first.output.metadata['outer-call']['a2a_waiting']['text'] == TEXT
+        assert first.output.metadata['outer-call']['a2a_waiting']['text'] == f'{TEXT}\n1'
         results = remote_results(first.output, {'outer-call': True})
     again = await agent.run(message_history=first.all_messages(), deferred_tool_results=results)
     assert (again.output, sent(canned)) == ('Done.', [response(confirmed=True, payload=1)])
