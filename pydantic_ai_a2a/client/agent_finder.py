@@ -127,7 +127,7 @@ class AgentFinder:
             )
             if isinstance(self._auth, ClientCredentials):
                 self._auth.check(card, 'The agent card' if url is None else shown(url))
-            if isinstance(self._app, A2AApp):
+            if isinstance(self._app, A2AApp) and interface.binding != 'GRPC':
                 interface = replace(interface, url=_INSIDE)
             self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
         return self._chosen

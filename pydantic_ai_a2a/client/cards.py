@@ -33,6 +33,8 @@ _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
+_GRPC = 'GRPC'
+_GRPC_SCHEMES = {'http': 'grpc', 'grpc': 'grpc', 'https': 'grpcs', 'grpcs': 'grpcs'}
 _VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
 
 
@@ -41,8 +43,9 @@ class Interface:
     """The interface of a remote agent that is called."""
 
     url: str
+    """The URL; for gRPC `grpcs://host:port`, or `grpc://host:port` without TLS."""
     binding: str
-    """`JSONRPC` or `HTTP+JSON`."""
+    """`JSONRPC`, `HTTP+JSON` or `GRPC`."""
     version: str
     """`1.0` or `0.3`."""
     tenant: str = ''
@@ -217,7 +220,7 @@ def choose(
     trusted_origins: Collection[str],
     signed: bool = False,
 ) -> Interface:
-    """Return the first interface of the card that this client speaks.
+    """Return the first interface of the card that this client speaks; one of gRPC only if there is no other.
 
     Args:
         card: The card.
@@ -231,10 +234,11 @@ def choose(
         CardRefused: There is no such interface, or it has another origin than the card.
     """
     entries = [entry for entry in card.get('supported_interfaces', ()) if binding in (None, entry['protocol_binding'])]
-    interfaces = [interface for entry in entries if (interface := _spoken(entry))]
+    interfaces = [interface for entry in entries if (interface := _spoken(entry, card_url))]
     wanted = [interface for interface in interfaces if version in (None, interface.version)]
     if not wanted and version is not None:
-        wanted = [interface for entry in entries if (interface := _spoken({**entry, 'protocol_version': version}))]
+        forced: list[AgentInterface] = [{**entry, 'protocol_version': version} for entry in entries]
+        wanted = [interface for entry in forced if (interface := _spoken(entry, card_url))]
     place = 'The agent card' if card_url is None else shown(card_url)
     if not wanted:
         offered = sorted(
@@ -244,7 +248,7 @@ def choose(
             }
         )
         raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
-    chosen = wanted[0]
+    chosen = min(wanted, key=lambda interface: interface.binding == _GRPC)
     if card_url is None:
         return chosen
     return _within(chosen, card_url, {origin(url) for url in trusted_origins} - {''}, signed=signed)
@@ -254,25 +258,43 @@ def _text(entry: AgentInterface, name: str) -> str:
     return str(entry.get(name, ''))[:40]
 
 
-def _spoken(entry: AgentInterface) -> Interface | None:
+def _spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
     version = _VERSION.match(entry.get('protocol_version', ''))
     numbers = None if version is None else (int(version[1]), int(version[2]))
     numbers = (0, 3) if numbers == (0, 2) else numbers  # servers of 0.2 answer the methods of 0.3
     binding = entry['protocol_binding']
+    if numbers == (1, 0) and binding == _GRPC:
+        return Interface(_grpc_url(entry['url'], card_url), binding, '1.0', entry.get('tenant', ''))
     if numbers not in ((1, 0), (0, 3)) or binding not in _BINDINGS or (numbers == (0, 3) and binding != 'JSONRPC'):
         return None
     return Interface(entry['url'], binding, '1.0' if numbers == (1, 0) else '0.3', entry.get('tenant', ''))
 
 
+def _grpc_url(url: str, card_url: str | None) -> str:
+    """Return the URL of an interface of gRPC, which cards write in several ways, such as `host:port`.
+
+    Without a scheme, the connection has TLS unless the card was fetched without TLS from the same machine, or a card of
+    the user names this machine.
+    """
+    scheme, _, place = url.removeprefix('dns:///').rpartition('://')
+    host, card = httpx2.URL(origin(f'https://{place}') or 'http:').host, httpx2.URL(card_url or 'http:')
+    is_plain = card.scheme == 'http' and (is_local(host) or host == card.host)
+    return origin(f'{_GRPC_SCHEMES.get(scheme) or ("grpc" if is_plain else "grpcs")}://{place}') or url
+
+
 def _within(interface: Interface, card_url: str, trusted: Collection[str], *, signed: bool) -> Interface:
     """Return the interface; at the card's origin if the card names the same port of the same machine by another name.
 
-    The same holds for an unsigned card of another machine that names a loopback address.
+    The same holds for an unsigned card of another machine that names a loopback address. An interface of gRPC may have
+    any port of the card's machine, with TLS if the card was fetched with TLS.
 
     Raises:
         CardRefused: The interface has another origin.
     """
     own, other = origin(card_url), origin(interface.url)
+    if interface.binding == _GRPC:
+        scheme = 'grpcs' if 's://' in own + other else 'grpc'
+        own = origin(str(httpx2.URL(card_url).copy_with(scheme=scheme, port=httpx2.URL(other or 'grpc:').port)))
     if other == own or other in trusted:
         return interface
     own_url, other_url = httpx2.URL(own or 'http:'), httpx2.URL(other or 'http:')

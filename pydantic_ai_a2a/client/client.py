@@ -90,7 +90,8 @@ class A2AClient:
             answer. The end of the time ends no task. Default 30.
         trusted_origins: Origins besides the card's, such as `https://api.example.com`, that may get requests and
             credentials. Default: none.
-        binding: `'JSONRPC'` or `'HTTP+JSON'`. Default: the first that the card names.
+        binding: `'JSONRPC'`, `'HTTP+JSON'` or `'GRPC'`. Default: the first that the card names, and gRPC only if there
+            is no other.
         version: `'1.0'` or `'0.3'`, also if the card names other versions only. Default: the first that the card names.
         card_keys: Keys of which one must have signed the card and the extended card. Only the signed content of a card
             is used. Default: signatures are not verified.
@@ -114,7 +115,7 @@ class A2AClient:
         http_client: httpx2.AsyncClient | None = None,
         timeout: float | timedelta = 30.0,
         trusted_origins: Collection[str] = (),
-        binding: Literal['JSONRPC', 'HTTP+JSON'] | None = None,
+        binding: Literal['JSONRPC', 'HTTP+JSON', 'GRPC'] | None = None,
         version: Literal['1.0', '0.3'] | None = None,
         card_keys: TrustedKeys | None = None,
         card_url: str | None = None,

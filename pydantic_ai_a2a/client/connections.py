@@ -15,7 +15,7 @@ import httpx2
 from pydantic_core import from_json
 
 from .. import telemetry
-from ..errors import A2AError, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
+from ..errors import A2AError, CardRefused, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.envelope import count_values
 from .client_credentials import ClientCredentials
 from .urls import shown
@@ -27,7 +27,7 @@ MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
 MAX_VALUES = 1_000_000
 """Most JSON values of an answer, of an event, and of a task assembled from events."""
-_PACE = 100_000
+PACE = 100_000
 """Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -87,21 +87,21 @@ class Connections:
         self._own = client
         self.timeout = timeout
         self._transport = transport
-        self._clients = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]()
+        self._clients = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, httpx2.AsyncClient]]()
 
-    def _client(self) -> httpx2.AsyncClient:
+    def _client(self, over_grpc: bool) -> httpx2.AsyncClient:
+        if over_grpc and self._own is not None:
+            raise CardRefused('`http_client` cannot call an agent over gRPC. Leave `http_client` out.')
         if self._own is not None:
             return self._own
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = httpx2.AsyncClient(transport=self._transport)
-        return client
+        clients = self._clients.setdefault(asyncio.get_running_loop(), {})
+        if over_grpc not in clients:
+            clients[over_grpc] = httpx2.AsyncClient(transport=_grpc() if over_grpc else self._transport)
+        return clients[over_grpc]
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
             await client.aclose()
 
     @asynccontextmanager
@@ -159,9 +159,9 @@ class Connections:
             sent['traceparent'] = traceparent
         options: dict[str, Any] = {} if self._auth is None else {'auth': self._auth}
         try:
-            client = self._client()
+            client = self._client(url.startswith('grpc'))
             request = client.build_request(method, url, headers=sent, content=content, timeout=self.timeout)
-            async with asyncio.timeout(2 * self.timeout + len(content or b'') / _PACE):
+            async with asyncio.timeout(2 * self.timeout + len(content or b'') / PACE):
                 response = await client.send(request, stream=True, follow_redirects=False, **options)
             async with aclosing(response):
                 yield response
@@ -201,7 +201,7 @@ class Connections:
                     url = shown(str(response.url))
                     raise RemoteProtocolError(f'{url} has sent an answer of more than {limit} bytes.')
                 pieces.append(piece)
-                deadline.reschedule(end + size / _PACE)
+                deadline.reschedule(end + size / PACE)
         return b''.join(pieces)
 
 
@@ -218,6 +218,15 @@ def read_json(body: bytes | str) -> object:
     ):
         raise TooManyValues
     return from_json(body)
+
+
+def _grpc() -> httpx2.AsyncBaseTransport:
+    try:
+        from .over_grpc import OverGrpc  # noqa: PLC0415 - of an extra, and gRPC takes long to import
+    except ImportError as error:
+        text = "The agent is called over gRPC, which needs more packages: pip install 'pydantic-ai-a2a[grpc]'"
+        raise CardRefused(text) from error
+    return OverGrpc()
 
 
 def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Requests and event streams of one interface over HTTP: JSON-RPC (§9) or HTTP+JSON (§11)."""
+"""Requests and event streams of one interface: JSON-RPC (§9), HTTP+JSON (§11) or gRPC (§10)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import httpx2
+from pydantic_core import to_json
 
 from .. import chains
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
@@ -241,6 +242,8 @@ class Transport:
             headers[codec.extensions_header] = ', '.join(extensions)
         if self._interface.binding == 'JSONRPC':
             return Request('POST', url, headers, codec.encode_request(operation, params))
+        if self._interface.binding == 'GRPC':
+            return Request('POST', f'{url}/{operation.name}', headers, to_json(codec.params(params)))
         sent = cast('HttpCodec', codec).http_request(operation, params)
         query = f'?{sent.query}' if sent.query else ''
         return Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import httpx2
 
-_PORTS = {'http': 80, 'https': 443}
+_PORTS = {'http': 80, 'https': 443, 'grpc': 80, 'grpcs': 443}
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port of a URL; empty for text that is no URL of HTTP."""
+    """Return scheme, host and port of a URL; empty for text that is no URL of HTTP or gRPC."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:

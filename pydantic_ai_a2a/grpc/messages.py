@@ -41,18 +41,24 @@ class Messages:
 
     Args:
         method: The method.
-        limit: Maximum number of fields and values in a request.
+        limit: Maximum number of fields and values in a message that is read.
+        calling: True for a client, which writes requests and reads answers. Default: a server.
     """
 
-    def __init__(self, method: MethodDescriptor, limit: int) -> None:
+    def __init__(self, method: MethodDescriptor, limit: int, *, calling: bool = False) -> None:
         self._limit = limit
-        self._input = method.input_type
-        self._request = GetMessageClass(method.input_type)
-        self._answer = GetMessageClass(method.output_type)
-        self._fields = _reader(method.output_type)
+        types = (method.input_type, method.output_type)
+        self._input, output = reversed(types) if calling else types
+        self._received = GetMessageClass(self._input)
+        self._sent = GetMessageClass(output)
+        self._fields = _reader(output)
 
     def decode(self, body: bytes) -> bytes:
-        """Return a request as JSON.
+        """Return a request as JSON; see `read`."""
+        return to_json(self.read(body))
+
+    def read(self, body: bytes) -> dict[str, Any]:
+        """Return the JSON values of a message of the other side.
 
         Raises:
             InvalidRequestError: The bytes are not the message of the method, or have a value that JSON does not have.
@@ -61,7 +67,7 @@ class Messages:
         if len(body) > self._limit:
             check_fields(body, self._input, self._limit)
         try:
-            return to_json(json_format.MessageToDict(self._request.FromString(body)))
+            return json_format.MessageToDict(self._received.FromString(body))
         except DecodeError:
             raise not_a_message(self._input) from None
         except json_format.SerializeToJsonError:
@@ -69,27 +75,27 @@ class Messages:
             raise InvalidRequestError(text) from None
 
     def encode(self, json: bytes, event_id: int | None = None) -> bytes:
-        """Return an answer, from its JSON.
+        """Return a message for the other side, from its JSON.
 
         Args:
-            json: The answer.
+            json: The message.
             event_id: The id of an event, for the metadata of the event; None: the answer has no id.
 
         Raises:
             UnsupportedOperationError: Clients could not parse the message.
         """
         try:
-            message: Any = self._answer(**self._fields(from_json(json)))
+            message: Any = self._sent(**self._fields(from_json(json)))
             if event_id is not None:
                 metadata = getattr(message, message.WhichOneof('payload')).metadata
                 metadata.fields[EVENT_IDS_URI].struct_value.fields[EVENT_ID].string_value = str(event_id)
             body = message.SerializeToString()
-            self._answer.FromString(body)  # takes little time, and parses no deeper than clients do
+            self._sent.FromString(body)  # takes little time, and parses no deeper than clients do
             return body
         except (DecodeError, json_format.ParseError, OverflowError):
             raise UnsupportedOperationError(
-                'The answer has values that protobuf does not carry: nested too deeply, or beyond a double. Read the'
-                ' task over another binding.'
+                f'The {self._sent.DESCRIPTOR.name} has values that protobuf does not carry: nested too deeply, or'
+                ' beyond a double. Use another binding.'
             ) from None
 
 

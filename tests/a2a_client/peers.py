@@ -9,19 +9,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import grpc
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
+from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server  # pyright: ignore[reportUnknownVariableType]
 from fasta2a.pydantic_ai import agent_to_a2a
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import serve_grpc, to_a2a
 
 WORDS = ['The ', 'answer ', 'is ', '42.']
 ANSWER = ''.join(WORDS)
@@ -79,7 +81,7 @@ class Executor(AgentExecutor):
 
 
 def official(talker: Talker, binding: str, version: str) -> ASGIApp:
-    """A server of the official SDK for A2A 1.0, or for its form of 0.3."""
+    """A server of the official SDK for A2A 1.0, or for its form of 0.3; with gRPC at a port of its own."""
     card = AgentCard(
         name='talker',
         description='Talks.',
@@ -87,24 +89,35 @@ def official(talker: Talker, binding: str, version: str) -> ASGIApp:
         supported_interfaces=[
             AgentInterface(protocol_binding=binding, url='http://localhost/rpc', protocol_version=version)
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
         default_input_modes=['text/plain'],
         default_output_modes=['text/plain'],
         skills=[AgentSkill(id='talk', name='talk', description='Talks.', tags=['talk'])],
     )
-    handler = DefaultRequestHandler(agent_executor=Executor(talker), task_store=InMemoryTaskStore(), agent_card=card)
+    handler = DefaultRequestHandler(
+        agent_executor=Executor(talker),
+        task_store=InMemoryTaskStore(),
+        agent_card=card,
+        extended_agent_card=card,
+        push_config_store=InMemoryPushNotificationConfigStore(),
+    )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        server = grpc.aio.server()
+        add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
+        if binding == 'GRPC':
+            card.supported_interfaces[0].url = f'127.0.0.1:{server.add_insecure_port("127.0.0.1:0")}'
+            await server.start()
         yield
+        await server.stop(None)
         await handler.aclose()
 
-    routes = (
-        create_jsonrpc_routes(handler, '/rpc', enable_v0_3_compat=True)
-        if binding == 'JSONRPC'
-        else create_rest_routes(handler, path_prefix='/rpc')
-    )
-    return Starlette(lifespan=lifespan, routes=[*create_agent_card_routes(card), *routes])
+    routes = {
+        'JSONRPC': create_jsonrpc_routes(handler, '/rpc', enable_v0_3_compat=True),
+        'HTTP+JSON': create_rest_routes(handler, path_prefix='/rpc'),
+    }
+    return Starlette(lifespan=lifespan, routes=[*create_agent_card_routes(card), *routes.get(binding, [])])
 
 
 def without_newer_methods(app: Starlette) -> Starlette:
@@ -157,6 +170,10 @@ def ours(talker: Talker) -> Starlette:
     return to_a2a(talker.agent)
 
 
+def ours_grpc(talker: Talker) -> Starlette:
+    return to_a2a(talker.agent, lifespan=partial(serve_grpc, port=0))
+
+
 def fasta2a(talker: Talker) -> Starlette:
     return agent_to_a2a(talker.agent)
 
@@ -172,10 +189,12 @@ def fasta2a_older(talker: Talker) -> Starlette:
 PEERS: dict[str, Peer] = {
     'ours-jsonrpc': Peer(ours, {'binding': 'JSONRPC'}),
     'ours-http+json': Peer(ours, {'binding': 'HTTP+JSON'}),
+    'ours-grpc': Peer(ours_grpc, {'binding': 'GRPC'}),
     'ours-0.3': Peer(ours, {'version': '0.3'}, lists=False),
     'ours-fasta2a': Peer(ours_older, {}),
     'official-jsonrpc': Peer(partial(official, binding='JSONRPC', version='1.0'), {}),
     'official-http+json': Peer(partial(official, binding='HTTP+JSON', version='1.0'), {}),
+    'official-grpc': Peer(partial(official, binding='GRPC', version='1.0'), {}),
     'official-0.3': Peer(partial(official, binding='JSONRPC', version='0.3'), {}, lists=False),
     'fasta2a': Peer(fasta2a, {}, lists=False, cancels=False),
     'fasta2a-older': Peer(fasta2a_older, {}, lists=False, cancels=False),

@@ -316,7 +316,7 @@ async def test_a_card_that_is_refused_is_not_kept() -> None:
         (Response('no gzip', headers={'content-encoding': 'gzip'}), 'cannot be read'),
         (Response('{"name": "a", "skills": [{}]}'), 'names no interface that can be called. It names: none.'),
         (with_interfaces(), 'names no interface that can be called. It names: none.'),
-        (with_interfaces(('GRPC', 'http://agent.example', '1.0')), 'It names: GRPC 1.0.'),
+        (with_interfaces(('GRPC', 'http://agent.example', '0.3')), 'It names: GRPC 0.3.'),
         (with_interfaces(('JSONRPC', 'http://agent.example', '9.0')), 'It names: JSONRPC 9.0.'),
         (with_interfaces(('JSONRPC', 'http://agent.example', 'new')), 'It names: JSONRPC new.'),
         (with_interfaces(('HTTP+JSON', 'http://agent.example', '0.3')), r'It names: HTTP\+JSON 0.3.'),
