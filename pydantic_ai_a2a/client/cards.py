@@ -33,7 +33,6 @@ _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
-_GRPC = 'GRPC'
 _GRPC_SCHEMES = {'http': 'grpc', 'grpc': 'grpc', 'https': 'grpcs', 'grpcs': 'grpcs'}
 _VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
 
@@ -248,7 +247,7 @@ def choose(
             }
         )
         raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
-    chosen = min(wanted, key=lambda interface: interface.binding == _GRPC)
+    chosen = min(wanted, key=lambda interface: interface.binding == 'GRPC')
     if card_url is None:
         return chosen
     return _within(chosen, card_url, {origin(url) for url in trusted_origins} - {''}, signed=signed)
@@ -263,7 +262,7 @@ def _spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
     numbers = None if version is None else (int(version[1]), int(version[2]))
     numbers = (0, 3) if numbers == (0, 2) else numbers  # servers of 0.2 answer the methods of 0.3
     binding = entry['protocol_binding']
-    if numbers == (1, 0) and binding == _GRPC:
+    if numbers == (1, 0) and binding == 'GRPC':
         return Interface(_grpc_url(entry['url'], card_url), binding, '1.0', entry.get('tenant', ''))
     if numbers not in ((1, 0), (0, 3)) or binding not in _BINDINGS or (numbers == (0, 3) and binding != 'JSONRPC'):
         return None
@@ -292,7 +291,7 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
         CardRefused: The interface has another origin.
     """
     own, other = origin(card_url), origin(interface.url)
-    if interface.binding == _GRPC:
+    if interface.binding == 'GRPC':
         scheme = 'grpcs' if 's://' in own + other else 'grpc'
         own = origin(str(httpx2.URL(card_url).copy_with(scheme=scheme, port=httpx2.URL(other or 'grpc:').port)))
     if other == own or other in trusted:

@@ -33,8 +33,9 @@ _OF_HTTP = {'accept', 'accept-encoding', 'connection', 'content-length', 'conten
 """Headers that gRPC does not have, or writes itself."""
 _HEALTH = '/grpc.health.v1.Health/Check'
 """A method that every server answers, if only with `UNIMPLEMENTED`."""
-_LOST = {1: httpx2.ReadError, 4: httpx2.ReadTimeout, 14: httpx2.ReadError}
-"""The errors of calls that are `CANCELLED`, `DEADLINE_EXCEEDED` or `UNAVAILABLE` without a `google.rpc.Status`."""
+_CANCELLED, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 1, 4, 8, 14
+_LOST = {_CANCELLED: httpx2.ReadError, _DEADLINE_EXCEEDED: httpx2.ReadTimeout, _UNAVAILABLE: httpx2.ReadError}
+"""The errors of calls that end so without a `google.rpc.Status` of the server."""
 _STATUSES = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 12: 404, 14: 503, 16: 401}
 """The HTTP status of each `google.rpc.Code`; 500 for others."""
 _PASSED_ON = ('retry-after', 'www-authenticate', 'x-correlation-id')
@@ -63,10 +64,11 @@ class OverGrpc(httpx2.AsyncBaseTransport):
                 events = _Events(channel.unary_stream(path)(sent, metadata=metadata), channel, messages, limit)
                 await events.begin()
                 return httpx2.Response(200, headers={'content-type': 'text/event-stream'}, stream=events)
-            deadline = limit + len(sent) / PACE
-            answer = await channel.unary_unary(path)(sent, metadata=metadata, timeout=deadline)
-            return httpx2.Response(200, json=await _read(messages, answer))
+            call = channel.unary_unary(path)(sent, metadata=metadata, timeout=limit + len(sent) / PACE)
+            return httpx2.Response(200, json=await _read(messages, await call))
         except aio.AioRpcError as error:
+            if error.code().value[0] == _DEADLINE_EXCEEDED:  # perhaps the connection is dead
+                self._channels.pop((request.url.scheme, request.url.netloc), None)
             return _refusal(error)
 
     async def aclose(self) -> None:
@@ -103,8 +105,7 @@ def _channel(url: httpx2.URL) -> aio.Channel:
     target = f'dns:///{url.netloc.decode()}'  # with its scheme, so that no host is taken for one
     if url.scheme == 'grpc':
         return aio.insecure_channel(target, options)
-    file = os.environ.get('SSL_CERT_FILE')  # as for HTTP
-    roots = Path(file).read_bytes() if file else None
+    roots = Path(file).read_bytes() if (file := os.environ.get('SSL_CERT_FILE')) else None  # as for HTTP
     return aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
 
 
@@ -195,16 +196,16 @@ def _refusal(error: aio.AioRpcError) -> httpx2.Response:
     """
     trailing: dict[str, Any] = dict([*(error.trailing_metadata() or ())])
     code, text, status = error.code().value[0], error.details() or '', trailing.get('grpc-status-details-bin')
-    if status is None and code in _LOST:
-        raise _LOST[code](text) from error
     if 'CLIENT: Received message larger than max' in text:
         raise httpx2.DecodingError(text) from error
+    if status is None and (code in _LOST or 'RST_STREAM' in text):
+        raise _LOST.get(code, httpx2.ReadError)(text) from error
     details: list[dict[str, Any]] = []
     with suppress(DecodeError, TypeError):  # the second is of a detail of an unknown type
         details = json_format.MessageToDict(status_pb2.Status.FromString(status or b'')).get('details', [])
     too_large = 'larger than max' in text or any(detail.get('reason') == 'INVALID_REQUEST' for detail in details)
     return httpx2.Response(
-        413 if code == 8 and too_large else _STATUSES.get(code, 500),
+        413 if code == _RESOURCE_EXHAUSTED and too_large else _STATUSES.get(code, 500),
         headers={name: trailing[name] for name in _PASSED_ON if name in trailing},
         json={'error': {'message': text, 'details': details}},
     )

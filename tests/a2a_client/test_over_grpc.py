@@ -308,10 +308,17 @@ async def test_a_server_that_takes_a_connection_and_is_silent_is_given_up() -> N
             await client.get('t')
 
 
-@each_case('code', [StatusCode.UNAVAILABLE, StatusCode.CANCELLED])
-async def test_a_call_that_is_lost_may_have_started_a_task(code: StatusCode) -> None:
+@each_case(
+    'code, text',
+    [
+        (StatusCode.UNAVAILABLE, 'Socket closed'),
+        (StatusCode.CANCELLED, ''),
+        (StatusCode.INTERNAL, 'Received RST_STREAM with error code 2'),
+    ],
+)
+async def test_a_call_that_is_lost_may_have_started_a_task(code: StatusCode, text: str) -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        await context.abort(code, 'Gone.')
+        await context.abort(code, text)
         yield b''
 
     async with answering(answers) as server, A2AClient(server.card, timeout=LIMIT) as client:
@@ -331,14 +338,20 @@ async def test_a_call_has_the_deadline_of_the_time_limit() -> None:
     assert 0 < remaining[0] < 1.1 * LIMIT  # gRPC rounds deadlines up
 
 
-async def test_an_agent_without_an_answer_is_silent() -> None:
+async def test_a_silent_agent_is_called_over_another_connection_next() -> None:
+    peers: list[str] = []
+
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b''
+        peers.append(context.peer())
+        if len(peers) == 1:
+            await asyncio.Event().wait()
+        yield written('Task', TASK)
 
     async with answering(answers) as server, A2AClient(server.card, timeout=0.5) as client:
         with pytest.raises(Silent, match=r'silent for 0\.5 seconds'):
             await client.get('t')
+        await client.get('t')
+    assert len(set(peers)) == 2
 
 
 @pytest.mark.parametrize('begins', [True, False])
