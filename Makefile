@@ -58,7 +58,7 @@ fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and
 chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-interop: $(VENV)/.installed-dev ## Run the A2A clients of other frameworks, and write what their users see into the docs
+interop: $(VENV)/.installed-dev ## Run A2A clients and servers of other frameworks, and write what users see into the docs
 	@$(BIN)/python -m interop $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security

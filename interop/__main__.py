@@ -1,11 +1,11 @@
-"""Runs the A2A clients of other frameworks against real servers, and writes what their users see into the docs.
+"""Runs the A2A clients of other frameworks against real servers, and calls servers of other frameworks.
 
     make interop
     make interop ARGS='--only crewai'
 
-Each client gets an environment of its own below `.interop/`, with the versions that `clients.toml` names. What the
-clients show goes into `results.json`; the tables in `docs/frameworks.md` are made from that. This is not part of
-`make test`: the environments take six gigabytes.
+Each client and server gets an environment of its own below `.interop/`, with the versions that `clients.toml` names.
+What users see goes into `results.json` and `servers.json`; the tables in `docs/frameworks.md` are made from both. This
+is not part of `make test`: the environments take six gigabytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from interop.tables import PAGE, RESULTS, write
+from interop.calling import called
+from interop.tables import PAGE, RESULTS, SERVERS, write
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / '.interop'
@@ -32,27 +33,31 @@ INSTALL, RUN = 1800, 600
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog='make interop', description='Run the A2A clients of other frameworks.')
-    parser.add_argument('--only', action='append', metavar='CLIENT', help='a client of clients.toml; the others keep')
+    parser = argparse.ArgumentParser(prog='make interop', description='Run clients and servers of other frameworks.')
+    parser.add_argument('--only', action='append', metavar='CLIENT', help='a name in clients.toml; the others keep')
     only = parser.parse_args().only
-    clients = tomllib.loads((HERE / 'clients.toml').read_text())['client']
-    order = [client['name'] for client in clients]
+    listed = tomllib.loads((HERE / 'clients.toml').read_text())
+    clients, servers = listed['client'], listed['server']
     with served() as urls:
         for client in clients:
             if only is None or client['name'] in only:
                 print(f'{client["name"]} ...', flush=True)
-                record(client['name'], shown(client, urls), order)
+                record(RESULTS, client['name'], shown(client, urls), clients)
+    for server in servers:
+        if only is None or server['name'] in only:
+            print(f'{server["name"]} ...', flush=True)
+            record(SERVERS, server['name'], answered(server), servers)
     print(f'The tables in {PAGE.name} are up to date.')
     return 0
 
 
-def record(name: str, seen: dict[str, Any], order: Sequence[str]) -> None:
-    """Write what a client shows into the results and the page, before the next client can fail."""
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+def record(file: Path, name: str, seen: dict[str, Any], listed: Sequence[dict[str, Any]]) -> None:
+    """Write what a client or a server shows into its file and the page, before the next one can fail."""
+    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     results[name] = seen
-    results = {name: results[name] for name in order if name in results}
-    RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + '\n')
-    PAGE.write_text(write(PAGE.read_text(), results))
+    results = {each['name']: results[each['name']] for each in listed if each['name'] in results}
+    file.write_text(json.dumps(results, indent=2, ensure_ascii=False) + '\n')
+    PAGE.write_text(write(PAGE.read_text()))
 
 
 @contextmanager
@@ -96,6 +101,15 @@ def shown(client: dict[str, Any], urls: dict[str, str]) -> dict[str, Any]:
         'date': datetime.now(UTC).date().isoformat(),
         'seen': [json.loads(line) for line in lines],
     }
+
+
+def answered(server: dict[str, Any]) -> dict[str, Any]:
+    """What the client of this package shows of a server."""
+    packages = server['packages']
+    folder = ENVIRONMENTS / re.sub(r'\W+', '-', ' '.join(packages))
+    command, version = _pip(folder, packages, HERE / 'servers' / server['driver'], sys.executable)
+    date = datetime.now(UTC).date().isoformat()
+    return {'packages': packages, 'sdk': version, 'date': date, **called(command)}
 
 
 def _pip(folder: Path, packages: Sequence[str], driver: Path, interpreter: str) -> tuple[list[str], str]:

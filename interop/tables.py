@@ -1,7 +1,8 @@
-"""The tables of docs/frameworks.md, made from what `results.json` says that clients have shown."""
+"""The tables of docs/frameworks.md, made from what `results.json` and `servers.json` say that users have seen."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,18 +12,22 @@ from interop.verdicts import ANSWERS, FORMS, of_data, of_live, of_text
 
 HERE = Path(__file__).parent
 RESULTS = HERE / 'results.json'
+SERVERS = HERE / 'servers.json'
 PAGE = HERE.parent / 'docs' / 'frameworks.md'
+WAYS = ('stream', 'send', 'get', 'RemoteAgent')
 DATA_SERVERS = ('data', 'data as text')
 
 Results = Mapping[str, Any]
 
 
-def write(page: str, results: Results) -> str:
+def write(page: str) -> str:
     """The page, with its tables as the results are: each stands between two comments that name it."""
+    results, servers = (json.loads(file.read_text()) for file in (RESULTS, SERVERS))
     tables = {
         **{agent: _text(results, agent) for agent in ANSWERS},
         'data': _data(results),
         'versions': _versions(results),
+        'servers': _servers(servers),
     }
     for name, table in tables.items():
         block = f'<!-- {name} -->\n\n{_markdown(table)}\n\n<!-- end of {name} -->'
@@ -69,6 +74,15 @@ def _versions(results: Results) -> Iterator[Sequence[str]]:
     yield ['Client', 'Package', 'Speaks by', 'Run on']
     for client, shown in results.items():
         yield [client, ', '.join(f'`{package}`' for package in shown['packages']), shown['sdk'], shown['date']]
+
+
+def _servers(servers: Results) -> Iterator[Sequence[str]]:
+    """What the client of this package shows of each server."""
+    yield ['Server', 'Package', 'Interfaces', *(f'`{way}`' for way in WAYS), 'Run on']
+    for server, shown in servers.items():
+        packages, offers = ', '.join(f'`{package}`' for package in shown['packages']), ', '.join(shown['offers'])
+        cells = [_cell(seen, 'talk') for way in WAYS for seen in shown['seen'] if seen['way'] == way]
+        yield [server, packages, offers, *cells, shown['date']]
 
 
 def _seen(shown: Results, server: str, way: str) -> Results:

@@ -8,24 +8,35 @@ from typing import Any
 
 import pytest
 
-from interop.tables import HERE, PAGE, RESULTS, write
+from interop.tables import HERE, PAGE, RESULTS, SERVERS, WAYS, write
 from interop.verdicts import AFTER, ANSWERS, BEFORE, TEXT, of_data, of_live, of_text
 
-CLIENTS: list[dict[str, Any]] = tomllib.loads((HERE / 'clients.toml').read_text())['client']
+LISTED: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / 'clients.toml').read_text())
+CLIENTS = LISTED['client']
 SEEN: dict[str, Any] = json.loads(RESULTS.read_text())
+CALLED: dict[str, Any] = json.loads(SERVERS.read_text())
 READS_NO_ARTIFACTS = '@ag-ui/a2a'
 
 
 def test_the_tables_are_those_of_the_results() -> None:
     page = PAGE.read_text()
-    assert write(page, SEEN) == page
+    assert write(page) == page
 
 
-def test_the_results_are_those_of_the_clients_and_versions_that_are_listed() -> None:
-    assert {name: seen['packages'] for name, seen in SEEN.items()} == {
-        client['name']: client['packages'] for client in CLIENTS
-    }
+def test_the_results_are_those_of_the_clients_and_servers_and_versions_that_are_listed() -> None:
+    for seen, listed in ((SEEN, CLIENTS), (CALLED, LISTED['server'])):
+        assert {name: shown['packages'] for name, shown in seen.items()} == {
+            each['name']: each['packages'] for each in listed
+        }
     assert all((HERE / 'drivers' / client['driver']).exists() for client in CLIENTS)
+    assert all((HERE / 'servers' / server['driver']).exists() for server in LISTED['server'])
+
+
+def test_the_client_of_this_package_shows_the_whole_text_of_each_server() -> None:
+    shown = {
+        (name, seen['way'], of_text(seen['answer'], TEXT)) for name, server in CALLED.items() for seen in server['seen']
+    }
+    assert shown == {(name, way, 'whole') for name in CALLED for way in WAYS}
 
 
 @pytest.mark.parametrize('agent', ANSWERS)
