@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, cast
 
 from jwt import PyJWK
@@ -13,10 +15,21 @@ from ..auth.issuers import checked_url
 from ..auth.verifier import Jwks
 from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.cards import NotSignable, canonical, signed_content
+from ..signing.cards import (
+    CARD_DIGEST,
+    NotSignable,
+    canonical,
+    card_digest,
+    everything,
+    known_fields,
+    lost,
+    signed_content,
+)
 from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
 from .trust import TrustedKeys
 from .urls import origin, shown
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 _MOST_SIGNATURES = 20
 
@@ -37,6 +50,12 @@ class CardVerifier:
     async def content(self, wire: object, place: str) -> dict[str, Any]:
         """Return the content of a card that a trusted key has signed, without everything else in the card.
 
+        A signature may cover each form of a card (§8.4.1), and only what the form has is returned. So nothing that
+        somebody adds to a card has an effect. The form of the official SDK does not have security requirements without
+        scopes. If the signer has put the digest of the whole card into the header of the signature, as this package
+        does, a card with other requirements is refused. Otherwise the signer has not protected its requirements, and
+        nobody can tell a removed requirement from one that never was: they are left out, with a warning.
+
         Args:
             wire: The JSON of the card.
             place: URL of the card, for errors.
@@ -52,26 +71,42 @@ class CardVerifier:
                 f'{place} has a card without signatures, and a signature of a trusted key is required.'
             )
         try:
-            content = signed_content(card)
-            payload = canonical(content)
+            whole, dropped = known_fields(card), signed_content(card)
+            forms = {canonical(content): content for content in (dropped, whole, everything(card))}
+            digest = card_digest(whole)
         except NotSignable as error:
             raise CardUnverified(f'{place} has a card that cannot be verified: {error}.') from None
-        await self._verify(payload, cast('list[object]', signatures)[:_MOST_SIGNATURES], place)
-        return content
+        payload, named = await self._verify(
+            [*reversed(forms)], digest, cast('list[object]', signatures)[:_MOST_SIGNATURES], place
+        )
+        if named:
+            return whole
+        if forms[payload] is dropped:
+            logger.warning(
+                'The signature of the agent card at %s does not cover %s, which is left out.',
+                place,
+                lost(whole, dropped, ''),
+            )
+        return forms[payload]
 
-    async def _verify(self, payload: bytes, signatures: Sequence[object], place: str) -> None:
+    async def _verify(
+        self, payloads: Sequence[bytes], digest: str, signatures: Sequence[object], place: str
+    ) -> tuple[bytes, bool]:
+        """Return the first payload with a signature of a trusted key, and whether the signature has the digest."""
         reason, unavailable = '', None
-        for entry in signatures:
+        for payload, entry in product(payloads, signatures):
             signature = cast('dict[str, Any]', entry) if isinstance(entry, dict) else {}
             protected = str(signature.get('protected'))
             try:
-                await self._keys.verify(protected, payload, signature.get('signature'))
+                header = await self._keys.verify(protected, payload, signature.get('signature'))
+                if header.get(CARD_DIGEST, digest) != digest:
+                    raise Unverified('is of a card with other security requirements or empty values')
             except Unverified as error:
                 reason = str(error)
             except RemoteUnavailable as error:
                 unavailable = error
             else:
-                return
+                return payload, CARD_DIGEST in header
         if unavailable is not None:
             raise unavailable
         raise CardUnverified(f'{place} has a card without a signature of a trusted key: the last signature {reason}.')
@@ -108,8 +143,10 @@ class KeyFinder:
         """URLs that no forged header has made up: configured key sets, the usual ones of configured origins, and sets
         that have verified a signature."""
 
-    async def verify(self, protected: str, payload: bytes, signature: object) -> None:
-        """Verify a signature. A key set is fetched only if no configured key has made the signature.
+    async def verify(self, protected: str, payload: bytes, signature: object) -> Mapping[str, Any]:
+        """Verify a signature, and return its protected header.
+
+        A key set is fetched only if no configured key has made the signature.
 
         Args:
             protected: The protected header.
@@ -127,7 +164,8 @@ class KeyFinder:
         if pairs:
             keys = [PyJWK({**pair.public, 'alg': algorithm}, algorithm) for pair in pairs]
             try:
-                return verify(protected, payload, signature, keys)
+                verify(protected, payload, signature, keys)
+                return header
             except Unverified:
                 if is_foreign or pairs[0].kid == kid:
                     raise
@@ -135,6 +173,7 @@ class KeyFinder:
             raise Unverified('names a key that is not trusted')
         verify(protected, payload, signature, [await self._fetched(url, kid, algorithm)])
         self._known.add(url)
+        return header
 
     def _configured(self, kid: str | None, algorithm: str) -> list[KeyPair]:
         """Return the configured key with the id, else the configured keys without an id."""

@@ -23,11 +23,19 @@ _MAY_BE_EMPTY = frozenset({'$defs', 'additionalProperties', 'items', 'properties
 """Keywords that mean the same in a JSON Schema if they are empty as if they are absent."""
 
 
-def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
-    """Return a card of A2A 1.0 with signatures and without unknown fields.
+CARD_DIGEST = 'card_sha256'
+"""The SHA-256 of the whole card, in hexadecimal digits, in the protected header of each signature."""
 
-    Verifiers leave out empty values. So the card loses empty keywords of the JSON Schemas of its extensions. Only
-    security requirements without scopes may be empty, and are not signed.
+
+def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
+    """Return a card of A2A 1.0 with signatures, and without unknown fields and default values.
+
+    Verifiers read §8.4.1 in two ways: the official SDK leaves out all empty values, and the text keeps some. So the
+    card loses empty keywords of the JSON Schemas of its extensions, and only security requirements without scopes may
+    be empty. A card with such requirements has signatures of both forms.
+
+    The SDK's form does not cover these requirements. So the protected header of each signature has a digest of the
+    whole card: whoever reads the digest finds each added, removed or changed requirement.
 
     Raises:
         ValueError: Another value is empty.
@@ -37,12 +45,20 @@ def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
         if 'params' in extension:
             extension['params'] = _without_empty_keywords(extension['params'])
     content = signed_content(card)
-    if (place := _lost(_without_requirements(card), _without_requirements(content), '')) is not None:
+    if (place := lost(_without_requirements(card), _without_requirements(content), '')) is not None:
         raise ValueError(
             f'The agent card cannot be signed, because {place} is empty, and verifiers leave out empty values. Give '
             f'{place} a value, or remove {place}.'
         )
-    return {**_with_requirements(card, wire), 'signatures': signer.signatures(canonical(content))}
+    payloads = dict.fromkeys((canonical(card), canonical(content)))
+    digest = {CARD_DIGEST: card_digest(card)}
+    signatures = [signature for payload in payloads for signature in signer.signatures(payload, **digest)]
+    return {**card, 'signatures': signatures}
+
+
+def card_digest(whole: Mapping[str, Any]) -> str:
+    """Return the digest of a whole card, as `known_fields` returns it."""
+    return sha256(canonical(whole)).hexdigest()
 
 
 def _without_empty_keywords(value: Any) -> Any:
@@ -60,8 +76,8 @@ def _may_go(keyword: str, value: Any) -> bool:
     return keyword in _MAY_BE_EMPTY and value in ([], {})
 
 
-def _lost(card: Any, content: Any, place: str) -> str | None:
-    """Return the place of the first value that is not in the signed content; None if all values are."""
+def lost(card: Any, content: Any, place: str) -> str | None:
+    """Return the place of the first value of a card that is not in a content; None if all values are."""
     if isinstance(card, dict) and card:
         fields, parts = cast('dict[str, Any]', card), cast('dict[str, Any]', content or {})
         pairs = [(f'{place}.{name}'.removeprefix('.'), value, parts.get(name)) for name, value in fields.items()]
@@ -70,7 +86,7 @@ def _lost(card: Any, content: Any, place: str) -> str | None:
         pairs = [(f'{place}[{n}]', value, part) for n, (value, part) in enumerate(entries)]
     else:
         return place if card is None or card != content else None
-    return next((lost for at, value, part in pairs if (lost := _lost(value, part, at)) is not None), None)
+    return next((found for at, value, part in pairs if (found := lost(value, part, at)) is not None), None)
 
 
 def _without_requirements(card: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,19 +96,9 @@ def _without_requirements(card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in card.items() if name != _REQUIREMENTS} | {'skills': skills}
 
 
-def _with_requirements(card: dict[str, Any], wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the card with all requirements as they were, also those with an empty list of scopes."""
-    for holder, source in ((card, wire), *zip(card['skills'], wire['skills'], strict=True)):
-        if _REQUIREMENTS in source:
-            holder[_REQUIREMENTS] = source[_REQUIREMENTS]
-    return card
-
-
-# --- the signed form of an agent card ---------------------------------------------------------------------------------
-# The fields of A2A 1.0 as canonical JSON (§8.4.1, RFC 8785).
-#
-# The form is the one of the official SDK. Unknown fields are left out, such as the fields of 0.3, and so are default
-# values of fields without presence, and all values that are empty or null.
+# --- the signed forms of an agent card --------------------------------------------------------------------------------
+# All are canonical JSON (§8.4.1, RFC 8785). Some signers sign the JSON of a card as it is, others the fields of A2A 1.0
+# without default values, as the text of the specification wants it, and the official SDK leaves out each empty value.
 
 _MAX_DEPTH = 128
 _EXACT = 2**53
@@ -104,8 +110,17 @@ class NotSignable(ValueError):
     """The card has no canonical form; the text names the place."""
 
 
+def everything(card: Mapping[str, object]) -> dict[str, Any]:
+    """Return a card as it is, without signatures.
+
+    Raises:
+        NotSignable: A number is beyond the range of a double.
+    """
+    return _any({name: value for name, value in card.items() if name != 'signatures'}, 'the card')
+
+
 def known_fields(card: object) -> dict[str, Any]:
-    """Return a card with its known fields alone, without signatures and false flags that are the default.
+    """Return a card with its known fields alone, without signatures and the default values of optional fields.
 
     Raises:
         NotSignable: A field has the wrong type.
@@ -114,7 +129,7 @@ def known_fields(card: object) -> dict[str, Any]:
 
 
 def signed_content(card: object) -> dict[str, Any]:
-    """Return the part of a card that a signature covers.
+    """Return the part of a card that a signature of the official SDK covers: its known fields without empty values.
 
     Raises:
         NotSignable: A field has the wrong type, or the card is nested too deeply.
@@ -193,14 +208,23 @@ def _message(name: str) -> Reader:
         for field, reader in FIELDS[name].items():
             if wire.get(field) is not None:
                 fields[field] = reader(wire[field], f'{place}.{field}'.removeprefix('.'))
-        return {field: entry for field, entry in fields.items() if _is_set(name, entry)}
+        return {field: entry for field, entry in fields.items() if entry or not is_optional(name, field)}
 
     return read
 
 
-def _is_set(message: str, value: object) -> bool:
-    """Return False for a flag that is false by default, if the protocol cannot tell the flag from an absent one."""
-    return value is not False or message == 'AgentCapabilities'
+_OPTIONAL = frozenset(
+    [
+        *('securitySchemes', 'securityRequirements', 'schemes', 'list', 'tenant', 'extensions', 'uri', 'required'),
+        *('bearerFormat', 'oauth2MetadataUrl', 'refreshUrl', 'pkceRequired', 'examples', 'inputModes', 'outputModes'),
+    ]
+)
+
+
+def is_optional(message: str, field: str) -> bool:
+    """Return True for a field that is neither required nor `optional`: its default value means that it is absent."""
+    is_described = field == 'description' and message not in ('AgentCard', 'AgentSkill')
+    return field in _OPTIONAL or is_described or message in ('ImplicitOAuthFlow', 'PasswordOAuthFlow')
 
 
 def _flow(*urls: str) -> dict[str, Reader]:

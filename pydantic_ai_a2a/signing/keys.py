@@ -220,17 +220,17 @@ class Signer:
             raise ValueError(f'{setting}[0] is a public key: the first key signs, so it must be a private key.')
         self._key_set_url = key_set_url
 
-    def signatures(self, payload: bytes) -> list[dict[str, str]]:
-        """Return a signature of each key pair, as in an agent card (§8.4.2)."""
-        signed = [self._sign(pair, payload, 'JOSE') for pair in self.keys if pair.private is not None]
+    def signatures(self, payload: bytes, **header: str) -> list[dict[str, str]]:
+        """Return a signature of each key pair, as in an agent card (§8.4.2), with more fields in its header."""
+        signed = [self._sign(pair, payload, 'JOSE', **header) for pair in self.keys if pair.private is not None]
         return [{'protected': protected, 'signature': signature} for protected, _, signature in signed]
 
     def token(self, payload: bytes) -> str:
         """Return the payload signed by the first key, as a JSON Web Token."""
         return '.'.join(self._sign(self.keys[0], payload, 'JWT'))
 
-    def _sign(self, pair: KeyPair, payload: bytes, kind: str) -> list[str]:
-        headers = {'kid': pair.kid, 'typ': kind, 'jku': self._key_set_url}
+    def _sign(self, pair: KeyPair, payload: bytes, kind: str, **header: str) -> list[str]:
+        headers = {'kid': pair.kid, 'typ': kind, 'jku': self._key_set_url, **header}
         return api_jws.encode(payload, pair.private, pair.algorithm, headers=headers).split('.')
 
 

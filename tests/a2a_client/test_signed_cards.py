@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import jwt
 import pytest
+import rfc8785
 from a2a.types import AgentCard
 from a2a.utils.signing import create_agent_card_signer
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -121,11 +122,15 @@ async def content_of(body: bytes) -> Any:
 
 
 async def test_every_changed_byte_is_refused() -> None:
-    ours = to_a2a(Agent('test', name='joker'), url=URL, access=Access(signing=[pem()]))
-    served = (await Client(ours).get('/.well-known/agent-card.json')).body
-    for body in (served, to_json(signed())):
+    for body in (to_json(await served()), to_json(signed())):
         assert await content_of(body) is not None
         assert [changed for changed in flips(body) if await content_of(changed) is not None] == []
+
+
+async def test_no_changed_byte_changes_what_two_signatures_cover() -> None:
+    body = to_json(await served(auth=nobody, **EITHER))
+    contents = [content for changed in [*flips(body)][::7] if (content := await content_of(changed)) is not None]
+    assert contents == [await content_of(body)] * len(contents)
 
 
 @given(st.data())
@@ -149,6 +154,110 @@ def _leaves(value: Any) -> Iterator[tuple[Any, ...]]:
     pairs = cast('Mapping[Any, Any]', value).items() if is_object else enumerate(cast('list[Any]', value))
     for step, inner in pairs:
         yield from [(step, *rest) for rest in _leaves(inner)] if isinstance(inner, dict | list) else [(step,)]
+
+
+async def served(**options: Any) -> Any:
+    """The signed card of a server of this package."""
+    app = to_a2a(Agent('test', name='joker'), url=URL, access=Access(signing=[pem()]), **options)
+    return from_json((await Client(app).get('/.well-known/agent-card.json')).body)
+
+
+EITHER: dict[str, Any] = {
+    'security_schemes': {name: {'http_auth_security_scheme': {'scheme': name}} for name in 'ab'},
+    'security_requirements': [{'schemes': {'a': [], 'b': []}}, {'schemes': {'b': ['admin']}}],
+}
+REQUIREMENTS: list[Any] = [
+    None,
+    [],
+    [{'schemes': {'a': {}, 'b': {}}}],
+    [{'schemes': {'b': {'list': ['admin']}}}],
+    [{'schemes': {'b': {'list': ['admin']}}}, {'schemes': {'a': {}, 'b': {}}}],
+    [{'schemes': {'a': {}}}, {'schemes': {'b': {'list': ['admin']}}}],
+    [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {}}}],
+    [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin', '']}}}],
+    [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}, {'schemes': {}}],
+    [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}, {}],
+    [{}, {'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}],
+]
+
+
+async def test_added_removed_and_changed_security_requirements_are_found() -> None:
+    """No signature of the card can be left out so that the requirements are not signed."""
+    card = await served(auth=nobody, **EITHER)
+    written: list[Any] = [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}]
+    assert card['securityRequirements'] == written
+    assert len(card['signatures']) == 2
+    plain = await served()
+    for signatures in ([0, 1], [1, 0], [0], [1]):
+        of_card = {**card, 'signatures': [card['signatures'][n] for n in signatures]}
+        assert (await VERIFIER.content(of_card, ''))['securityRequirements'] == written
+        for requirements in REQUIREMENTS:
+            assert await content_of(to_json({**of_card, 'securityRequirements': requirements})) is None, requirements
+            [skill] = card['skills']
+            changed = {**of_card, 'skills': [{**skill, 'securityRequirements': requirements}]}
+            assert (await content_of(to_json(changed)) is None) is bool(requirements), requirements
+    for requirements in REQUIREMENTS[2:]:
+        assert await content_of(to_json({**plain, 'securityRequirements': requirements})) is None, requirements
+    assert 'is of a card with other security requirements or empty values' in await refused(
+        {**card, 'securityRequirements': written[1:], 'signatures': card['signatures'][1:]}
+    )
+
+
+def nobody(_: object) -> None:
+    """Authenticate no caller."""
+
+
+async def test_requirements_that_the_official_sdk_has_not_signed_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    requirements: list[Any] = [{'schemes': {'b': {'list': ['admin']}}}]
+    schemes = {name: {'httpAuthSecurityScheme': {'scheme': 'Basic'}} for name in 'ab'}
+    wire = signed({**CARD, 'securitySchemes': schemes, 'securityRequirements': [*requirements, {'schemes': {'a': {}}}]})
+    others: list[Any] = [{}, {'schemes': {}}, {'schemes': {'a': {}}}]
+    for other in others:
+        card = await card_of({**wire, 'securityRequirements': [*requirements, other]})
+        assert card['security_requirements'] == [{'schemes': {'b': ['admin']}}]
+    start = 'The signature of the agent card at http://agent.example/.well-known/agent-card.json does not cover '
+    assert [record.getMessage() for record in caplog.records] == [
+        f'{start}securityRequirements[1], which is left out.',
+        f'{start}securityRequirements[1], which is left out.',
+        f'{start}securityRequirements[1].schemes.a, which is left out.',
+    ]
+    caplog.clear()
+    assert 'security_requirements' in await card_of({**wire, 'securityRequirements': requirements})
+    assert not caplog.records
+    assert 'does not match the content' in await refused({**wire, 'securityRequirements': []})
+
+
+def by_the_text(card: dict[str, Any], payload: bytes) -> dict[str, Any]:
+    """The card with a signature of a payload, made without this package and the official SDK."""
+    token = jwt.api_jws.encode(payload, pem(), 'ES256', headers={'kid': 'key-1', 'typ': 'JOSE'})
+    protected, _, signature = token.split('.')
+    return {**card, 'signatures': [{'protected': protected, 'signature': signature}]}
+
+
+async def test_a_card_that_somebody_has_signed_by_the_text_is_verified() -> None:
+    bearer: dict[str, Any] = {
+        **CARD,
+        'description': '',
+        'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer', 'description': ''}}},
+        'securityRequirements': [{'schemes': {'bearer': {'list': []}}}],
+        'provider': None,
+    }
+    without: dict[str, Any] = {
+        **{name: value for name, value in bearer.items() if name != 'provider'},
+        'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}},
+        'securityRequirements': [{'schemes': {'bearer': {}}}],
+    }
+    others: list[dict[str, Any]] = [{'securityRequirements': []}, {'description': 'x'}, {'securitySchemes': {}}]
+    for payload in (bearer, without):
+        wire = by_the_text(bearer, rfc8785.dumps(payload))
+        card = await card_of(wire)
+        assert card['description'] == ''
+        assert card['security_requirements'] == [{'schemes': {'bearer': []}}]
+        for changes in others:
+            assert 'does not match the content' in await refused({**wire, **changes})
+    with_more = {**bearer, 'note': 'More.'}
+    assert await VERIFIER.content(by_the_text(with_more, rfc8785.dumps(with_more)), '') == with_more
+    assert await VERIFIER.content(by_the_text(with_more, rfc8785.dumps(without)), '') == without
 
 
 async def test_only_the_signed_content_of_a_card_is_used() -> None:

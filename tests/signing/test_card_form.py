@@ -1,4 +1,4 @@
-"""The signed form of cards is the official SDK's, byte for byte."""
+"""The signed forms of cards: the official SDK's, byte for byte, the text's (§8.4.1), and plain RFC 8785."""
 
 from __future__ import annotations
 
@@ -9,14 +9,28 @@ import pytest
 from a2a.client.card_resolver import parse_agent_card
 from a2a.types import AgentCard
 from a2a.utils.signing import create_agent_card_signer
+from google.api.field_behavior_pb2 import REQUIRED, field_behavior
 from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt.utils import base64url_decode
+from pydantic_core import from_json
 
-from pydantic_ai_a2a.signing.cards import FIELDS, NotSignable, canonical, known_fields, sign_card, signed_content
+from pydantic_ai_a2a.signing.cards import (
+    CARD_DIGEST,
+    FIELDS,
+    NotSignable,
+    canonical,
+    card_digest,
+    everything,
+    is_optional,
+    known_fields,
+    sign_card,
+    signed_content,
+)
 from pydantic_ai_a2a.signing.keys import Signer
 
+from ..tables import each_case
 from .pairs import pem
 
 CARD: dict[str, Any] = {
@@ -67,6 +81,15 @@ CARD: dict[str, Any] = {
         }
     ],
 }
+EXAMPLE: dict[str, Any] = {
+    'name': 'Example Agent',
+    'description': '',
+    'capabilities': {'streaming': False, 'pushNotifications': False},
+    'skills': [],
+}
+EXAMPLE_AS_SIGNED = (
+    '{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent","skills":[]}'
+)
 SIGNER = Signer([pem()], 'signing', 'https://x.example/.well-known/jwks.json')
 
 
@@ -88,22 +111,104 @@ def official(card: dict[str, Any]) -> bytes:
     return contents[0]
 
 
-def test_the_fields_are_those_of_the_protocol() -> None:
-    seen: dict[str, set[str]] = {}
+def of_the_protocol() -> dict[str, dict[str, Any]]:
+    """The fields of the messages of a card."""
+    seen: dict[str, dict[str, Any]] = {}
 
     def walk(message: Any) -> None:
-        if message.full_name in seen or message.file.package != 'lf.a2a.v1':
+        if message.name in seen or message.file.package != 'lf.a2a.v1':
             return
-        seen[message.full_name] = {field.json_name for field in message.fields}
+        seen[message.name] = {field.json_name: field for field in message.fields}
         for field in message.fields:
             if field.message_type is not None:
                 walk(field.message_type)
 
     walk(AgentCard.DESCRIPTOR)
-    messages = {name.removeprefix('lf.a2a.v1.'): fields for name, fields in seen.items() if not name.endswith('Entry')}
-    del messages['AgentCardSignature']
-    messages['AgentCard'].remove('signatures')
-    assert {name: {*fields} for name, fields in FIELDS.items()} == messages
+    del seen['AgentCardSignature'], seen['AgentCard']['signatures']
+    return {name: fields for name, fields in seen.items() if not name.endswith('Entry')}
+
+
+def test_the_fields_are_those_of_the_protocol() -> None:
+    messages = of_the_protocol()
+    assert {name: {*fields} for name, fields in FIELDS.items()} == {name: {*each} for name, each in messages.items()}
+
+
+def test_the_fields_that_may_lose_their_default_value_are_those_of_the_protocol() -> None:
+    for name, fields in of_the_protocol().items():
+        for field, descriptor in fields.items():
+            is_required = REQUIRED in descriptor.GetOptions().Extensions[field_behavior]
+            assert is_optional(name, field) is not (is_required or descriptor.has_presence), (name, field)
+
+
+CANONICAL: list[tuple[str, dict[str, Any], str]] = [
+    ('the example of §8.4.1', EXAMPLE, EXAMPLE_AS_SIGNED),
+    (
+        'signatures are left out',
+        {**EXAMPLE, 'signatures': [{'protected': 'eyJ', 'signature': 'MEU'}]},
+        EXAMPLE_AS_SIGNED,
+    ),
+    ('no signatures are left out', {**EXAMPLE, 'signatures': []}, EXAMPLE_AS_SIGNED),
+    (
+        'fields that A2A 1.0 does not have',
+        {'url': 'https://pay.example/a2a', 'securitySchemes': {'oauth': {'type': 'oauth2'}}, 'name': 'Pay'},
+        '{"name":"Pay","securitySchemes":{"oauth":{"type":"oauth2"}},"url":"https://pay.example/a2a"}',
+    ),
+    ('upper case is before lower case', {'apple': 1, 'Apple': 2}, '{"Apple":2,"apple":1}'),
+    ('numbers in names are text', {'10': 1, '2': 2, '1': 3}, '{"1":3,"10":1,"2":2}'),
+    ('names are sorted by UTF-16 units', {'b\uff01': 2, 'b\U0001f600': 1}, '{"b\U0001f600":1,"b\uff01":2}'),
+    ('and also beside private characters', {'x\ue000': 2, 'x\U00010000': 1}, '{"x\U00010000":1,"x\ue000":2}'),
+    ('composed characters are others', {'caf\xe9': 1, 'cafe\u0301': 2}, '{"cafe\u0301":2,"caf\xe9":1}'),
+    ('an empty name is the first', {'a': 2, '': 1}, '{"":1,"a":2}'),
+    ('text beyond ASCII is not escaped', {'a': 'é 中 \u0627 \x7f \U0001f600'}, '{"a":"é 中 \u0627 \x7f \U0001f600"}'),
+    ('text with escapes', {'a': '"q" \\ / \n\t\x01'}, r'{"a":"\"q\" \\ / \n\t\u0001"}'),
+    ('integers', {'a': [42, -17, 0, 100, 1.0, 9007199254740991]}, '{"a":[42,-17,0,100,1,9007199254740991]}'),
+    ('large integers are doubles', {'a': [2**53 + 1, 10**21]}, '{"a":[9007199254740992,1e+21]}'),
+    ('negative zero', {'a': -0.0}, '{"a":0}'),
+    ('fractions', {'a': [0.1, 3.14159, -123.456, 0.1 + 0.2]}, '{"a":[0.1,3.14159,-123.456,0.30000000000000004]}'),
+    ('exponents', {'a': [1e-6, 1e-7, 1e20, 1e21]}, '{"a":[0.000001,1e-7,100000000000000000000,1e+21]}'),
+    ('empty values stay', {'b': {}, 'a': []}, '{"a":[],"b":{}}'),
+    ('lists keep their order', {'a': [[2, 1], {'y': [1, {'x': 2}]}]}, '{"a":[[2,1],{"y":[1,{"x":2}]}]}'),
+    ('literals', {'a': [True, False, None, 'x']}, '{"a":[true,false,null,"x"]}'),
+]
+"""What the conformance kits of A2A check of RFC 8785, and of the field `signatures`."""
+
+
+@each_case('name, card, expected', CANONICAL)
+def test_the_plain_form_of_a_card_is_rfc_8785_without_signatures(
+    name: str, card: dict[str, Any], expected: str
+) -> None:
+    assert canonical(everything(card)) == expected.encode(), name
+
+
+@each_case('value', ['\ud800', '\udc00', '\ud800x', float('nan'), float('inf'), float('-inf')])
+def test_a_card_with_a_value_that_json_does_not_have_has_no_plain_form(value: Any) -> None:
+    with pytest.raises(NotSignable):
+        canonical(everything({'a': value}))
+
+
+TEXT_FORM: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({'description': '', 'skills': []}, {'description': '', 'skills': []}),
+    ({'capabilities': {'streaming': False, 'extensions': []}}, {'capabilities': {'streaming': False}}),
+    ({'iconUrl': '', 'documentationUrl': None}, {'iconUrl': ''}),
+    ({'securitySchemes': {}, 'securityRequirements': []}, {}),
+    (
+        {'securityRequirements': [{'schemes': {'bearer': {'list': []}}}, {'schemes': {}}]},
+        {'securityRequirements': [{'schemes': {'bearer': {}}}, {}]},
+    ),
+    (
+        {'securitySchemes': {'mtls': {'mtlsSecurityScheme': {'description': ''}}}},
+        {'securitySchemes': {'mtls': {'mtlsSecurityScheme': {}}}},
+    ),
+    ({'supportedInterfaces': [{'url': '', 'tenant': ''}]}, {'supportedInterfaces': [{'url': ''}]}),
+    ({'url': 'https://x', 'signatures': []}, {}),
+]
+
+
+@each_case('card, expected', TEXT_FORM)
+def test_the_form_of_the_text_has_required_fields_and_loses_defaults_of_others(
+    card: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert known_fields(card) == expected
 
 
 def test_a_whole_card_is_signed_as_the_official_sdk_does() -> None:
@@ -197,19 +302,34 @@ def test_a_card_that_is_nested_too_deeply_has_no_signed_form() -> None:
         signed_content({'capabilities': {'extensions': [{'params': {'a': value}}]}})
 
 
-def test_a_signed_card_has_what_was_signed_and_requirements_without_scopes() -> None:
+def test_a_card_with_requirements_without_scopes_is_signed_in_both_forms() -> None:
     requirements: list[Any] = [{'schemes': {'key': {'list': []}}}]
     skill: dict[str, Any] = {**CARD['skills'][0], 'inputSchema': {}, 'securityRequirements': requirements}
     card = sign_card({**CARD, 'skills': [skill], 'securityRequirements': requirements, 'url': 'x'}, SIGNER)
     signatures = card.pop('signatures')
+    written: list[Any] = [{'schemes': {'key': {}}}]
     assert card == {
         **CARD,
-        'securityRequirements': requirements,
-        'skills': [{**CARD['skills'][0], 'securityRequirements': requirements}],
+        'securityRequirements': written,
+        'skills': [{**CARD['skills'][0], 'securityRequirements': written}],
     }
-    assert [{*each} for each in signatures] == [{'protected', 'signature'}]
-    assert b'"kid"' in base64url_decode(signatures[0]['protected'])
+    assert [{*each} for each in signatures] == [{'protected', 'signature'}] * 2
+    header = {
+        'alg': 'ES256',
+        'typ': 'JOSE',
+        'kid': SIGNER.keys[0].kid,
+        'jku': 'https://x.example/.well-known/jwks.json',
+    }
+    for signature in signatures:
+        assert from_json(base64url_decode(signature['protected'])) == {**header, CARD_DIGEST: card_digest(card)}
     assert canonical(signed_content(card)) == official(parse(card))
+    assert canonical(everything(card)) == canonical(known_fields(card)) != official(card)
+
+
+def test_a_card_that_is_the_same_in_both_forms_has_one_signature() -> None:
+    card = sign_card(CARD, SIGNER)
+    assert len(card['signatures']) == 1
+    assert canonical(everything(card)) == canonical(known_fields(card)) == official(parse(card))
 
 
 def parse(card: dict[str, Any]) -> dict[str, Any]:

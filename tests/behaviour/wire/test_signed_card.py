@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from hashlib import sha256
+from typing import Any, cast
 
 import httpx
+import jwt
 import pytest
+import rfc8785
 from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
 from a2a.compat.v0_3 import types
+from a2a.types import AgentCard
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from fasta2a.schema import Skill
 from jwt import PyJWK
-from jwt.utils import base64url_decode
+from jwt.utils import base64url_decode, base64url_encode
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_core import from_json
 
-from pydantic_ai_a2a import Access, APIKeyAuth, Messages, to_a2a
+from pydantic_ai_a2a import A2AClient, Access, APIKeyAuth, BearerAuth, Messages, TrustedKeys, to_a2a
 
 from ...client import Client, lifespan, rpc
 from ...dialects import spoken, unversioned
 from ...signing.pairs import pem, public_pem
+from ...tables import each_case
 
 URL = 'https://agent.example.com/joker/'
 CARD, OLDER, KEYS = '/.well-known/agent-card.json', '/.well-known/agent.json', '/.well-known/jwks.json'
@@ -49,7 +54,7 @@ async def verified(app: Any, card: Any, *algorithms: str) -> None:
 @unversioned('there is one signed card')
 @pytest.mark.parametrize(('kind', 'algorithm'), [('P-256', 'ES256'), ('2048', 'RS256'), ('Ed25519', 'EdDSA')])
 async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> None:
-    app = signing(pem(kind), auth=APIKeyAuth({KEY: 'ann'}))
+    app = signing(pem(kind))
     card = await get(app)
     await verified(app, card, algorithm)
     for name in ('name', 'version', 'description'):
@@ -58,7 +63,82 @@ async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> 
     [signature] = card['signatures']
     header = from_json(base64url_decode(signature['protected']))
     [key] = (await get(app, KEYS))['keys']
+    assert header.pop('card_sha256') == sha256(plain(card)).hexdigest()
     assert header == {'alg': algorithm, 'kid': key['kid'], 'typ': 'JOSE', 'jku': f'{URL.removesuffix("/")}{KEYS}'}
+
+
+def plain(card: dict[str, Any]) -> bytes:
+    """The JSON of the card without signatures, by RFC 8785 alone."""
+    return rfc8785.dumps({name: value for name, value in card.items() if name != 'signatures'})
+
+
+def without_defaults(value: Any, descriptor: Any = AgentCard.DESCRIPTOR) -> Any:
+    """The card without the default values of its protobuf messages, as a conformance kit of A2A reads §8.4.3."""
+    if descriptor is None or descriptor.full_name == 'google.protobuf.Struct':
+        return value
+    if isinstance(value, list):
+        return [without_defaults(entry, descriptor) for entry in cast('list[Any]', value)]
+    if descriptor.GetOptions().map_entry:
+        inner = descriptor.fields_by_name['value'].message_type
+        return {name: without_defaults(entry, inner) for name, entry in value.items()}
+    fields = {field.json_name: field for field in descriptor.fields}
+    return {
+        name: without_defaults(entry, fields[name].message_type)
+        for name, entry in value.items()
+        if fields[name].has_presence or entry
+    }
+
+
+def nobody(_: object) -> None:
+    """Authenticate no caller."""
+
+
+AUTHS: dict[str, tuple[dict[str, Any], list[Any], int]] = {
+    'a bearer token': ({'auth': BearerAuth({KEY: 'ann'})}, [{'schemes': {'bearer': {}}}], 2),
+    'an API key': ({'auth': APIKeyAuth({KEY: 'ann'})}, [{'schemes': {'apiKey': {}}}], 2),
+    'OAuth with scopes': (
+        {
+            'auth': nobody,
+            'security_schemes': {
+                'oauth': {
+                    'oauth2_security_scheme': {
+                        'flows': {
+                            'client_credentials': {'token_url': 'https://a.example/token', 'scopes': {'read': 'Read.'}}
+                        }
+                    }
+                }
+            },
+            'security_requirements': [{'schemes': {'oauth': ['read']}}],
+        },
+        [{'schemes': {'oauth': {'list': ['read']}}}],
+        1,
+    ),
+    'no authentication': ({}, [], 1),
+}
+
+
+@unversioned('there is one signed card')
+@each_case('options, requirements, count', AUTHS.values(), ids=AUTHS)
+async def test_a_card_with_security_verifies_in_every_reading_of_the_specification(
+    options: dict[str, Any], requirements: list[Any], count: int
+) -> None:
+    app = signing(**options)
+    card = await get(app)
+    assert card.get('securityRequirements', []) == requirements
+    assert len(card['signatures']) == count
+    await verified(app, card, 'ES256')
+    assert rfc8785.dumps(without_defaults({**card, 'signatures': []})) == plain(card)
+    signed: list[bytes] = []
+    for signature in card['signatures']:
+        token = f'{signature["protected"]}.{base64url_encode(plain(card)).decode()}.{signature["signature"]}'
+        try:
+            signed.append(jwt.api_jws.decode(token, public_pem(), algorithms=['ES256']))
+        except jwt.InvalidSignatureError:
+            continue
+    assert signed == [plain(card)]
+    async with A2AClient(app, card_keys=TrustedKeys(keys=[public_pem()])) as client:
+        read = await client.card()
+        assert len(read.get('security_requirements', [])) == len(requirements)
 
 
 @unversioned('there is one signed card')
