@@ -130,7 +130,8 @@ def to_a2a(
         security_requirements: Required schemes, for the card; like `security_schemes`.
         docs_url: Path of the playground, a page in the browser that shows the card and talks to the agent. None: no
             page. Default `/docs`.
-        default_input_modes: Accepted media types, for the card. Default: the media types of the model's profile.
+        default_input_modes: Accepted media types, such as `application/x-protobuf` or `image/*`, besides those of
+            `skills`. Other types are refused. Default: the media types of the model's profile.
         default_output_modes: Returned media types, for the card. Default: the media types of the output type.
         backend: Store of tasks and conversations: the memory of this process (`'memory'`, the default), a SQLite file
             (`'sqlite:///relative.db'`, `'sqlite:////absolute.db'`; with `?synchronous=normal`, a power failure may undo
@@ -220,6 +221,7 @@ def to_a2a(
             agent,
             settings,
             run,
+            input_modes=_input_modes(default_input_modes, skills or ()),
             output_modes=default_output_modes,
             dependencies=dependencies(deps_factory, messages.deps_headers, run, guards.schemes),
             hooks=hooks,
@@ -305,6 +307,11 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
         (fields.REPLAY, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]
+
+
+def _input_modes(default: Sequence[str] | None, skills: Sequence[Skill]) -> list[str]:
+    """Return the media types that the card declares; none if its default is the one of the model."""
+    return [*default, *(mode for skill in skills for mode in skill.get('input_modes', ()))] if default else []
 
 
 def _shown(card: CardSettings, url: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..card import CardFacts, CardSchemas, CardTemplate
 from ..conversion import schemas
-from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
+from ..conversion.inbound import Accepts, accepts, check_parts, check_types, media_range, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
 from ..errors import UnsupportedOperationError
@@ -385,6 +386,8 @@ class Conversion:
         agent: The agent.
         settings: Settings of the app.
         options: Options of every run.
+        input_modes: Input modes of the card and of its skills, as the user names the modes; empty for those of the
+            model.
         output_modes: Output modes of the card, as the user names the modes.
         dependencies: Makes separate `deps` for each run.
         hooks: Hooks for tool calls and for the ends of runs.
@@ -399,6 +402,7 @@ class Conversion:
         settings: Settings,
         options: RunOptions,
         *,
+        input_modes: Sequence[str],
         output_modes: Sequence[str] | None,
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
@@ -413,20 +417,22 @@ class Conversion:
         own = agent_worker(worker)
         self._foreign = foreign_worker(worker)
         self._is_known = own is not None or worker is None
-        as_text = settings.results.data_as_text
+        as_text, declared = settings.results.data_as_text, tuple(dict.fromkeys(map(media_range, input_modes)))
         if own is None:
             output_type = options.get('output_type') or agent.output_type
             self.outputs = OutputMapper(output_type, output_modes, data_as_text=as_text)
-            self.takes = accepts(
+            self._model_takes = accepts(
                 resolve_profile(models_of(agent, options)),
                 messages.allowed_file_url_schemes,
                 force_download=messages.force_download,
             )
+            self.takes = replace(self._model_takes, declared=declared)
             self._read, self._read_task = plain_read(self.takes), None
         else:
             options = own.options
             self.outputs = own.outputs_for(output_modes, data_as_text=as_text)
-            self.takes = own.accepts
+            self._model_takes = own.accepts
+            self.takes = own.accepts = replace(own.accepts, declared=declared)  # the worker itself reads messages, too
             self._read, self._read_task = own.read_one, own.read if own.reads_itself else None
         self.client_tools = (
             ClientTools(settings.limits.client_tools, partial(_tools_of, agent, options, settings.approvals))
@@ -454,12 +460,13 @@ class Conversion:
                 check_partial_data(agent, options)
 
     def check_content(self, message: Message) -> None:
-        """Refuse a message outside the agent's media types or input type. A custom worker is not asked."""
-        if self._foreign is None:
-            check_types(message)
+        """Refuse a message outside the agent's media types or input type. A custom worker has only declared types."""
+        declares = bool(self.takes.declared)
+        if declares or self._foreign is None:
+            check_types(message, self.takes)
         if self.input is not None:
             self.input.check(message)
-        if self._is_known and self._read_task is None:
+        if declares or (self._is_known and self._read_task is None):
             check_parts(message, self.takes)
 
     def check_output(self, modes: Sequence[str], schema: dict[str, Any] | None) -> None:
@@ -506,7 +513,7 @@ class Conversion:
             outputs=self.outputs,
             settings=self._settings,
             metering=metering,
-            refer=partial(read_referenced, accepts=self.takes, size=self._settings.limits.referenced),
+            refer=partial(read_referenced, accepts=self._model_takes, size=self._settings.limits.referenced),
             dependencies=self._dependencies,
             hooks=self._hooks,
             vault=vault,

@@ -59,7 +59,7 @@ _DOWNLOADABLE = frozenset({'https', 'http'})
 
 @frozen
 class Accepts:
-    """The files that a model accepts."""
+    """The content that an agent accepts: the files that its model accepts, or the types that the app declares."""
 
     images: bool = True
     documents: frozenset[str] = _DOCUMENTS
@@ -72,13 +72,20 @@ class Accepts:
     """Accepted schemes of URLs, in lower case."""
     force_download: bool = True
     """True if downloadable URLs are downloaded here, and not left to the provider."""
+    declared: tuple[str, ...] = ()
+    """Media types and ranges such as `image/*` that the app declares. Then no other type is accepted, and a file may
+    have each of them, whatever the model accepts."""
 
     def takes(self, media_type: str) -> bool:
-        """Return True if a file of the type may be sent. Text always may, because the prompt can hold it."""
+        """Return True if a file of the type may be sent. The prompt can hold text, so text needs no support."""
+        if self.declared:
+            return in_ranges(media_type, self.declared)
         return is_text(media_type) or self.reads(media_type)
 
     def reads(self, media_type: str) -> bool:
-        """Return True if the model accepts a file of the type as a file."""
+        """Return True if the model gets a file of the type as a file, if the type is taken."""
+        if self.declared and not is_text(media_type):
+            return True
         if is_text(media_type) or media_type in _DOCUMENTS:
             return media_type in self.documents if media_type in _DOCUMENTS else self.other_documents
         match media_type.partition('/')[0]:
@@ -94,6 +101,8 @@ class Accepts:
     @property
     def input_modes(self) -> list[str]:
         """The accepted media types for the agent card."""
+        if self.declared:
+            return [*self.declared]
         documents = sorted(self.documents - {'text/plain'}, key=lambda name: (name != 'application/pdf', name))
         return [
             'text/plain',
@@ -103,6 +112,9 @@ class Accepts:
             *(('audio/wav', 'audio/mpeg') if self.audio else ()),
             *(('video/mp4',) if self.video else ()),
         ]
+
+
+_UNDECLARED = Accepts()
 
 
 def accepts(
@@ -192,23 +204,30 @@ def check_parts(message: Message, accepts: Accepts) -> None:
             _text(data, media, field)
 
 
-def check_types(message: Message) -> None:
-    """Refuse text and data with a declared media type other than text: the model reads both as text.
+def check_types(message: Message, accepts: Accepts = _UNDECLARED) -> None:
+    """Refuse text and data of a media type that the app does not declare, or else that is no text for the model.
+
+    Text without a media type is `text/plain`, and data is `application/json`. A message to a task may always have
+    both, because it may answer a question.
 
     Raises:
         InvalidParamsError: A `mediaType` is not a media type.
-        ContentTypeNotSupportedError: The media type is not for text, JSON or the like.
+        ContentTypeNotSupportedError: The media type is not accepted.
     """
     for index, part in enumerate(message['parts']):
-        if 'media_type' not in part or not ('text' in part or 'data' in part):
+        if not ('text' in part or 'data' in part) or not ('media_type' in part or accepts.declared):
             continue
         field = f'message.parts[{index}]'
         media = _declared(part, field)
-        if media is not None and not is_text(media.name):
-            kind = 'text' if 'text' in part else 'data'
+        kind, plain = ('text', 'text/plain') if 'text' in part else ('data', 'application/json')
+        name, field = (media.name, f'{field}.mediaType') if media else (plain, field)
+        if accepts.declared:
+            if not accepts.takes(name) and not (name == plain and 'task_id' in message):
+                raise _unsupported(field, f'{name} is not supported', accepts)
+        elif not is_text(name):
             raise ContentTypeNotSupportedError(
-                f'{field}.mediaType: {media.name} is not supported for {kind}: use a text type or a JSON type.',
-                metadata={'field': f'{field}.mediaType'},
+                f'{field}: {name} is not supported for {kind}: use a text type or a JSON type.',
+                metadata={'field': field},
             )
 
 
@@ -266,7 +285,7 @@ def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, 
     """Return the type of an accepted `raw` part, with all bytes of text and the first bytes of other files."""
     raw = part.get('raw', '')
     data = _bytes(raw[:_HEAD], field)
-    media = _declared(part, field)
+    media = _declared(part, field, accepts)
     where = f'{field}.mediaType' if media else f'{field}.raw'
     if media is None and (detected := file_signature(data)):
         media = MediaType(detected, None)
@@ -302,12 +321,13 @@ def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
     """Return a `url` part by its type."""
     url = part.get('url', '')
     target = _checked_url(url, f'{field}.url', accepts.url_schemes)
-    media = _declared(part, field)
+    media = _declared(part, field, accepts)
     name = media.name if media else _guessed(target, part)
     if name is None:
         raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
-    if not accepts.reads(name):
-        raise _unsupported(f'{field}.{"mediaType" if media else "url"}', f'{name} is not supported', accepts)
+    if not (accepts.takes(name) and accepts.reads(name)):
+        problem = f'{name} is not supported by URL' if accepts.takes(name) else f'{name} is not supported'
+        raise _unsupported(f'{field}.{"mediaType" if media else "url"}', problem, accepts)
     file = url_kind(name)(url=url, media_type=name, identifier=_identifier(part))
     if accepts.force_download and target.scheme in _DOWNLOADABLE:
         file.force_download = not (isinstance(file, VideoUrl) and file.is_youtube)
@@ -340,15 +360,15 @@ def _identifier(part: Part) -> str | None:
     return filename if _FILENAME.fullmatch(filename) else None
 
 
-def _declared(part: Part, field: str) -> MediaType | None:
-    """Return the media type of the part; None for an absent or meaningless one."""
+def _declared(part: Part, field: str, accepts: Accepts = _UNDECLARED) -> MediaType | None:
+    """Return the media type of the part; None for an absent one, and for one that means bytes of an unknown type."""
     value = part.get('media_type')
     if not value:
         return None
     media = parse_media_type(value)
     if media is None:
         raise InvalidParamsError.of(f'{field}.mediaType', 'must be a media type, such as image/png')
-    return None if media.name == OCTET_STREAM else media
+    return None if media.name == OCTET_STREAM and OCTET_STREAM not in accepts.declared else media
 
 
 def _guessed(target: SplitResult, part: Part) -> str | None:
@@ -484,6 +504,19 @@ def parse_media_type(value: str) -> MediaType | None:
         return None
     charset = _CHARSET.search(parameters)
     return MediaType(_ALIASES.get(name, name), charset[1] if charset else None)
+
+
+def media_range(value: str) -> str:
+    """Return a media type or a range in its usual spelling, without parameters. A bare `text` is `text/*`."""
+    if (media := parse_media_type(value)) is not None:
+        return media.name
+    name = value.partition(';')[0].strip().lower()
+    return name if '/' in name else f'{name}/*'
+
+
+def in_ranges(name: str, ranges: Collection[str]) -> bool:
+    """Return True for a media type among media types, `type/*` and `*/*`."""
+    return not {name, f'{name.partition("/")[0]}/*', '*/*'}.isdisjoint(ranges)
 
 
 def is_text(name: str) -> bool:

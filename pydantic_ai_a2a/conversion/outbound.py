@@ -34,7 +34,7 @@ from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 from ..errors import ContentTypeNotSupportedError
 from ..types import PARTIAL, Artifact, Part, dump_json
-from .inbound import OCTET_STREAM, parse_media_type
+from .inbound import OCTET_STREAM, in_ranges, media_range
 from .pending import STATES
 
 
@@ -161,13 +161,10 @@ class OutputModes(NamedTuple):
 
     def takes(self, media_type: str) -> bool:
         """Return True if content of the type may be sent unchanged."""
-        name = _name(media_type)
-        return not self.ranges.isdisjoint((name, f'{name.partition("/")[0]}/*', _ALL))
+        return in_ranges(media_range(media_type), self.ranges)
 
 
-_ALL = '*/*'
-
-EVERYTHING = OutputModes(text=True, json=True, ranges=frozenset({_ALL}))
+EVERYTHING = OutputModes(text=True, json=True, ranges=frozenset({'*/*'}))
 """The modes of a client that names none."""
 
 
@@ -503,20 +500,12 @@ def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterab
         text: The media types of text on the agent's card, besides `text/plain`.
         json: The media types of data on the agent's card, besides `application/json`.
     """
-    modes = OutputModes(False, False, frozenset(map(_name, names)))
+    modes = OutputModes(False, False, frozenset(map(media_range, names)))
     return OutputModes(
         text=any(map(modes.takes, ('text/plain', *text))),
         json=any(map(modes.takes, ('application/json', *json))),
         ranges=modes.ranges,
     )
-
-
-def _name(media_range: str) -> str:
-    """Return a media type or range in its usual spelling, without parameters."""
-    if (media := parse_media_type(media_range)) is not None:
-        return media.name
-    name = media_range.partition(';')[0].strip().lower()
-    return name if '/' in name else f'{name}/*'
 
 
 def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> list[tuple[str, list[Part]]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,15 +88,23 @@ def test_a_url_of_unknown_type_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ('part', 'field'),
+    ('part', 'field', 'problem'),
     [
-        (Part(url='https://example.com/a.png'), 'message.parts[0].url'),
-        (Part(url='https://example.com/a', media_type='text/plain'), 'message.parts[0].mediaType'),
+        (Part(url='https://example.com/a.png'), 'message.parts[0].url', 'image/png is not supported'),
+        (
+            Part(url='https://example.com/a', media_type='text/plain'),
+            'message.parts[0].mediaType',
+            'text/plain is not supported by URL',
+        ),
     ],
 )
-def test_a_url_whose_type_the_model_does_not_take_is_refused(part: Part, field: str) -> None:
+@pytest.mark.parametrize('takes', [TEXT_ONLY, replace(TEXT_ONLY, declared=('text/plain', 'application/json'))])
+def test_a_url_whose_type_the_model_does_not_take_is_refused(
+    part: Part, field: str, problem: str, takes: Accepts
+) -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
-        one(part, TEXT_ONLY)
+        one(part, takes)
+    assert refused.value.message == f'{field}: {problem}. This agent takes text/plain, application/json.'
     assert refused.value.metadata == {'field': field}
 
 

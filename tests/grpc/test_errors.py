@@ -16,6 +16,7 @@ from a2a.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
+    TaskState,
 )
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
@@ -82,6 +83,20 @@ async def test_each_error_has_its_status_and_reason() -> None:
                 'EXTENSION_SUPPORT_REQUIRED',
             ),
         ]
+    )
+
+
+async def test_media_types_that_the_card_does_not_declare_are_refused() -> None:
+    request = say()
+    file = request.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')
+    async with serving(to_a2a(AGENT, default_input_modes=['text/plain', 'application/x-protobuf'])) as agent:
+        refused = await agent.refused('SendMessage', request)
+        file.media_type = 'application/x-protobuf'
+        assert (await agent.call('SendMessage', request)).task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert short(refused) == (
+        'INVALID_ARGUMENT',
+        'message.parts[1].raw: application/pdf is not supported. This agent takes text/plain, application/x-protobuf.',
+        'CONTENT_TYPE_NOT_SUPPORTED',
     )
 
 

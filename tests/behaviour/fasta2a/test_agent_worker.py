@@ -26,6 +26,7 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Workers, to_a2a
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...tables import each_case
 from ..foreign import foreign
 from ..stage import Stage, heard, serving
 
@@ -222,6 +223,26 @@ async def test_an_own_reading_may_take_what_the_model_does_not() -> None:
     async with serving(text_only, workers=Workers(worker=Describing(agent=text_only, **parts()))) as client:
         task = await client.send(message(parts=[{'raw': 'AA==', 'mediaType': 'application/x-a', 'filename': 'a.bin'}]))
     assert texts(task) == ['a file called a.bin']
+
+
+@each_case('kind', [AgentWorker, Counting, Reading])
+async def test_a_worker_takes_the_media_types_that_the_app_declares_and_no_others(kind: type[AgentWorker]) -> None:
+    worker = kind(agent=agent, **parts())
+    modes = ['text/plain', 'application/x-protobuf']
+    async with serving(agent, workers=Workers(worker=worker), default_input_modes=modes) as client:
+        file = {'raw': 'AA==', 'mediaType': 'application/x-protobuf', 'filename': 'a.bin'}
+        task = await client.send(message(parts=[file]))
+        assert state_of(task) == 'COMPLETED'
+        assert "media_type='application/x-protobuf'" in texts(task)[0]
+        with pytest.raises(RpcError, match=r'-32005 .*image/png is not supported\. This agent takes text/plain, '):
+            await client.send(message(parts=[{'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}]))
+
+
+async def test_a_worker_that_is_no_agent_gets_only_the_media_types_that_the_app_declares() -> None:
+    async with serving(agent, workers=Workers(worker=foreign()), default_input_modes=['image/*']) as client:
+        for part in ({'text': 'Hi'}, {'raw': 'AA==', 'mediaType': 'application/x-protobuf'}):
+            with pytest.raises(RpcError, match=r'-32005 .* is not supported\. This agent takes image/\*'):
+                await client.send(message(parts=[part]))
 
 
 async def test_the_task_manager_has_the_users_storage_and_broker() -> None:

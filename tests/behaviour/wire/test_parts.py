@@ -8,15 +8,17 @@ from itertools import product
 from typing import Any
 
 import pytest
+from fasta2a.schema import Skill
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from pydantic_ai import Agent
+from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import (
     AudioUrl,
     BinaryContent,
     BinaryImage,
     DocumentUrl,
+    FilePart,
     ImageUrl,
     ModelMessage,
     ModelResponse,
@@ -54,7 +56,7 @@ def prompts(messages: list[ModelMessage]) -> list[Any]:
     return [part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart)]
 
 
-async def prompts_of(*parts: dict[str, Any], profile: ModelProfile | None = None) -> list[Any]:
+async def prompts_of(*parts: dict[str, Any], profile: ModelProfile | None = None, **options: Any) -> list[Any]:
     """The user prompts of the run that a message with these parts starts."""
     seen: list[Any] = []
 
@@ -62,7 +64,7 @@ async def prompts_of(*parts: dict[str, Any], profile: ModelProfile | None = None
         seen.extend(prompts(messages))
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer, profile=profile)))
+    app = to_a2a(Agent(FunctionModel(answer, profile=profile)), **options)
     async with lifespan(app):
         task = await Client(app).send(message(parts=list(parts)))
     assert state_of(task) == 'COMPLETED'
@@ -282,6 +284,128 @@ async def test_a_url_of_unknown_type_is_refused() -> None:
     async with untouched() as client:
         error = refusal(await client.post(send(parts=[{'url': 'https://example.com/a'}])))
     assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
+
+
+INSTRUCTION = b'\x12\x07\n\x05hello'
+"""A binary message of protobuf, as a conformance kit of A2A sends it."""
+OWN = ['application/x-protobuf', 'Application/VND.acme+json; v=1', 'image/*', 'text/plain']
+
+
+async def test_an_agent_gets_the_bytes_of_a_media_type_that_it_declares() -> None:
+    instruction = raw(INSTRUCTION, mediaType='application/x-protobuf', filename='instruction.bin')
+    url = {'url': 'https://example.com/a.bin', 'mediaType': 'application/x-protobuf'}
+    blind = ModelProfile(supports_image_input=False, supports_document_input=False)
+    [prompt] = await prompts_of(instruction, url, raw(PNG), profile=blind, default_input_modes=OWN)
+    assert prompt == [
+        BinaryContent(INSTRUCTION, media_type='application/x-protobuf', identifier='instruction.bin'),
+        DocumentUrl('https://example.com/a.bin', media_type='application/x-protobuf', force_download=True),
+        BinaryImage(PNG, media_type='image/png'),
+    ]
+
+
+async def test_a_file_of_unknown_type_is_taken_as_bytes_if_the_agent_declares_it() -> None:
+    unknown = raw(b'\0\1', mediaType='application/octet-stream', filename='a.bin')
+    url = {'url': 'https://example.com/a', 'mediaType': 'application/octet-stream'}
+    [prompt] = await prompts_of(unknown, url, default_input_modes=['application/octet-stream'])
+    assert prompt == [
+        BinaryContent(b'\0\1', media_type='application/octet-stream', identifier='a.bin'),
+        DocumentUrl('https://example.com/a', media_type='application/octet-stream', force_download=True),
+    ]
+
+
+@only('1.0', 'text and data of 0.3 have no media type')
+async def test_an_agent_gets_the_json_and_the_text_of_a_media_type_that_it_declares() -> None:
+    parts = [
+        {'data': {'a': 1}, 'mediaType': 'application/vnd.acme+json'},
+        {'data': {'b': 2}, 'mediaType': 'application/x-protobuf'},
+        {'text': 'EgcKBWhlbGxv', 'mediaType': 'application/x-protobuf'},
+    ]
+    [[first, second, third]] = await prompts_of(*parts, default_input_modes=OWN)
+    assert (first.value, second.value, third) == ({'a': 1}, {'b': 2}, 'EgcKBWhlbGxv')
+
+
+ACME = 'application/vnd.acme+json'
+SKILL = Skill(id='s', name='S', description='S.', tags=['s'], input_modes=[ACME], output_modes=['text/plain'])
+TAKES = 'is not supported. This agent takes application/x-protobuf, image/*, application/vnd.acme+json.'
+UNDECLARED: list[tuple[dict[str, Any], str, str]] = [
+    ({'text': 'Hi'}, '', 'text/plain'),
+    ({'data': {'a': 1}}, '', 'application/json'),
+    (raw(PDF), '.raw', 'application/pdf'),
+    (raw(b'a,b', mediaType='text/csv'), '.mediaType', 'text/csv'),
+    (raw(b'{}', mediaType='application/json'), '.mediaType', 'application/json'),
+    (raw(b'Hi'), '.raw', 'text/plain'),
+    ({'url': 'https://example.com/a.pdf'}, '.url', 'application/pdf'),
+    ({'url': 'https://example.com/a', 'mediaType': 'text/plain'}, '.mediaType', 'text/plain'),
+]
+
+
+async def test_types_that_the_card_does_not_declare_are_refused_by_name(subtests: pytest.Subtests) -> None:
+    app = to_a2a(Agent('test'), default_input_modes=['application/x-protobuf', 'image/*'], skills=[SKILL])
+    async with lifespan(app):
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
+        assert card['defaultInputModes'] == ['application/x-protobuf', 'image/*']
+        for part, field, name in UNDECLARED:
+            with subtests.test(name, part=part):
+                error = refusal(await Client(app).post(send(parts=[part])))
+                assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
+                place = spoken().field(f'message.parts[0]{field}')
+                assert error.message == spoken().text(f'{place}: {name} {TAKES}')
+        await Client(app).send(message(parts=[raw(b'{}', mediaType=ACME)]))
+
+
+@only('1.0', 'text and data of 0.3 have no media type')
+async def test_declared_types_of_text_and_data_are_checked() -> None:
+    app = to_a2a(Agent('test'), default_input_modes=['text/plain', ACME])
+    async with lifespan(app):
+        for kind, name in (('text', 'text/markdown'), ('data', 'application/json')):
+            error = refusal(await Client(app).post(send(parts=[{kind: '{}', 'mediaType': name}])))
+            assert error.message == (
+                f'message.parts[0].mediaType: {name} is not supported. This agent takes text/plain, {ACME}.'
+            )
+            assert error.data[0]['metadata']['field'] == 'message.parts[0].mediaType'
+
+
+async def test_a_file_of_a_type_that_nobody_declares_is_refused_by_name() -> None:
+    instruction = raw(INSTRUCTION, mediaType='application/x-protobuf', filename='instruction.bin')
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        error = refusal(await Client(app).post(send(parts=[instruction])))
+    assert error.code == -32005
+    place = spoken().field('message.parts[0].mediaType')
+    assert error.message.startswith(f'{place}: application/x-protobuf is not supported. This agent takes text/plain, ')
+
+
+async def test_text_and_data_of_a_waiting_task_are_taken_also_if_the_card_declares_only_files() -> None:
+    agent = Agent('test', output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True)
+    def delete() -> str:
+        return 'Gone.'
+
+    image = raw(PNG, mediaType='image/png')
+    app = to_a2a(agent, default_input_modes=['image/png'])
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send(message(parts=[image]))
+        assert state_of(task) == 'INPUT_REQUIRED'
+        with pytest.raises(RpcError, match=r': application/pdf is not supported\. This agent takes image/png'):
+            await client.send(message(parts=[raw(PDF)], taskId=task['id'], contextId=task['contextId']))
+        done = await client.send(message('no', taskId=task['id'], contextId=task['contextId']))
+        assert state_of(done) == 'COMPLETED'
+
+
+async def test_artifacts_of_another_task_are_read_as_the_model_reads_them() -> None:
+    seen: list[Any] = []
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        seen.extend(prompts(messages))
+        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png')), TextPart('Drawn.')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), default_input_modes=['text/plain'])
+    async with lifespan(app):
+        first = await Client(app).send('draw')
+        await Client(app).send(message('again', referenceTaskIds=[first['id']]))
+    assert BinaryImage(PNG, media_type='image/png') in seen[1]
 
 
 @covers('`system_prompt=`')
