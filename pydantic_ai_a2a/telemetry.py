@@ -10,10 +10,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, Protocol
 from weakref import WeakSet
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
+from opentelemetry.util.types import Attributes, AttributeValue
+from pydantic_core import from_json, to_json
+
+from .errors import A2AError
+from .types import SendParams, TaskState
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 # Without a meter provider of an OpenTelemetry SDK, no instrument is made.
@@ -64,9 +69,9 @@ class Instruments:
             'a2a.queue.length', [self._observe], '{task}', 'Tasks of this process that wait for a free slot.'
         )
 
-    def enter(self, state: str, failure: str | None = None) -> None:
+    def enter(self, state: TaskState, failure: str | None = None) -> None:
         """Count a task in a new state, with the kind of the failure."""
-        attributes = {'a2a.task.state': state}
+        attributes = {_STATE: _name_of(state)}
         if failure is not None:
             attributes['error.type'] = failure
         self._tasks.add(1, attributes)
@@ -123,13 +128,16 @@ metrics = Metrics()
 
 
 # --- spans ------------------------------------------------------------------------------------------------------------
-# The spans of this package, for each operation, run and push notification, in the caller's trace.
+# The spans of this package, for each operation, request, run and push notification, in the caller's trace.
 #
-# Spans are made only if an OpenTelemetry SDK is configured. Attributes are ids and names, never content.
+# Spans are made only if an OpenTelemetry SDK is configured. Attributes are ids and names, never content. Names follow
+# OpenTelemetry's conventions for A2A (`model/a2a` of semantic-conventions-genai).
 
 SCOPE = 'pydantic_ai_a2a'
 """Instrumentation scope of spans and metrics, and name of the logger."""
 
+_METHOD, _TASK, _STATE = 'a2a.method.name', 'a2a.task.id', 'a2a.task.state'
+_CONTEXT = 'gen_ai.conversation.id'
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -141,63 +149,131 @@ def recording() -> bool:
 def operation_span(
     method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Mapping[str, str]
 ) -> AbstractContextManager[Span]:
-    """Open a server span `a2a {method}` for one operation, as a child of the caller's span if the request names one.
+    """Open a server span for one operation, in the trace and with the baggage that the request names.
 
     Args:
         method: Name of the operation.
         headers: Headers of the request.
-        attributes: Attributes of the binding.
+        attributes: Attributes of the operation; empty ones are left out.
     """
-    # A current span of this process, such as a web framework's, is the parent.
-    context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_decoded(headers))
-    return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
+    # A current span of this process, such as a web framework's, is the parent. Its instrumentation reads the baggage.
+    context = None if _is_traced() else propagate.extract(_decoded(headers))
+    return _span(method, SpanKind.SERVER, context, _present({_METHOD: method, **attributes}))
 
 
-def name_task(span: Span, task_id: str, context_id: str | None = None) -> None:
-    """Name the task, and the context if known, in the span of an operation whose caller may see the task."""
-    span.set_attribute('a2a.task.id', task_id)
-    if context_id is not None:
-        span.set_attribute('gen_ai.conversation.id', context_id)
+def client_span(method: str, params: object, attributes: Mapping[str, AttributeValue]) -> Span:
+    """Start the client span of one request to a remote agent. `inside` makes the span current.
+
+    Args:
+        method: Name of the operation.
+        params: The params of the operation.
+        attributes: Attributes of the remote agent; empty ones are left out.
+    """
+    named = _present({_METHOD: method, **attributes, **ids_of(params)})
+    return trace.get_tracer(SCOPE).start_span(method, kind=SpanKind.CLIENT, attributes=named)
 
 
-def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {name.decode('latin-1'): value.decode('latin-1') for name, value in headers}
+def ids_of(params: object) -> dict[str, AttributeValue]:
+    """Return the attributes with the ids in the params of an operation."""
+    if not isinstance(params, SendParams):
+        task_id = getattr(params, 'task_id', None) or getattr(params, 'id', None)
+        return _present({_TASK: task_id, _CONTEXT: getattr(params, 'context_id', None)})
+    message = params.message
+    references = message.get('reference_task_ids')
+    of_message = {'a2a.message.id': message['message_id'], 'a2a.message.reference_task_ids': references}
+    return _present({**of_message, _TASK: message.get('task_id'), _CONTEXT: message.get('context_id')})
 
 
-def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span]:
-    """Open a consumer span `a2a run` around one agent run; `parent` is the traceparent of the submitting process."""
-    context = None
-    if parent is not None and not trace.get_current_span().get_span_context().is_valid:
-        context = propagate.extract({'traceparent': parent})
-    attributes = {'a2a.task.id': task_id, 'gen_ai.conversation.id': context_id}
-    return _span('a2a run', SpanKind.CONSUMER, context, attributes)
+def name_task(span: Span, task_id: str | None, context_id: str | None, state: TaskState | None) -> None:
+    """Name a task in a span, as far as it is known, if the caller may see the task."""
+    span.set_attributes(_present({_TASK: task_id, _CONTEXT: context_id, _STATE: state and _name_of(state)}))
 
 
-def push_span(task_id: str, delivery_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
-    """Open a client span `a2a push` around one call of a webhook; `parent` is the task's traceparent."""
+def run_span(task_id: str, context_id: str, stored: str | None) -> AbstractContextManager[Span]:
+    """Open a consumer span `a2a run` around one agent run; `stored` is the trace of the submitting process."""
+    context = None if _is_traced() else _loaded(stored)
+    return _span('a2a run', SpanKind.CONSUMER, context, {_TASK: task_id, _CONTEXT: context_id})
+
+
+def push_span(task_id: str, delivery_id: str, stored: str | None) -> AbstractContextManager[Span | None]:
+    """Open a client span `a2a push` around one call of a webhook; `stored` is the trace of the task."""
     if not recording():
         return _NOTHING
-    context = None if parent is None else propagate.extract({'traceparent': parent})
-    return _span('a2a push', SpanKind.CLIENT, context, {'a2a.task.id': task_id, 'a2a.delivery.id': delivery_id})
+    return _span('a2a push', SpanKind.CLIENT, _loaded(stored), {_TASK: task_id, 'a2a.delivery.id': delivery_id})
 
 
 @contextmanager
-def _span(name: str, kind: SpanKind, context: Context | None, attributes: dict[str, str]) -> Generator[Span]:
-    tracer = trace.get_tracer(SCOPE)
+def inside(span: Span, *, end: bool) -> Generator[Span]:
+    """Make a span current in the block. An error that leaves the block is the error of the span.
+
+    Args:
+        span: The span.
+        end: True to end the span with the block.
+    """
     # The texts of exceptions may hold content of users: the span has only the class, and the log has the text.
-    with tracer.start_as_current_span(
-        name, context, kind, attributes, record_exception=False, set_status_on_exception=False
-    ) as span:
+    with trace.use_span(span, end, record_exception=False, set_status_on_exception=False):
         try:
             yield span
         except BaseException as error:
             span.set_status(Status(StatusCode.ERROR))
-            span.set_attribute('error.type', type(error).__qualname__)
+            kind = str(error.code) if isinstance(error, A2AError) else type(error).__qualname__
+            span.set_attribute('error.type', kind)
             raise
 
 
-def traceparent() -> str | None:
-    """Return the current span as W3C trace context, for storage with a task; None outside of any span."""
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier)
-    return carrier.get('traceparent')
+@contextmanager
+def _span(name: str, kind: SpanKind, context: Context | None, attributes: Attributes) -> Generator[Span]:
+    """Open a span in the trace of a context, with the baggage of the context in the block."""
+    token = None if context is None else attach(context)
+    try:
+        with inside(trace.get_tracer(SCOPE).start_span(name, kind=kind, attributes=attributes), end=True) as span:
+            yield span
+    finally:
+        if token is not None:
+            detach(token)
+
+
+def _is_traced() -> bool:
+    return trace.get_current_span().get_span_context().is_valid
+
+
+def _present(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if value}
+
+
+def _name_of(state: TaskState) -> str:
+    return f'TASK_STATE_{state.upper().replace("-", "_")}'
+
+
+# --- the trace and the baggage of a caller, on their way to runs and to other agents ----------------------------------
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the headers that carry the current trace and baggage: `traceparent`, `tracestate` and `baggage`.
+
+    The propagators of OpenTelemetry decide which headers there are. What Pydantic AI notes about the current run in the
+    baggage, such as the conversation id, is left out.
+    """
+    headers: dict[str, str] = {}
+    context = get_current()
+    for name in baggage.get_all(context):
+        if name.startswith('gen_ai.'):
+            context = baggage.remove_baggage(name, context)
+    propagate.inject(headers, context)
+    if len(headers.get('baggage', '')) > 8192:  # the limit of W3C, which older versions of OpenTelemetry do not know
+        del headers['baggage']
+    return headers
+
+
+def dump_trace() -> str | None:
+    """Return the current trace and baggage for storage with a task; None without both."""
+    headers = trace_headers()
+    return to_json(headers).decode() if headers else None
+
+
+def _loaded(stored: str | None) -> Context | None:
+    return None if stored is None else propagate.extract(from_json(stored))
+
+
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode('latin-1'): value.decode('latin-1') for name, value in headers}

@@ -178,6 +178,7 @@ class Assembly:
             direct=self.direct,
             tenants=tenants,
             start=self.hosting.begin,
+            agent=card.name,
             keep=self._conversion.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(

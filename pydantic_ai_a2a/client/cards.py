@@ -48,6 +48,8 @@ class Interface:
     version: str
     """`1.0` or `0.3`."""
     tenant: str = ''
+    agent: str = ''
+    """Name of the agent on its card."""
 
 
 @dataclass(slots=True)
@@ -248,6 +250,7 @@ def choose(
         )
         raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
     chosen = min(wanted, key=lambda interface: interface.binding == 'GRPC')
+    chosen = replace(chosen, agent=card.get('name', '')[:200])
     if card_url is None:
         return chosen
     return _within(chosen, card_url, {origin(url) for url in trusted_origins} - {''}, signed=signed)

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_core import from_json
 
-from .. import telemetry
 from ..errors import A2AError, CardRefused, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.envelope import count_values
+from ..telemetry import trace_headers
 from .client_credentials import ClientCredentials
 from .urls import shown
 
@@ -154,9 +154,7 @@ class Connections:
     async def _open(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
     ) -> AsyncGenerator[httpx2.Response]:
-        sent = {**self._headers, **headers}
-        if (traceparent := telemetry.traceparent()) is not None:
-            sent['traceparent'] = traceparent
+        sent = {**self._headers, **headers, **trace_headers()}
         options: dict[str, Any] = {} if self._auth is None else {'auth': self._auth}
         try:
             client = self._client(url.startswith('grpc'))

@@ -35,6 +35,7 @@ from ..settings import LONG
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
 from .cards import Interface
 from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
+from .spans import attributes_of, traced, traced_stream
 from .urls import shown
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
@@ -86,6 +87,8 @@ class Transport:
         self._interface = interface
         self._live = live
         self._codec: Codec = codec_of(interface.version)
+        self.attributes = attributes_of(interface)
+        """Attributes of the interface for spans."""
 
     @property
     def dialect(self) -> str:
@@ -102,6 +105,7 @@ class Transport:
         """Tenant of the interface; empty for none."""
         return self._interface.tenant
 
+    @traced
     async def call(self, name: str, params: Params, reader: Callable[[object], Any] | None = None) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
 
@@ -136,6 +140,7 @@ class Transport:
             params = replace(params, page_token=token)
         raise self.unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
 
+    @traced_stream
     async def stream(
         self, name: str, params: Params, *, last_event_id: int | None = None
     ) -> AsyncGenerator[tuple[StreamResponse, int | None, int], None]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from traceback import clear_frames
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -47,7 +46,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _SHORT = 65_536
 """Bytes of a message that is sent without a count of unread bytes."""
-_ATTRIBUTES = MappingProxyType({'rpc.system': 'grpc', 'rpc.service': SERVICE})
 
 
 class Room(Protocol):
@@ -182,7 +180,6 @@ class GrpcCall:
                 self._codec,
                 gone=self._gone,
                 on_drop=self._drop,
-                attributes=_ATTRIBUTES,
                 size=size,
                 left=self._left,
             )

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -74,8 +73,6 @@ class Exchange(ABC):
     """Headers against shared caching of an answer."""
     unanswered = False
     """True if the client wants no result."""
-    attributes: Mapping[str, str]
-    """Attributes of the binding, for an operation's span."""
     _task: asyncio.Task[Any] | None = None
     """The task of a stream."""
     _streaming = False
@@ -141,7 +138,6 @@ class Exchange(ABC):
                 gone=self._gone,
                 on_drop=self._drop,
                 tenant='' if serving.dispatcher.tenants is None else self.scope['path_params'].get('tenant', ''),
-                attributes=self.attributes,
                 size=size,
                 unanswered=self.unanswered,
             )

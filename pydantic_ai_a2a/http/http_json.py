@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -143,7 +142,6 @@ class _HttpJsonExchange(Exchange):
         super().__init__(serving, scope, receive, send)
         self._endpoint = endpoint
         self._verb: str = scope['method']
-        self.attributes = MappingProxyType({'http.request.method': self._verb, 'http.route': endpoint.path})
 
     async def read(self) -> bytes:
         """Return the body; empty for other verbs than POST."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from types import MappingProxyType
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -27,7 +26,6 @@ class JsonRpc:
 
 
 class _JsonRpcExchange(Exchange):
-    attributes = MappingProxyType({'rpc.system': 'jsonrpc'})
     _id = b'null'
     """The request's id, as JSON."""
     _wants_stream = False

@@ -84,7 +84,7 @@ class Versions:
         if codec is not None:
             return CodecChoice(codec)
         choice, is_certain = _choice_of(body)
-        version = _version_of(choice.codec)
+        version = version_of(choice.codec)
         if version in self.served:
             return choice
         if is_certain:
@@ -168,8 +168,8 @@ def codec_of(dialect: str) -> Codec:
     return FastA2ADialect()
 
 
-def _version_of(codec: Codec) -> str:
-    """Return the version that must be served for a codec."""
+def version_of(codec: Codec) -> str:
+    """Return the version of a codec; the dialect of FastA2A has the methods of 0.3."""
     return _V0_3 if codec.dialect == _FASTA2A else codec.dialect
 
 

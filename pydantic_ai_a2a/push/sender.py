@@ -27,7 +27,7 @@ from ..public_hosts import literal
 from ..settings import Push
 from ..signing.notifications import SIGNATURE_HEADER, SignPush
 from ..store.ports import Backend, Delivery, Outbox, TaskReader
-from ..telemetry import metrics, push_span, traceparent
+from ..telemetry import metrics, push_span, trace_headers
 from ..types import PushTarget
 from .addresses import AddressPolicy, AddressRefused, host_of
 from .registration import Cipher, Registration, Unreadable
@@ -168,8 +168,10 @@ class Sender:
             body = await self._body(delivery)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):
                 signature = None if self._sign is None else self._sign(target.url, delivery.id, body, self._now())
+                # The caller chose the webhook, and baggage may be of others: the webhook gets the trace only.
+                trace = trace_headers().get('traceparent')
                 await self._webhooks.post(
-                    target, delivery.id, body, codec.push_media_type, trace=traceparent(), signature=signature
+                    target, delivery.id, body, codec.push_media_type, trace=trace, signature=signature
                 )
         except (Undelivered, Unreadable) as error:
             await self._failed(delivery, str(error))

@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
+from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..settings import MakeCard
 from ..store.ports import Submission
@@ -44,10 +45,7 @@ from ..types import (
     AgentExtension,
     Call,
     Caller,
-    CreatePushParams,
-    ListPushParams,
     Message,
-    PushParams,
     SendParams,
     StoredTask,
     frozen,
@@ -109,6 +107,8 @@ class Dispatcher:
     """Tenants that requests may name; None: the names of tenants are ignored."""
     start: Callable[[], Awaitable[None]]
     """Starts the app, if its lifespan has not."""
+    agent: str
+    """Name of the agent, for spans."""
     keep: Callable[[Iterable[tuple[bytes, bytes]], Caller], dict[str, Any]] | None = None
     """Makes the facts of a call that runs read, from its headers and caller; None if no run reads facts."""
 
@@ -159,7 +159,6 @@ class Dispatch:
         gone: Callable[[], Coroutine[Any, Any, None]],
         on_drop: Callable[[], object],
         tenant: str = '',
-        attributes: Mapping[str, str] | None = None,
         size: int = 0,
         unanswered: bool = False,
         left: Future[None] | None = None,
@@ -173,7 +172,6 @@ class Dispatch:
             gone: Returns once the client has gone. A direct reply is then given up.
             on_drop: Called when the reader of an event stream falls too far behind.
             tenant: The tenant that the transport names beside the params.
-            attributes: Attributes of the operation's span.
             size: Bytes of the request's body.
             unanswered: True if the client gets no answer: no stream is opened, and no task is waited for.
             left: Done once the client has gone. A wait for a task then ends; the task goes on.
@@ -191,8 +189,13 @@ class Dispatch:
         await parts.start()
         traceparent = span = None
         if telemetry.recording():
-            span = self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
-            traceparent = telemetry.traceparent()
+            named = {
+                'a2a.protocol.version': version_of(codec),
+                'a2a.tenant': self._tenant,
+                'gen_ai.agent.name': parts.agent,
+            }
+            span = self._hold(telemetry.operation_span(operation.name, request.headers, named))
+            traceparent = telemetry.dump_trace()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
         call = Call(
             caller=caller,
@@ -357,13 +360,12 @@ class Dispatch:
 
 def _name_task(span: Span, params: Params | None, result: object) -> None:
     """Name the task in the span of an operation that has succeeded; the ids of refused requests are callers' text."""
-    task = result.first if isinstance(result, EventStream) else result
+    span.set_attributes(telemetry.ids_of(params))
+    task = result
+    if isinstance(result, EventStream):
+        task, result.span = result.first, span
     if isinstance(task, StoredTask):
-        telemetry.name_task(span, task.header.id, task.header.context_id)
-    elif isinstance(result, EventStream):
-        telemetry.name_task(span, result.task_id)
-    elif isinstance(params, CreatePushParams | PushParams | ListPushParams):
-        telemetry.name_task(span, params.task_id)
+        telemetry.name_task(span, task.header.id, task.header.context_id, task.header.state)
 
 
 # --- the extended agent card (§3.1.11, §13.3) -------------------------------------------------------------------------

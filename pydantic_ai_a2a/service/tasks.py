@@ -11,6 +11,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
+from opentelemetry.trace import Span
+
 from ..audit import Fact, audit
 from ..conversion.limits import check_metadata
 from ..errors import (
@@ -25,7 +27,7 @@ from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Claim, Slot, Submission, Subscription, with_credential
-from ..telemetry import metrics
+from ..telemetry import metrics, name_task
 from ..types import (
     TERMINAL,
     Call,
@@ -565,6 +567,8 @@ class EventStream:
     """States at which the stream closes."""
     form: Form = Form.WHOLE
     """What the reader gets of live text."""
+    span: Span | None = None
+    """Names the state of the task; None without a span."""
 
     def up_to_end(self, events: Sequence[TaskEvent]) -> tuple[Sequence[TaskEvent], bool]:
         """Return the events up to the end of the stream, in the form of the reader; True if the end is among them."""
@@ -572,6 +576,8 @@ class EventStream:
         for event in events:
             if (own := self.form.of(event)) is not None:
                 shown.append(own)
+            if self.span is not None:
+                name_task(self.span, None, None, event.state)
             if event.state in self.ends:
                 return shown, True
         return shown, False

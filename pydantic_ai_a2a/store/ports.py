@@ -383,7 +383,7 @@ class Delivery:
     lease: int
     """Number that grows with every lease of the configuration; writes with an older number change nothing."""
     traceparent: str | None = None
-    """W3C trace context of the request of the run."""
+    """Trace and baggage of the request that created the task, as JSON."""
 
 
 class Leased(NamedTuple):

@@ -135,7 +135,7 @@ async def test_an_agent_of_0_2_is_called_as_one_of_0_3(options: Any) -> None:
         await client.send('hello')
     assert canned.methods == ['message/send']
     [chosen] = interfaces(read_card(card), 'http://agent.example/')
-    assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3')
+    assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3', agent='older')
 
 
 RPC_1_0, RPC_0_3, REST_1_0 = ('SendMessage', '1.0'), ('message/send', '0.3'), (None, '1.0')

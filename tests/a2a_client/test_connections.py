@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from opentelemetry import baggage
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
@@ -98,6 +100,17 @@ async def test_a_span_of_the_caller_goes_with_each_request() -> None:
         assert [headers['traceparent'].split('-')[1] for _, _, headers, _ in canned.requests] == [trace] * 2
         await client.get('t')
     assert 'traceparent' not in canned.requests[-1][2]
+
+
+async def test_the_baggage_of_the_caller_goes_with_each_request_but_not_what_pydantic_ai_notes_in_it() -> None:
+    canned = Canned(result(TASK))
+    noted = baggage.set_baggage('gen_ai.agent.name', 'travel')
+    async with A2AClient(canned.app) as client:
+        await client.get('t')
+        token = attach(baggage.set_baggage('team', 'blue', noted))
+        await client.get('t')
+        detach(token)
+    assert [headers.get('baggage') for _, _, headers, _ in canned.requests] == [None, None, 'team=blue']
 
 
 async def test_a_bearer_token_goes_with_each_request() -> None:

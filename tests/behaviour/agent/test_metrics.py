@@ -51,7 +51,9 @@ class Metrics:
 
     def tasks(self) -> dict[str, int]:
         """Return how many tasks have entered each state, with the kind of a failure."""
-        return {' '.join(attributes.values()): value for attributes, value in self.points()['a2a.task.transitions']}
+        points = self.points()['a2a.task.transitions']
+        words = [(' '.join(attributes.values()), value) for attributes, value in points]
+        return {name.removeprefix('TASK_STATE_').lower().replace('_', '-'): value for name, value in words}
 
     def text(self) -> str:
         data = self._reader.get_metrics_data()
@@ -81,8 +83,8 @@ async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_que
     assert points == snapshot(
         {
             'a2a.task.transitions': [
-                ({'a2a.task.state': 'submitted'}, 1),
-                ({'a2a.task.state': 'completed'}, 1),
+                ({'a2a.task.state': 'TASK_STATE_SUBMITTED'}, 1),
+                ({'a2a.task.state': 'TASK_STATE_COMPLETED'}, 1),
             ],
             'a2a.queue.duration': [({}, 1)],
             'a2a.run.active': [({}, 0)],

@@ -20,13 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pydantic_ai_a2a import Access, BearerAuth, Limits, mount, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ...client import LIMIT, Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, only
-from ..agent.test_observability import Spans, spans
 from ..refused import refusal, untouched
 from .test_hostile_input import CORPUS, sound
-
-__all__ = ('spans',)  # a fixture
 
 pytestmark = only('HTTP+JSON', 'it is about how it says things')
 
@@ -484,19 +481,3 @@ async def test_who_asks_for_another_host_is_told_so(prefix: str, verb: str, path
             assert (answer.status, answer.body) == (421, b'')
         else:
             assert refusal(answer, status=421).code == -32600
-
-
-# --- traces ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_span_says_which_verb_and_path_was_asked_for(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        with pytest.raises(RpcError):
-            await Client(app).get_task('t')
-    assert spans.one('a2a GetTask').attributes == {
-        'http.request.method': 'GET',
-        'http.route': '/tasks/{id}',
-        'rpc.method': 'GetTask',
-        'error.type': 'TaskNotFoundError',
-    }
