@@ -217,7 +217,7 @@ def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
 
 def lacks_deps(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
     """Return whether the tools of the agent expect dependencies that the options of a run do not have."""
-    kind: object = agent.deps_type
+    kind = cast('object', agent.deps_type)  # a union is no class
     return isinstance(kind, type) and kind not in (object, Any, type(None)) and 'deps' not in options
 
 
