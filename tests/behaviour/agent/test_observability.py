@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Push, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only
@@ -268,6 +268,18 @@ async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans:
     names = ['CreateTaskPushNotificationConfig', 'ListTaskPushNotificationConfigs', 'DeleteTaskPushNotificationConfig']
     named = [spans.one(name) for name in [*names, 'SubscribeToTask']]
     assert [dict(span.attributes or {})['a2a.task.id'] for span in named] == [task['id']] * 4
+
+
+async def test_a_span_names_the_tenant_of_the_caller_and_no_tenant_that_the_server_ignores(spans: Spans) -> None:
+    key = 'the-key-of-ann-1234'
+    tenants = to_a2a(Agent('test'), auth=APIKeyAuth({key: 'ann'}), access=Access(tenants=['acme']))
+    async with lifespan(tenants):
+        await Client(tenants, path='/acme', headers={'X-API-Key': key}).send()
+    none = to_a2a(Agent('test'))
+    async with lifespan(none):
+        await Client(none).call('SendMessage', {'message': message(), 'tenant': 'SECRET'})
+    sends = [dict(span.attributes or {}) for span in spans.named('SendMessage')]
+    assert [attributes.get('a2a.tenant') for attributes in sends] == ['acme', None]
 
 
 async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:
