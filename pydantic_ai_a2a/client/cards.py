@@ -33,7 +33,6 @@ _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
-_GRPC_SCHEMES = {'http': 'grpc', 'grpc': 'grpc', 'https': 'grpcs', 'grpcs': 'grpcs'}
 _VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
 
 
@@ -281,7 +280,7 @@ def _grpc_url(url: str, card_url: str | None) -> str:
     scheme, _, place = url.removeprefix('dns:///').rpartition('://')
     host, card = httpx2.URL(origin(f'https://{place}') or 'http:').host, httpx2.URL(card_url or 'http:')
     is_plain = card.scheme == 'http' and (is_local(host) or host == card.host)
-    return origin(f'{_GRPC_SCHEMES.get(scheme) or ("grpc" if is_plain else "grpcs")}://{place}') or url
+    return origin(f'{scheme.replace("http", "grpc") or ("grpc" if is_plain else "grpcs")}://{place}') or url
 
 
 def _within(interface: Interface, card_url: str, trusted: Collection[str], *, signed: bool) -> Interface:

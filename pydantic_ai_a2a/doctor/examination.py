@@ -385,7 +385,7 @@ def _time(event: StreamResponse) -> float | None:
 # --- agent card -------------------------------------------------------------------------------------------------------
 # The place, the content, and the URLs of the interfaces.
 
-_KNOWN = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
+_KNOWN = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'), ('GRPC', '1.0'))
 
 
 async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Finding | tuple[AgentCard, str], None]:
@@ -425,7 +425,7 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
 def interfaces(card: AgentCard, place: str, trusted_origins: Collection[str] = ()) -> list[Interface | Finding]:
     """Return the interfaces to call, and a finding for each interface without a usable URL or binding."""
     found = [_interface(card, entry, place, trusted_origins) for entry in card.get('supported_interfaces', ())]
-    if any(isinstance(interface, Interface) or interface.level == 'fault' for interface in found):
+    if any(isinstance(interface, Interface) or interface.level != 'not checked' for interface in found):
         return found
     advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'
     text = 'The card names no interface that clients can call.' if found else 'The card names no interface.'
@@ -453,6 +453,8 @@ def _interface(
         chosen = choose(alone, place, binding=binding, version=version, trusted_origins=trusted_origins)
     except CardRefused as error:
         return replace(fault, came=str(error))
+    if binding == 'GRPC':
+        return Finding(step='interface', level='hint', text=f'{name} can be called, and is not examined.')
     if chosen.url != entry['url'] and not is_local(httpx2.URL(place).host):
         text = f'The interface {name} has an address that only the machine of the agent can reach.'
         return replace(fault, text=text, came=shown(entry['url']))

@@ -47,8 +47,7 @@ class Messages:
 
     def __init__(self, method: MethodDescriptor, limit: int, *, calling: bool = False) -> None:
         self._limit = limit
-        types = (method.input_type, method.output_type)
-        self._input, output = reversed(types) if calling else types
+        self._input, output = (method.input_type, method.output_type)[:: -1 if calling else 1]
         self._received = GetMessageClass(self._input)
         self._sent = GetMessageClass(output)
         self._fields = _reader(output)

@@ -501,6 +501,7 @@ def test_the_url_of_an_interface_of_grpc(card_url: str | None, url: str, called:
         ('http://agent.example/', 'api.example:50051', 'another origin, grpcs://api.example:50051'),
         ('http://127.0.0.1:8000/', '192.168.0.1:50051', 'another origin, grpcs://192.168.0.1:50051'),
         ('https://agent.example/', 'unix:/run/agent.sock', 'another origin'),
+        ('https://agent.example/', 'ftp://agent.example:50051', 'another origin, ftp://agent.example:50051'),
         ('https://agent.example/', 'agent.example:port', 'another origin'),
     ],
 )

@@ -212,12 +212,22 @@ CARDS: list[tuple[Callable[[str], Any], str, str]] = [
         'another origin',
     ),
     (
-        lambda url: card_at(url, supportedInterfaces=[interface(url, 'GRPC')]),
-        'not checked interface',
-        'GRPC 1.0 is a binding that is not examined',
+        lambda url: card_at(url, supportedInterfaces=[interface('127.0.0.1:50051', 'GRPC')]),
+        'hint interface',
+        'GRPC 1.0 can be called, and is not examined',
     ),
     (
-        lambda url: card_at(url, supportedInterfaces=[interface(url, 'GRPC')]),
+        lambda url: card_at(url, supportedInterfaces=[interface('other.example:50051', 'GRPC')]),
+        'fault interface',
+        'another origin',
+    ),
+    (
+        lambda url: card_at(url, supportedInterfaces=[interface(url, 'SOAP')]),
+        'not checked interface',
+        'SOAP 1.0 is a binding that is not examined',
+    ),
+    (
+        lambda url: card_at(url, supportedInterfaces=[interface(url, 'SOAP')]),
         'fault interface',
         'names no interface that clients can call',
     ),
