@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from interop.verdicts import TEXT
-from pydantic_ai_a2a import A2AClient, RemoteAgent
+from pydantic_ai_a2a import A2AClient, A2AError, RemoteAgent
+from pydantic_ai_a2a.remote.waiting import answer_parts
 
 LIMIT = 60
 """Seconds that the calls may take."""
@@ -31,9 +32,13 @@ async def _asked(url: str) -> dict[str, Any]:
         task: Any = None
         async for update in client.stream('Go'):
             task, event = update.task, update.event
-            pieces.append(_text([event['artifact_update']['artifact']] if 'artifact_update' in event else []))
+            holder: Any = event.get('artifact_update', {}).get('artifact') or event.get('message')
+            pieces.append(_text([holder['parts']] if holder else []))
         sent: Any = await client.send('Go')
-        read = await client.get(sent['id'])
+        try:
+            read = {'answer': _answer(await client.get(sent['id']))}
+        except A2AError as error:
+            read = {'error': str(error)}
         run = await RemoteAgent(url).run('Go')
     return {
         'offers': [
@@ -41,13 +46,17 @@ async def _asked(url: str) -> dict[str, Any]:
             for each in card.get('supported_interfaces', ())
         ],
         'seen': [
-            {'way': 'stream', 'answer': _text(task['artifacts']), 'live': pieces},
-            {'way': 'send', 'answer': _text(sent['artifacts'])},
-            {'way': 'get', 'answer': _text(read.get('artifacts', []))},
+            {'way': 'stream', 'answer': _answer(task), 'live': pieces},
+            {'way': 'send', 'answer': _answer(sent)},
+            {'way': 'get', **read},
             {'way': 'RemoteAgent', 'answer': run.output},
         ],
     }
 
 
-def _text(artifacts: Any) -> str:
-    return ''.join(part.get('text', '') for artifact in artifacts for part in artifact['parts'])
+def _answer(task: Any) -> str:
+    return _text(answer_parts(task))
+
+
+def _text(answer: Any) -> str:
+    return ''.join(part.get('text', '') for parts in answer for part in parts)
