@@ -20,8 +20,11 @@ from a2a.types import (
 )
 from a2a.utils.signing import create_signature_verifier
 from google.protobuf.json_format import MessageToDict
+from opentelemetry import baggage
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, BearerAuth, Messages, Push, Results, to_a2a
@@ -32,7 +35,10 @@ from ..behaviour.stage import Stage
 from ..client import Client
 from ..fixed import fixed
 from ..signing.pairs import pem, public_pem
+from ..spans import TRACE, TRACEPARENT, Spans, spans, trace_of
 from .calls import event_id, say, serving, text_of
+
+__all__ = ('spans',)  # a fixture
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 TOKEN = 'the-token-of-ann-1234'
@@ -63,6 +69,28 @@ async def test_a_task_is_canceled() -> None:
         await stage.reached('wait')
         canceled = await agent.call('CancelTask', CancelTaskRequest(id=task_id, metadata={'why': 'late'}))
     assert TaskState.Name(canceled.status.state) == 'TASK_STATE_CANCELED'
+
+
+async def test_spans_are_in_the_trace_of_the_caller_and_baggage_reaches_the_run(spans: Spans) -> None:
+    seen: list[object] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(baggage.get_baggage('team'))
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    metadata = [('traceparent', TRACEPARENT), ('baggage', 'team=blue')]
+    async with serving(app) as agent:
+        task = (await agent.call('SendMessage', say(), metadata=metadata)).task
+        answers = agent.stream('SendStreamingMessage', say(), metadata=metadata)
+        await answers.rest()
+    assert seen == ['blue', 'blue']
+    for span in (spans.one('SendMessage'), spans.one('SendStreamingMessage')):
+        assert trace_of(span) == TRACE
+        attributes = dict(span.attributes or {})
+        assert attributes['a2a.task.state'] == 'TASK_STATE_COMPLETED'
+        assert attributes['a2a.protocol.version'] == '1.0'
+    assert dict(spans.one('SendMessage').attributes or {})['a2a.task.id'] == task.id
 
 
 async def test_webhooks_are_registered_read_listed_and_deleted() -> None:

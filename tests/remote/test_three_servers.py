@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -23,7 +20,10 @@ from pydantic_ai_a2a import A2A, A2AClient, BearerAuth, InputRequired, RemoteAge
 from pydantic_ai_a2a.remote.waiting import content_of, waiting_task
 
 from ..bounds import LIMIT
+from ..spans import Spans, spans
 from .agents import Stuck, caller, echo, prompt_of, returned_to
+
+__all__ = ('spans',)  # a fixture
 
 Between = Callable[[Any, str], AbstractAgent[Any, Any]]
 
@@ -117,24 +117,15 @@ async def test_approvals_and_questions_wait_across_restarts(between: Between, re
         assert 'Then sleep.' in str(task['artifacts'])
 
 
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, '_TRACER_PROVIDER', provider)
-    yield exporter
-    provider.shutdown()
-
-
 @in_between
-async def test_the_spans_of_three_servers_are_one_trace(between: Between, spans: InMemorySpanExporter) -> None:
+async def test_the_spans_of_three_servers_are_one_trace(between: Between, spans: Spans) -> None:
     innermost = to_a2a(echo())
     middle = to_a2a(between(innermost, 'middle'))
     outer = to_a2a(between(middle, 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(outer) as client:
         with trace.get_tracer('test').start_as_current_span('user'):
             await client.send('hello')
-    ended = spans.get_finished_spans()
+    ended = spans.all()
     runs = [span for span in ended if span.name.startswith('a2a run')]
     assert len(runs) == 3
     [user] = [span for span in ended if span.name == 'user']

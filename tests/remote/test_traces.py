@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager
 from decimal import Decimal
 from typing import Any
@@ -14,9 +14,7 @@ from fasta2a.schema import Message, Part
 from inline_snapshot import snapshot
 from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -29,22 +27,16 @@ from pydantic_ai_a2a import A2A, A2AClient, Results, serve, to_a2a
 from pydantic_ai_a2a.errors import RemoteUnavailable, TaskNotCancelableError, TaskNotFoundError
 
 from ..bounds import LIMIT
+from ..spans import Spans, spans
 from .agents import caller
 
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, '_TRACER_PROVIDER', provider)
-    yield exporter
-    provider.shutdown()
+__all__ = ('spans',)  # a fixture
 
 
 def tree(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 0) -> list[str]:
     """The spans as lines below their parents, in the order of their start: name, kind, tokens of output, cost."""
     lines: list[str] = []
-    for span in sorted(spans, key=lambda span: span.start_time or 0):
+    for span in spans:
         if (span.parent.span_id if span.parent else None) == parent:
             assert span.context is not None
             attributes = span.attributes or {}
@@ -68,8 +60,8 @@ def hello(message_id: str, **fields: Any) -> Any:
     return Message(message_id=message_id, role='user', parts=[Part(text='hello')], **fields)
 
 
-def client_spans(spans: InMemorySpanExporter) -> list[ReadableSpan]:
-    return [span for span in spans.get_finished_spans() if span.kind is SpanKind.CLIENT]
+def client_spans(spans: Spans) -> list[ReadableSpan]:
+    return [span for span in spans.all() if span.kind is SpanKind.CLIENT]
 
 
 def weather_agent(seen: list[object]) -> Agent[None, str]:
@@ -91,7 +83,7 @@ def weather_agent(seen: list[object]) -> Agent[None, str]:
 
 
 async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_user(
-    spans: InMemorySpanExporter,
+    spans: Spans,
 ) -> None:
     seen: list[object] = []
     with instrumented(), serve(to_a2a(weather_agent(seen))) as inner:
@@ -103,7 +95,7 @@ async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_u
                     await client.send('hello')
                     detach(token)
     assert seen == ['blue']
-    assert tree(spans.get_finished_spans()) == snapshot(
+    assert tree(spans.all()) == snapshot(
         [
             'user INTERNAL',
             '  SendMessage CLIENT',
@@ -124,7 +116,7 @@ async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_u
     )
 
 
-async def test_each_call_of_a_client_is_a_span(spans: InMemorySpanExporter) -> None:
+async def test_each_call_of_a_client_is_a_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
             first: Any = await client.send(hello('the-first-message'))
@@ -167,18 +159,18 @@ async def test_each_call_of_a_client_is_a_span(spans: InMemorySpanExporter) -> N
     ]
 
 
-async def test_a_client_polls_with_a_span_for_each_look(spans: InMemorySpanExporter) -> None:
+async def test_a_client_polls_with_a_span_for_each_look(spans: Spans) -> None:
     app = to_a2a(Agent(TestModel(), name='weather'), results=Results(stream='off'))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         with trace.get_tracer('test').start_as_current_span('user'):
             updates = [update async for update in client.stream('hello')]
     assert updates[-1].state == 'completed'
-    first, *looks = [line for line in tree(spans.get_finished_spans()) if line.endswith(' CLIENT')]
+    first, *looks = [line for line in tree(spans.all()) if line.endswith(' CLIENT')]
     assert (first, {*looks}) == ('  SendMessage CLIENT', {'  GetTask CLIENT'})
 
 
 async def test_the_span_of_a_stream_is_not_current_between_the_events_and_ends_with_the_reader(
-    spans: InMemorySpanExporter,
+    spans: Spans,
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client, aclosing(client.stream('hello')) as updates:
@@ -189,7 +181,7 @@ async def test_the_span_of_a_stream_is_not_current_between_the_events_and_ends_w
     assert (span.name, span.status.status_code) == ('SendStreamingMessage', StatusCode.UNSET)
 
 
-async def test_a_stream_that_cannot_be_opened_is_a_failed_span(spans: InMemorySpanExporter) -> None:
+async def test_a_stream_that_cannot_be_opened_is_a_failed_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(), name='weather'))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=0.2) as client:
             await client.card()

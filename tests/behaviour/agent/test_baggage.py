@@ -18,11 +18,11 @@ from pydantic_ai_a2a import Push, to_a2a
 from pydantic_ai_a2a.telemetry import trace_headers
 
 from ...client import Client, lifespan
+from ...spans import TRACEPARENT, Spans, context_of, is_child, spans
 from ...tables import each_case
 from ...webhooks import webhook
 from ..rows import covers
 from ..stage import ended, serving
-from .test_observability import TRACEPARENT, Spans, context_of, is_child, spans
 
 __all__ = ('spans',)  # a fixture
 
