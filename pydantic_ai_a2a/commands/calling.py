@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -227,6 +228,8 @@ _WAKE = 1.0
 """Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
 _END = 15.0
 """Seconds for the cancellation of a task after Ctrl-C."""
+_QUEUED = 10.0
+"""Seconds after which a task that has not begun is reported."""
 
 
 class Talk:
@@ -321,10 +324,13 @@ class Talk:
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
         screen = screen_for(self._form, before)
+        queued: asyncio.TimerHandle | None = None
         try:
             update: Update | None = None
             async with aclosing(updates):
                 async for update in updates:
+                    if queued is None and self._task is None:
+                        queued = asyncio.get_running_loop().call_later(_QUEUED, self._report_queued)
                     self._task = update.task
                     screen.show(update)
             assert update is not None, 'a stream has an event'
@@ -332,7 +338,13 @@ class Talk:
             screen.end(outcome, is_asked=self._asks)
             return outcome
         finally:
+            if queued is not None:
+                queued.cancel()
             screen.close()
+
+    def _report_queued(self) -> None:
+        if self._task is not None and self._task['status']['state'] == 'submitted':
+            say(f'the task {self._task["id"]} has been queued for {_QUEUED:.0f} seconds: is a worker running?')
 
     def _ended(self, outcome: Task | Message) -> int:
         """Say how to go on. Return the exit code."""

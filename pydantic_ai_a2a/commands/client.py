@@ -283,6 +283,9 @@ def _wrapped(head: str, text: str) -> str:
 # --- the command `chat` -----------------------------------------------------------------------------------------------
 
 
+_HELP = '/new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running task'
+
+
 @click.command()
 @agent_options
 @click.option('--context', default='', metavar='ID', help='Conversation to continue.')
@@ -291,12 +294,12 @@ def chat(*, remote: Remote, context: str) -> int:
 
     URL is the agent or its card.
 
-    /new begins a new conversation, /exit or Ctrl-D ends the command. Ctrl-C cancels the running task, and at the
-    prompt ends the command. Without a terminal, each line of standard input is a message.
+    /new begins a new conversation, /help shows this, /exit or Ctrl-D ends the command. Ctrl-C cancels the running
+    task, and at the prompt ends the command. Without a terminal, each line of standard input is a message.
     """
     read = _reader()
     with Talk(remote, hints=False) as talk:
-        say('/new begins a new conversation, /exit ends')
+        say(_HELP)
         while True:
             try:
                 line = read().strip()
@@ -306,7 +309,9 @@ def chat(*, remote: Remote, context: str) -> int:
                 return INTERRUPTED
             if line == '/exit':
                 return 0
-            if line == '/new':
+            if line == '/help':
+                say(_HELP)
+            elif line == '/new':
                 context = ''
             elif line:
                 code = talk.send([Part(text=line)], context_id=context)

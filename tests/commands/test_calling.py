@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from starlette.responses import StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
@@ -248,6 +250,28 @@ def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Captu
     with at_its_url(canned) as server:
         sent = command(capsys, 'send', server.url, 'hello')
     assert (sent.code, sent.out) == (3, out)
+
+
+def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    say, reported = calling.say, Event()
+
+    def saying(text: str) -> None:
+        say(text)
+        if 'queued' in text:
+            reported.set()
+
+    def events() -> Iterator[str]:
+        for state in ('SUBMITTED', 'COMPLETED'):
+            task = {**TASK, 'status': {'state': f'TASK_STATE_{state}'}}
+            yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task}})}\n\n'
+            assert reported.wait(LIMIT)
+
+    monkeypatch.setattr(calling, '_QUEUED', 0.0)
+    monkeypatch.setattr(calling, 'say', saying)
+    with at_its_url(Canned(StreamingResponse(events(), media_type='text/event-stream'))) as server:
+        sent = command(capsys, 'send', server.url, 'hello')
+    assert sent.code == 0
+    assert sent.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')
 
 
 def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
@@ -546,9 +570,12 @@ def test_a_chat_without_a_terminal_reads_lines(
             patch.setattr('sys.stdin', stdin)
             return command(capsys, 'chat', url)
 
-    said = chat('one\n\n/new\ntwo')
+    said = chat('one\n\n/new\n/help\ntwo')
     assert (said.code, said.out) == (0, 'You said **one** with 0 files.\nYou said **two** with 0 files.\n')
-    assert plain(said.err) == 'pydantic-ai-a2a: /new begins a new conversation, /exit ends\n'
+    assert plain(said.err) == 2 * (
+        'pydantic-ai-a2a: /new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running'
+        ' task\n'
+    )
     assert chat('/exit\nthree\n').out == ''
     waiting = chat('InputRequired\nthree\n')
     assert (waiting.code, waiting.out) == (3, 'Which pizza?\n')
