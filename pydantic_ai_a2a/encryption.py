@@ -25,7 +25,8 @@ class Encryption:
         try:
             from cryptography.fernet import Fernet, InvalidToken, MultiFernet  # noqa: PLC0415 - an extra
         except ImportError as error:
-            raise ImportError(f'{option} needs cryptography: pip install "pydantic-ai-a2a[push]"') from error
+            install = "pip install 'pydantic-ai-a2a[push]', in a checkout '.[push]'"
+            raise ImportError(f'{option} needs the extra `push`: {install}') from error
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])
         except ValueError:

@@ -55,6 +55,11 @@ __all__ = (
 )
 
 
+def needs_extra(part: str, extra: str) -> str:
+    """Return the text for a part of the package whose packages are missing."""
+    return f"{part} needs the extra `{extra}`: pip install 'pydantic-ai-a2a[{extra}]', in a checkout '.[{extra}]'"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
     """One bad field of a request (google.rpc.BadRequest.FieldViolation)."""

@@ -310,7 +310,7 @@ def test_push_without_its_extra_says_which_one_to_install() -> None:
         '    print(error)\n'
     )
     told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
-    assert told.stdout == "push= needs more packages: pip install 'pydantic-ai-a2a[push]'\n"
+    assert told.stdout == "push= needs the extra `push`: pip install 'pydantic-ai-a2a[push]', in a checkout '.[push]'\n"
 
 
 def test_signatures_without_their_extra_say_which_one_to_install() -> None:
@@ -333,5 +333,5 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
     told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
     names = ['Access.signing', 'card_keys', 'NotificationVerifier']
     assert told.stdout.splitlines() == [
-        f"{name} needs more packages: pip install 'pydantic-ai-a2a[jwt]'" for name in names
+        f"{name} needs the extra `jwt`: pip install 'pydantic-ai-a2a[jwt]', in a checkout '.[jwt]'" for name in names
     ]

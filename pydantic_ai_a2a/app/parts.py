@@ -39,7 +39,7 @@ from ..conversion import schemas
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, media_range, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
-from ..errors import UnsupportedOperationError
+from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..http import http_json
 from ..http.base import request_late
@@ -60,7 +60,7 @@ from ..service.dispatch import Dispatcher, ExtendedCard, Extensions
 from ..service.messages import Submissions
 from ..service.tasks import Service
 from ..settings import Access, Approvals, Push, Settings, TenantRule
-from ..signing.algorithms import EXTRA, Key
+from ..signing.algorithms import Key
 from ..store.ports import Backend
 from ..types import Message, frozen
 from .combinations import check_signing
@@ -79,7 +79,7 @@ def _webhooks(backend: Backend, push: Push, sign: SignPush | None) -> tuple[Regi
     try:
         from ..push.sender import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
     except ImportError as error:
-        raise ImportError("push= needs more packages: pip install 'pydantic-ai-a2a[push]'") from error
+        raise ImportError(needs_extra('push=', 'push')) from error
     return webhooks(backend, push, backend.now, sign)
 
 
@@ -599,5 +599,5 @@ def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | N
     try:
         from ..signing.cards import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
-        raise ImportError(f'{setting} needs more packages: {EXTRA}') from error
+        raise ImportError(needs_extra(setting, 'jwt')) from error
     return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)

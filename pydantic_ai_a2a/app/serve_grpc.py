@@ -15,6 +15,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..arguments import checked
+from ..errors import needs_extra
 from ..protocol import fields
 from ..runs.hosting import server_processes
 from ..settings import TLS
@@ -144,7 +145,7 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
         ValueError: There are several apps of `to_a2a`, or none, or the app does not serve A2A 1.0.
     """
     if find_spec('grpc') is None or find_spec('a2a') is None:
-        raise ImportError("gRPC needs more packages: pip install 'pydantic-ai-a2a[grpc]'")
+        raise ImportError(needs_extra('gRPC', 'grpc'))
     agents = list(served(app))
     if len(agents) != 1:
         found = 'several apps' if agents else 'no app'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import needs_extra
 from ..fasta2a.parts import OwnParts
 from ..runs.hosting import server_processes
 from ..settings import Limits
@@ -36,7 +37,7 @@ def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
     try:
         from ..store.postgres.backend import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
-        raise ImportError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
+        raise ImportError(needs_extra('PostgreSQL', 'postgres')) from error
     return PostgresBackend(settings, namespace, reader_lag=limits.reader_lag)
 
 

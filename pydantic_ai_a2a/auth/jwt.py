@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from ..arguments import checked, seconds
+from ..errors import needs_extra
 from ..types import (
     Caller,
     HttpSecurityScheme,
@@ -128,7 +129,7 @@ def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:
     try:
         from .verifier import Verifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
-        raise ImportError("JWTAuth needs more packages: pip install 'pydantic-ai-a2a[jwt]'") from error
+        raise ImportError(needs_extra('JWTAuth', 'jwt')) from error
     return Verifier(issuer, audiences, **options)
 
 

@@ -22,10 +22,9 @@ from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..card import CardSchemas
 from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
-from ..errors import CardRefused, UnsupportedOperationError
+from ..errors import CardRefused, UnsupportedOperationError, needs_extra
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
-from ..signing.algorithms import EXTRA
 from ..types import AgentCard, Message
 from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
@@ -162,7 +161,7 @@ def _verifier(trusted: TrustedKeys) -> CardVerifier:
     try:
         from .signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
-        raise ImportError(f'card_keys needs more packages: {EXTRA}') from error
+        raise ImportError(needs_extra('card_keys', 'jwt')) from error
     return CardVerifier(trusted)
 
 

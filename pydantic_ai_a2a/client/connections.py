@@ -14,7 +14,15 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_core import from_json
 
-from ..errors import A2AError, CardRefused, OverloadedError, QuotaExceededError, RemoteProtocolError, RemoteUnavailable
+from ..errors import (
+    A2AError,
+    CardRefused,
+    OverloadedError,
+    QuotaExceededError,
+    RemoteProtocolError,
+    RemoteUnavailable,
+    needs_extra,
+)
 from ..protocol.envelope import count_values
 from ..telemetry import trace_headers
 from .client_credentials import ClientCredentials
@@ -222,8 +230,7 @@ def _grpc() -> httpx2.AsyncBaseTransport:
     try:
         from .over_grpc import OverGrpc  # noqa: PLC0415 - of an extra, and gRPC takes long to import
     except ImportError as error:
-        text = "The agent is called over gRPC, which needs more packages: pip install 'pydantic-ai-a2a[grpc]'"
-        raise CardRefused(text) from error
+        raise CardRefused(needs_extra('The agent is called over gRPC, which', 'grpc')) from error
     return OverGrpc()
 
 

@@ -15,8 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..arguments import checked, seconds
-from ..errors import NotificationRefused, RemoteUnavailable
-from ..signing.algorithms import EXTRA
+from ..errors import NotificationRefused, RemoteUnavailable, needs_extra
 from ..signing.notifications import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
 from .trust import TrustedKeys
 from .urls import origin
@@ -80,7 +79,7 @@ class NotificationVerifier:
         try:
             from .signatures import TokenVerifier  # noqa: PLC0415 - of an extra
         except ImportError as error:
-            raise ImportError(f'NotificationVerifier needs more packages: {EXTRA}') from error
+            raise ImportError(needs_extra('NotificationVerifier', 'jwt')) from error
         self._tokens = TokenVerifier(trusted)
         self._issuer = issuer
         self._audience = origin(audience)

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from ..app.stores import open_store
 from ..audit import Event, Fact, audit
-from ..errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from ..errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError, needs_extra
 from ..protocol import stored
 from ..protocol.v1_0 import V1_0
 from ..settings import Limits
@@ -622,7 +622,7 @@ def _of_postgres(settings: Postgres) -> _Store:
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise
-        raise UsageError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
+        raise UsageError(needs_extra('PostgreSQL', 'postgres')) from error
     return _Store(
         partial(script_of, settings, MIGRATIONS),
         lambda: asyncio.run(postgres.once(settings, postgres.stored_version)),

@@ -24,6 +24,3 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
 
 ALGORITHMS: tuple[str, ...] = tuple(KEY_TYPES)
 """Names of the algorithms. Shared secrets and `none` are not among them."""
-
-EXTRA = "pip install 'pydantic-ai-a2a[jwt]'"
-"""The command that installs the packages for signatures."""

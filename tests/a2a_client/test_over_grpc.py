@@ -564,4 +564,6 @@ except CardRefused as error:
 
 def test_without_the_extra_the_refusal_names_the_extra() -> None:
     done = subprocess.run([sys.executable, '-c', WITHOUT], capture_output=True, text=True, timeout=LIMIT, check=True)
-    assert done.stdout.endswith("over gRPC, which needs more packages: pip install 'pydantic-ai-a2a[grpc]'\n")
+    assert done.stdout.endswith(
+        "over gRPC, which needs the extra `grpc`: pip install 'pydantic-ai-a2a[grpc]', in a checkout '.[grpc]'\n"
+    )

@@ -351,4 +351,4 @@ except ImportError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
-    assert ran.stdout == "JWTAuth needs more packages: pip install 'pydantic-ai-a2a[jwt]'\n"
+    assert ran.stdout == "JWTAuth needs the extra `jwt`: pip install 'pydantic-ai-a2a[jwt]', in a checkout '.[jwt]'\n"

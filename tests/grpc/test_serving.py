@@ -305,7 +305,13 @@ print(sorted({'grpc', 'google.protobuf', 'a2a'} & sys.modules.keys()))
 
 @pytest.mark.parametrize(
     ('script', 'printed'),
-    [(WITHOUT, "gRPC needs more packages: pip install 'pydantic-ai-a2a[grpc]'\n"), (WITH, '[]\n')],
+    [
+        (
+            WITHOUT,
+            "gRPC needs the extra `grpc`: pip install 'pydantic-ai-a2a[grpc]', in a checkout '.[grpc]'\n",
+        ),
+        (WITH, '[]\n'),
+    ],
     ids=['missing', 'not imported'],
 )
 def test_without_grpc_the_package_works_and_serve_grpc_names_the_extra(script: str, printed: str) -> None:
