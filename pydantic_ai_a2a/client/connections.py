@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -243,6 +244,8 @@ def _reason(error: Exception) -> str:
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
             return 'its TLS certificate or protocol is not accepted'
+        if isinstance(cause, socket.gaierror):
+            return 'the name of its host does not resolve'
         cause = cause.__cause__ or cause.__context__
     return 'no connection could be opened'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -312,10 +313,17 @@ def _media_type(response: httpx2.Response) -> str:
     return response.headers.get('content-type', '').partition(';')[0].strip().lower()
 
 
+_DESCRIPTION = re.compile(r'error_description="([^"\\]{1,300})')
+"""Why credentials are refused, such as that a token has expired (RFC 6750)."""
+
+
 def _with_headers(error: A2AError, response: httpx2.Response) -> A2AError:
     for name in _PASSED_ON:
         if (value := response.headers.get(name)) is not None:
             error.headers[name.title()] = value[:1_000]
+    if (described := _DESCRIPTION.search(error.headers.get('Www-Authenticate', ''))) is not None:
+        error.message = f'{error.message} {described[1]}'
+        error.args = (error.message,)
     if correlation_id := response.headers.get('x-correlation-id'):
         error.metadata.setdefault('correlationId', correlation_id[:256])
     return error

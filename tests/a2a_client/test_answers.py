@@ -421,6 +421,15 @@ async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> N
     assert 'tenant' not in body
 
 
+async def test_a_refusal_of_credentials_says_why() -> None:
+    challenge = 'Bearer error="invalid_token", error_description="The token has expired"'
+    canned = Canned(refusal(-32000, 'Authentication is required.', 401, {'WWW-Authenticate': challenge}))
+    async with calling(canned) as client:
+        with pytest.raises(UnauthenticatedError) as refused:
+            await client.get('t')
+    assert refused.value.message == str(refused.value) == 'Authentication is required. The token has expired'
+
+
 async def test_a_message_in_its_json_form_is_sent_and_unknown_fields_are_refused() -> None:
     wire: Any = {'role': 'ROLE_USER', 'messageId': 'm', 'parts': [{'raw': 'AA==', 'mediaType': 'image/png'}]}
     canned = Canned(result({'task': TASK}))

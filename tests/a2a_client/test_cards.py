@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -441,6 +442,16 @@ async def test_an_agent_that_cannot_be_reached_is_named() -> None:
         with pytest.raises(NotConnected, match=re.escape('http://127.0.0.1:9/')) as refused:
             await client.card()
     assert 'secret' not in str(refused.value)
+
+
+async def test_a_name_that_does_not_resolve_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+
+    monkeypatch.setattr(socket, 'getaddrinfo', unknown)
+    async with asyncio.timeout(LIMIT), A2AClient('http://agent.invalid') as client:
+        with pytest.raises(NotConnected, match='cannot be reached: the name of its host does not resolve'):
+            await client.card()
 
 
 @pytest.mark.parametrize('target', ['agent.example', 'ftp://agent.example', 'http://agent.example:port', ''])
