@@ -129,12 +129,13 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
 @cache
 def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str, Any], Collection[str] | None]:
     """Return the annotations of a function's arguments, and its keywords; None if it takes any keyword."""
-    source: Any = annotated if hasattr(annotated, '__dataclass_fields__') else function
+    source: Any = annotated if '__dataclass_fields__' in vars(annotated) else function
     hints = inspect.get_annotations(source, eval_str=True)
     names: set[str] = set()
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            options = next((kind for kind in get_args(hints.pop(parameter.name)) if is_typeddict(kind)), None)
+            kinds = (get_origin(kind) or kind for kind in get_args(hints.pop(parameter.name)))
+            options = next(filter(is_typeddict, kinds), None)
             if options is None:
                 return hints, None
             hints |= get_type_hints(options, include_extras=True)

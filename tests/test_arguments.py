@@ -19,6 +19,10 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset
 
 from pydantic_ai_a2a import (
+    A2A,
+    A2AClient,
+    A2AModel,
+    A2AToolset,
     Access,
     AllOf,
     APIKeyAuth,
@@ -28,11 +32,13 @@ from pydantic_ai_a2a import (
     JWTAuth,
     Limits,
     Messages,
+    NotificationVerifier,
     Postgres,
     Progress,
     Push,
     Quotas,
     Rate,
+    RemoteAgent,
     Retention,
     RunOptions,
     StarletteAuth,
@@ -49,6 +55,7 @@ from .tables import each_case
 AGENT = Agent('test')
 SECRET = 'correct-horse-battery'
 URL = 'postgresql://host/database'
+REMOTE = 'https://agent.example'
 
 
 def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
@@ -335,3 +342,36 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
     assert told.stdout.splitlines() == [
         f"{name} needs the extra `jwt`: pip install 'pydantic-ai-a2a[jwt]', in a checkout '.[jwt]'" for name in names
     ]
+
+
+@pytest.mark.parametrize(
+    ('use', 'text'),
+    [
+        (lambda: A2AClient(REMOTE, **odd(timout=3)), "A2AClient() takes no 'timout'. Did you mean 'timeout'?"),
+        (lambda: A2AClient(REMOTE, **odd(timeout='3')), 'A2AClient(): timeout takes seconds or a timedelta, not'),
+        (lambda: A2AClient(**odd(target=3)), 'A2AClient(): target takes a string, a dict like AgentCard, an Agent or'),
+        (
+            lambda: A2AClient(REMOTE).send('x', **odd(contextid='c')),
+            "send() takes no 'contextid'. Did you mean",
+        ),
+        (lambda: A2AClient(REMOTE).stream('x', **odd(task_id=3)), 'stream(): task_id takes a string, not an int.'),
+        (lambda: A2AClient(REMOTE).send(**odd(content=3.5)), 'send(): content takes a string, a list'),
+        (lambda: RemoteAgent(REMOTE, **odd(nam='x')), "RemoteAgent() takes no 'nam'. Did you mean 'name'?"),
+        (lambda: A2AToolset[None](REMOTE, **odd(tool='agent')), "A2AToolset() takes no 'tool'. Did you mean 'tools'?"),
+        (lambda: A2A[None](REMOTE, **odd(heders={})), "A2A() takes no 'heders'. Did you mean 'headers'?"),
+        (lambda: A2AModel(**odd(client=REMOTE)), 'A2AModel(): client takes an A2AClient, not a string.'),
+        (
+            lambda: NotificationVerifier(**odd(trusted=3)),
+            'NotificationVerifier(): trusted takes a TrustedKeys',
+        ),
+    ],
+)
+def test_the_client_half_checks_its_arguments(use: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        use()
+    assert str(refused.value).startswith(text)
+
+
+def odd(**options: Any) -> Any:
+    """Arguments that a type checker would refuse."""
+    return options

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict, Unpack
 
 from .. import chains
 from ..app.app import A2AApp
-from ..arguments import seconds
+from ..arguments import checked, seconds
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import metadata_of
 from ..errors import RemoteUnavailable, UnsupportedOperationError
@@ -75,6 +75,7 @@ class _Users:
     count: int = 0
 
 
+@checked
 class A2AClient:
     """Calls one remote agent, in the version and over the binding that its card names.
 
@@ -247,6 +248,7 @@ class A2AClient:
         self._finder.extend(extended)
         return deepcopy(extended)
 
+    @checked
     async def send(
         self,
         content: Content,
@@ -300,6 +302,7 @@ class A2AClient:
         assert last is not None, 'a message has an event'
         return last.outcome
 
+    @checked
     async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
 

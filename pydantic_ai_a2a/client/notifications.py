@@ -43,6 +43,7 @@ class Notification:
     """The JSON of the body: a `StreamResponse` of A2A 1.0, or a task of A2A 0.3."""
 
 
+@checked
 class NotificationVerifier:
     """Verifies signed push notifications of one agent, and refuses repeated, late and changed requests.
 

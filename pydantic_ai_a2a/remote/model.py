@@ -35,6 +35,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
+from ..arguments import checked
 from ..client.agent_finder import Target, takes_schemas
 from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions
@@ -64,6 +65,7 @@ class _Request:
     updates: AsyncGenerator[Update, None]
 
 
+@checked
 class A2AModel(Model[A2AClient]):
     """A remote A2A agent as a model: the prompts of a run go out, and the agent's answer is the response.
 
@@ -302,6 +304,7 @@ _TOOLS = (
 )
 
 
+@checked
 class RemoteAgent(WrapperAgent[object, OutputT]):
     """A remote A2A agent with the methods of a Pydantic AI agent.
 

@@ -24,6 +24,7 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
 from ..agent.dependencies import a2a
+from ..arguments import checked
 from ..card import CardSchemas
 from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
@@ -102,6 +103,7 @@ class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
     with each call."""
 
 
+@checked
 class A2AToolset(AbstractToolset[AgentDepsT]):
     """Tools that send messages to a remote A2A agent.
 
@@ -526,6 +528,7 @@ def bare(schema: Any) -> Any:
 # --- a remote agent as a capability of an agent -----------------------------------------------------------------------
 
 
+@checked
 class A2A(AbstractCapability[AgentDepsT]):
     """A remote A2A agent that an agent can ask.
 
