@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import anyio
@@ -39,6 +39,7 @@ from ..arguments import checked
 from ..client.agent_finder import Target, takes_schemas
 from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions
+from ..client.connections import Auth
 from ..client.following import STOPPED, Update
 from ..client.trust import TrustedKeys
 from ..client.urls import shown
@@ -320,10 +321,13 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
         output_type: Type of the output, as in `Agent`. Default: text.
         name: Name of the agent, in traces and as the model's name. Default: the name of an agent in this process, else
             `remote-agent`.
+        headers: Headers of every request, as in `A2AClient`. Default: none.
+        auth: Authentication of every request, as in `A2AClient`. Default: none.
+        timeout: Seconds of silence, as in `A2AClient`. Default 30.
         card_keys: Keys of which one must have signed the card. Default: signatures are not verified.
 
     Raises:
-        TypeError: The target is none of these, or is an `A2AClient` and has `card_keys`.
+        TypeError: The target is none of these, or is an `A2AClient`, which has these options itself.
     """
 
     def __init__(
@@ -332,11 +336,17 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
         output_type: OutputSpec[OutputT] = str,
         *,
         name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        timeout: float | timedelta | None = None,
         card_keys: TrustedKeys | None = None,
     ) -> None:
-        if isinstance(target, A2AClient) and card_keys is not None:
-            raise TypeError('RemoteAgent takes card_keys for a target that is no A2AClient: give the client card_keys.')
-        client = target if isinstance(target, A2AClient) else A2AClient(target, card_keys=card_keys)
+        options: dict[str, Any] = {'headers': headers, 'auth': auth, 'timeout': timeout, 'card_keys': card_keys}
+        given = {option: value for option, value in options.items() if value is not None}
+        if isinstance(target, A2AClient) and given:
+            option = next(iter(given))
+            raise TypeError(f'RemoteAgent takes {option} for a target that is no A2AClient: give the client {option}.')
+        client = target if isinstance(target, A2AClient) else A2AClient(target, **given)
         name = name or (target.name if isinstance(target, AbstractAgent) else None)
         model = A2AModel(client, model_name=name or 'remote-agent')
         calls = _RemoteCalls(client)

@@ -42,13 +42,15 @@ from pydantic_ai.profiles import ModelProfile
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from pydantic_ai_a2a import A2AClient, A2AModel, InputRequired, RemoteAgent, Update, to_a2a
+from pydantic_ai_a2a import A2AClient, A2AModel, BearerAuth, InputRequired, RemoteAgent, TrustedKeys, Update, to_a2a
 from pydantic_ai_a2a.client.client import Content, SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
 from ..a2a_client.canned import TASK, Canned, refusal, stream
 from ..a2a_client.peers import ANSWER, PEERS, Peer, Talker
 from ..bounds import LIMIT
+from ..client import lifespan
+from ..signing.pairs import pem
 
 
 class Weather(BaseModel):
@@ -117,6 +119,22 @@ async def test_a_conversation_goes_on_by_its_messages_on_another_object() -> Non
     assert first.response.provider_details is not None
     assert details['contextId'] == first.response.provider_details['contextId']
     assert details['state'] == 'completed'
+
+
+async def test_a_remote_agent_takes_the_credentials_of_its_client() -> None:
+    app = to_a2a(Agent('test', name='safe'), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        by_token = RemoteAgent(app, auth='a-token-of-ann-1234', timeout=LIMIT)
+        by_header = RemoteAgent(app, headers={'Authorization': 'Bearer a-token-of-ann-1234'})
+        for agent in (by_token, by_header):
+            run = await agent.run('Hello')
+            assert run.output == 'success (no tool calls)'
+        with pytest.raises(ModelAPIError, match='Authentication is required'):
+            await RemoteAgent(app).run('Hello')
+    others: dict[str, Any] = {'headers': {}, 'auth': 'x', 'timeout': 3, 'card_keys': TrustedKeys(keys=[pem()])}
+    for option, value in others.items():
+        with pytest.raises(TypeError, match=f'RemoteAgent takes {option} for a target that is no A2AClient'):
+            RemoteAgent(A2AClient(app), **{option: value})
 
 
 async def test_a_history_of_another_model_is_told() -> None:
