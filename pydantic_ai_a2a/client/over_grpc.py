@@ -134,9 +134,12 @@ class _Events(httpx2.AsyncByteStream):
         self._reading = asyncio.ensure_future(call.read())
 
     async def begin(self) -> None:
-        """Wait some time for the first message. Raise the status of a call that is refused until then."""
+        """Wait some time for the first message. Raise the status of a call that is refused until then.
+
+        The connection may have taken some of the time that there is for the beginning of an answer.
+        """
         try:
-            await self._wait()
+            await self._wait(self._limit / 2)
             if self._reading.done():
                 self._reading.result()
         except BaseException:
@@ -146,7 +149,7 @@ class _Events(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             while True:
-                await self._wait()
+                await self._wait(self._limit)
                 if not self._reading.done():
                     await self._check_alive()
                     continue
@@ -162,12 +165,12 @@ class _Events(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """End the call."""
         self._call.cancel()
-        await self._wait()
+        await self._wait(self._limit)
         if not self._reading.cancelled():
             self._reading.exception()  # nobody reads the error any more, and asyncio would log it
 
-    async def _wait(self) -> None:
-        await asyncio.wait((self._reading,), timeout=self._limit)
+    async def _wait(self, limit: float) -> None:
+        await asyncio.wait((self._reading,), timeout=limit)
 
     async def _check_alive(self) -> None:
         try:

@@ -347,8 +347,8 @@ async def test_a_silent_agent_is_called_over_another_connection_next() -> None:
             await asyncio.Event().wait()
         yield written('Task', TASK)
 
-    async with answering(answers) as server, A2AClient(server.card, timeout=0.5) as client:
-        with pytest.raises(Silent, match=r'silent for 0\.5 seconds'):
+    async with answering(answers) as server, A2AClient(server.card, timeout=1.0) as client:
+        with pytest.raises(Silent, match=r'silent for 1 seconds'):
             await client.get('t')
         await client.get('t')
     assert len(set(peers)) == 2
@@ -370,7 +370,7 @@ async def test_a_silent_stream_lasts_while_its_server_is_alive(begins: bool) -> 
         await enough.wait()
         yield written('StreamResponse', {'task': TASK})
 
-    async with answering(answers, alive) as server, A2AClient(server.card, timeout=0.5) as client:
+    async with answering(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
         states = [update.state async for update in client.stream('hello')]
     assert states == [*(['working'] if begins else []), 'completed']
     assert [name for name, _ in server.calls] == ['SendStreamingMessage']
@@ -381,8 +381,8 @@ async def test_a_stream_of_a_server_that_shows_no_life_is_given_up() -> None:
         await asyncio.Event().wait()
         yield b''
 
-    async with answering(answers, asyncio.Event().wait) as server, A2AClient(server.card, timeout=0.5) as client:
-        with pytest.raises(RemoteUnavailable, match=r'silent for 0\.5 seconds.* may have been started'):
+    async with answering(answers, asyncio.Event().wait) as server, A2AClient(server.card, timeout=1.0) as client:
+        with pytest.raises(RemoteUnavailable, match=r'silent for 1 seconds.* may have been started'):
             await client.send('hello')
 
 
@@ -397,7 +397,7 @@ async def test_a_stream_that_is_refused_late_is_refused_by_its_error() -> None:
         await context.abort(*status(StatusCode.INVALID_ARGUMENT, 'Bad.', because('INVALID_PARAMS')))
         yield b''
 
-    async with answering(answers, alive) as server, A2AClient(server.card, timeout=0.5) as client:
+    async with answering(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
         with pytest.raises(InvalidParamsError, match=r'Bad\.'):
             await client.send('hello')
 

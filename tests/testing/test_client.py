@@ -335,7 +335,7 @@ async def test_a_recording_of_a_served_agent(a2a_client: ClientFactory, a2a_serv
     recording = record(client)
     await client.send('Tell me a joke.')
     card, sent = recording.exchanges
-    assert (card.path, card.answer['name']) == ('/.well-known/agent-card.json', 'agent')
+    assert (card.path, card.answer['name']) == ('/.well-known/agent-card.json', 'test_client')
     assert sent.answer['result']['task']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 

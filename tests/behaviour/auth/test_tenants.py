@@ -240,7 +240,7 @@ async def test_the_apps_own_paths_stay_what_they_are() -> None:
 
 
 async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
-    app, parent = to_a2a(Agent('test'), access=Access(tenants=['acme'])), Starlette()
+    app, parent = to_a2a(Agent('test', name='joker'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
     async with lifespan(parent):
         client = Client(parent)
