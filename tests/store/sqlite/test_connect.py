@@ -111,6 +111,11 @@ def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
         connect(file)
 
 
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnusable, match='cannot be used: unable to open database file'):
+        connect(SqliteFile.of(f'sqlite:///{tmp_path}'))
+
+
 def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendUnusable) as refused:
         connect(SqliteFile.of(f'sqlite:///{tmp_path}/nowhere/agent.db'))
