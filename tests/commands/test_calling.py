@@ -260,18 +260,22 @@ def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: py
         if 'queued' in text:
             reported.set()
 
-    def events() -> Iterator[str]:
-        for state in ('SUBMITTED', 'COMPLETED'):
+    def events(*states: str) -> Iterator[str]:
+        for state in states:
             task = {**TASK, 'status': {'state': f'TASK_STATE_{state}'}}
             yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task}})}\n\n'
-            assert reported.wait(LIMIT)
+            assert state != 'SUBMITTED' or reported.wait(LIMIT)
+
+    def sent(*states: str) -> Outcome:
+        with at_its_url(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
+            return command(capsys, 'send', server.url, 'hello')
 
     monkeypatch.setattr(calling, '_QUEUED', 0.0)
     monkeypatch.setattr(calling, 'say', saying)
-    with at_its_url(Canned(StreamingResponse(events(), media_type='text/event-stream'))) as server:
-        sent = command(capsys, 'send', server.url, 'hello')
-    assert sent.code == 0
-    assert sent.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')
+    queued, begun = sent('SUBMITTED', 'COMPLETED'), sent('WORKING', 'WORKING', 'COMPLETED')
+    assert (queued.code, begun.code) == (0, 0)
+    assert queued.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')
+    assert 'queued' not in begun.err
 
 
 def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
