@@ -133,18 +133,10 @@ class AgentFinder:
 
 
 def app_of(target: Target) -> ASGIApp | None:
-    """Return the app of a target in this process; None for an agent over a network.
-
-    Raises:
-        TypeError: The target is no agent.
-    """
-    if isinstance(target, (str, Mapping)):
-        return None
+    """Return the app of a target in this process; None for an agent over a network."""
     if isinstance(target, AbstractAgent):
         return to_a2a(cast('AbstractAgent[Any, Any]', target))
-    if callable(target):
-        return target
-    raise TypeError(f'A2AClient takes a URL, an agent card, an ASGI app or a Pydantic AI agent, not {target!r}.')
+    return None if isinstance(target, (str, Mapping)) else target
 
 
 def _given(card: Mapping[str, Any]) -> AgentCard:

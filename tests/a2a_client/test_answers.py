@@ -504,12 +504,6 @@ async def test_a_list_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     assert [body['params'].get('pageToken') for _, _, _, body in canned.requests if body] == [None, 'again', 'again']
 
 
-async def test_what_is_no_agent_is_refused_at_once() -> None:
-    target: Any = 3
-    with pytest.raises(TypeError, match='takes a URL, an agent card'):
-        A2AClient(target)
-
-
 async def test_an_event_of_another_task_is_refused() -> None:
     other = {'taskId': 'other', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
     artifact = {'taskId': 'other', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}}

@@ -55,5 +55,5 @@ def test_no_secret_is_in_what_is_printed_of_a_target() -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'cryptography.fernet', None)
-    with pytest.raises(ImportError, match=r'pip install "pydantic-ai-a2a\[push\]"'):
+    with pytest.raises(ImportError, match=r"pip install 'pydantic-ai-a2a\[push\]'"):
         Cipher([NEW])
