@@ -299,9 +299,10 @@ class Peers:
         return task_id in self._private and not self.watched_elsewhere(task_id)
 
     def is_watched(self, task_id: str, until: int) -> None:
-        """Record the reader of a task in another process, until the expiry of the mark (ms)."""
+        """Record the reader of a task in another process, until the expiry of the mark (ms); see `SET_MARK`."""
         if self.listeners:  # only processes with workers need the mark
-            self._elsewhere[task_id] = until
+            live = self.watched_elsewhere(task_id, live=True)
+            self._elsewhere[task_id] = max(until, self._elsewhere.get(task_id, 0)) | until % 2 | live
 
     def cancel(self, task_id: str) -> None:
         """Notify the local workers of a requested cancel."""

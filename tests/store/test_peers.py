@@ -6,6 +6,7 @@ import asyncio
 
 from pydantic_ai_a2a.store.events import EventBus
 from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
+from pydantic_ai_a2a.store.sql.reads import watch_mark
 from pydantic_ai_a2a.types import TaskEvent
 
 NOW = 1_000
@@ -22,6 +23,18 @@ async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> No
     peers.is_watched('t', NOW + 1)
     peers.is_watched('u', NOW)
     assert [peers.watched(task_id) for task_id in ('before', 't', 'u')] == [False, True, False]
+
+
+async def test_a_later_mark_without_live_text_keeps_the_mark_of_a_reader_of_live_text() -> None:
+    now = NOW
+    peers = Peers(EventBus(read, 1000), lambda: now)
+    peers.listeners.append(WorkerCallbacks(asyncio.get_running_loop(), print, print))
+    for mark in (watch_mark(NOW, live=True), watch_mark(NOW + 10, live=False), watch_mark(NOW, live=False)):
+        peers.is_watched('t', mark)
+        assert peers.watched('t', live=True)
+    now = watch_mark(NOW + 11, live=True)  # the mark has expired
+    peers.is_watched('t', watch_mark(now, live=False))
+    assert (peers.watched('t'), peers.watched('t', live=True)) == (True, False)
 
 
 async def test_the_events_of_a_task_are_private_until_another_process_asks_about_the_task() -> None:
