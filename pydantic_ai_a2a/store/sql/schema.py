@@ -27,7 +27,7 @@ CREATE TABLE task (
     owner TEXT NOT NULL,
     context_id TEXT NOT NULL,
     dialect TEXT NOT NULL, -- codec that read the first message
-    traceparent TEXT, -- W3C trace context of the request that created the task
+    traceparent TEXT, -- trace and baggage of the request that created the task, as JSON
     -- The status that clients see.
     state TEXT NOT NULL,
     status_at BIGINT NOT NULL, -- time of the status
