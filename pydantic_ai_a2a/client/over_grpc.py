@@ -165,7 +165,7 @@ class _Events(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """End the call."""
         self._call.cancel()
-        await self._wait(self._limit)
+        await asyncio.wait((self._reading,))  # ends with the call
         if not self._reading.cancelled():
             self._reading.exception()  # nobody reads the error any more, and asyncio would log it
 
