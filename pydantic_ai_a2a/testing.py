@@ -23,10 +23,11 @@ from .app.serve import serve
 from .arguments import seconds
 from .client.agent_finder import Target
 from .client.client import A2AClient, Content, SendOptions
+from .client.content import text_of
 from .client.following import STOPPED, WAITING, Update
+from .client.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
 from .conversion.remote_calls import open_calls
 from .protocol.stored import event_json, task_json
-from .remote.waiting import PendingRemoteCall, WaitingTask, answer_to, text_of, waiting_task
 from .types import Message, Part, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------

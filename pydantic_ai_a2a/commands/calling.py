@@ -23,10 +23,10 @@ from ..client.client import A2AClient, SendOptions
 from ..client.connections import Connections
 from ..client.following import STOPPED, WAITING, Update
 from ..client.urls import origin
+from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
-from ..remote.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..types import Message, Part, Task
 from .terminal import Command, Form, artifact_text, ask, echo, question_of, safe, say, screen_for
 

@@ -19,9 +19,10 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import served, telling_name, to_a2a
 from ..auth.callers import Authenticator
+from ..client.content import answer_parts, artifact_parts, content_of, text_of
 from ..client.following import WAITING, Update
+from ..client.waiting import WaitingTask, waiting_task
 from ..protocol.stored import event_json, task_json
-from ..remote.waiting import WaitingTask, answer_parts, artifact_parts, content_of, text_of, waiting_task
 from ..types import Message, Part, Task
 
 Command: TypeAlias = Callable[..., int]

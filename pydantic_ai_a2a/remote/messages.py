@@ -32,28 +32,13 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import from_json, to_json, to_jsonable_python
 
+from ..client.content import answer_parts, artifact_parts, as_lines, as_text, digest_id, items_of, named, text_of
+from ..client.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
 from ..conversion.outbound import file_part
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..conversion.schemas import UnusableSchema, checked, problem
 from ..types import Message, Part, Task
-from .waiting import (
-    APPROVAL,
-    QUESTION,
-    PendingRemoteCall,
-    RemoteTurn,
-    WaitingTask,
-    answer_parts,
-    answer_to,
-    artifact_parts,
-    as_lines,
-    as_text,
-    digest_id,
-    items_of,
-    local_tools,
-    named,
-    text_of,
-    waiting_task,
-)
+from .waiting import APPROVAL, QUESTION, RemoteTurn, local_tools
 
 _DENIED = ToolDenied().message
 _DATA = ('application/json', 'text/plain')

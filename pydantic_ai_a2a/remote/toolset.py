@@ -30,26 +30,16 @@ from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions
 from ..client.connections import Auth
+from ..client.content import content_of, digest_id, output_problem, text_of
 from ..client.following import Update
 from ..client.trust import TrustedKeys
+from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from ..types import AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
-from .waiting import (
-    PendingRemoteCall,
-    RemoteAnswer,
-    WaitingTask,
-    approval_of,
-    content_of,
-    difference,
-    digest_id,
-    output_problem,
-    text_of,
-    totals,
-    waiting_task,
-)
+from .waiting import difference, totals
 
 HeadersOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the headers of a run's requests."""

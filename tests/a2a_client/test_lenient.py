@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
+from pydantic_ai_a2a.client.content import content_of
 from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.protocol import answers
-from pydantic_ai_a2a.remote.waiting import content_of
 
 from ..tables import each_case
 from .canned import CARD, TASK, WORKING, Canned, result, stream

@@ -8,7 +8,7 @@ import pytest
 
 from pydantic_ai_a2a import RemoteAgent, RemoteProtocolError
 from pydantic_ai_a2a.client import following
-from pydantic_ai_a2a.remote.waiting import content_of
+from pydantic_ai_a2a.client.content import content_of
 
 from ..tables import each_case
 from .canned import TASK, WORKING, Canned, result, stream

@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, to_a2a
-from pydantic_ai_a2a.remote.waiting import content_of
+from pydantic_ai_a2a.client.content import content_of
 
 from ..a2a_client.canned import TASK, Canned, result
 from ..a2a_client.test_answers import calling

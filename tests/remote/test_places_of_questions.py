@@ -10,7 +10,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved,
 from pydantic_ai.exceptions import UserError
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
-from pydantic_ai_a2a.remote.waiting import WaitingTask, answer_to, waiting_task
+from pydantic_ai_a2a.client.waiting import WaitingTask, answer_to, waiting_task
 
 from ..a2a_client.canned import Canned, result, stream
 from ..a2a_client.test_answers import calling

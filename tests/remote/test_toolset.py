@@ -33,11 +33,12 @@ from pydantic_ai_a2a import (
     tool_skills,
 )
 from pydantic_ai_a2a.card import SCHEMAS_URI
+from pydantic_ai_a2a.client.content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card, read_task
 from pydantic_ai_a2a.remote import model as remote_model
 from pydantic_ai_a2a.remote.toolset import remote_tools
-from pydantic_ai_a2a.remote.waiting import content_of, difference
+from pydantic_ai_a2a.remote.waiting import difference
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
 from ..bounds import LIMIT

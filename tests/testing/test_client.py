@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, to_a2a
-from pydantic_ai_a2a.remote.waiting import PendingRemoteCall
+from pydantic_ai_a2a.client.waiting import PendingRemoteCall
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
 

@@ -1,0 +1,176 @@
+"""The parts of messages and answers as Python values: text, data and files. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import takewhile
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from pydantic_ai.messages import BinaryContent, FileUrl
+
+from ..conversion.inbound import url_kind
+from ..conversion.schemas import problem
+from ..errors import RemoteProtocolError
+from ..types import Artifact, Message, Part, Task, dump_json
+
+_UNKNOWN = 'application/octet-stream'
+_TEXT = 'text/plain'
+
+
+def content_of(answer: Task | Message) -> Any:
+    """Return the content of an answer: the one item, or a list of several items.
+
+    Text becomes `str`, data becomes JSON values, and files become `BinaryContent` or a URL of the media type's kind.
+
+    Raises:
+        RemoteProtocolError: A file is not base64.
+    """
+    items = [item for parts in answer_parts(answer) for item in items_of(parts)]
+    return items[0] if len(items) == 1 else items or ''
+
+
+def answer_parts(answer: Task | Message) -> list[list[Part]]:
+    """Return the parts of an answer, a list for each artifact or message. Thoughts are no answer.
+
+    Without text or data in its artifacts, a task is answered by its status message, else by the last message of the
+    agent since the last message of the user; files of the artifacts stay beside the message.
+    """
+    if 'parts' in answer:
+        return [shown_parts(answer)]
+    parts = artifact_parts(answer)
+    if any('text' in part or 'data' in part for shown in parts for part in shown):
+        return parts
+    for message in messages_of(answer):
+        if texts := [part for part in shown_parts(message) if not parts or 'text' in part or 'data' in part]:
+            return [texts, *parts]
+    return parts
+
+
+def messages_of(task: Task) -> Iterator[Message]:
+    """Yield the status message, and the agent's messages since the last message of the user, the last one first."""
+    if (message := task['status'].get('message')) is not None:
+        yield message
+    yield from takewhile(lambda message: message['role'] == 'agent', reversed(task.get('history', [])))
+
+
+def artifact_parts(task: Task) -> list[list[Part]]:
+    """Return the parts of each artifact that has more than thoughts."""
+    return [*filter(None, map(shown_parts, task.get('artifacts', ())))]
+
+
+def shown_parts(holder: Message | Artifact) -> list[Part]:
+    """Return the parts of a message or an artifact, without thoughts and empty texts."""
+    if _is_thought(holder.get('metadata', {})):
+        return []
+    return [part for part in holder['parts'] if part.get('text') != '' and not _is_thought(part.get('metadata', {}))]
+
+
+def _is_thought(metadata: Mapping[str, Any]) -> bool:
+    """Return True for the metadata of a thought or a step: of this package, ADK, kagent, Agno and others."""
+    if metadata.get('progress') in ('thinking', 'tool') or metadata.get('agno_content_category') == 'reasoning':
+        return True
+    return any(
+        (name.endswith('thought') and value in (True, 'true'))
+        or (name.endswith('_type') and value in ('function_call', 'function_response'))
+        for name, value in metadata.items()
+    )
+
+
+def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> str | None:
+    """Return the fault of the data in an answer by the JSON Schema on the card; None if the data is valid."""
+    if schema is None:
+        return None
+    if 'parts' in answer:
+        parts = answer['parts']
+    else:
+        results = (artifact for artifact in answer.get('artifacts', ()) if artifact.get('name') == 'result')
+        parts = [part for artifact in results for part in artifact['parts']]
+    for part in parts:
+        if 'json_schema' in part.get('metadata', {}) and 'data' in part:
+            fault = problem(_result(part), schema, 'result')
+            if fault is not None:
+                return ' '.join(fault)
+    return None
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """Return the text of parts, without data and files."""
+    return ''.join(part['text'] for part in parts if 'text' in part)
+
+
+def as_lines(content: Sequence[Sequence[Part]]) -> str:
+    """Return content as text. Artifacts, data and URLs are on lines of their own. Files without a URL are left out."""
+    items = (item for parts in content for item in items_of(parts))
+    values = (item.url if isinstance(item, FileUrl) else item for item in items)
+    return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
+
+
+def named(part: Part) -> Part:
+    """Return a part; for a file with content, its name as text."""
+    if 'raw' not in part:
+        return part
+    return Part(data=f'[{part.get("filename", "a file")}: {part.get("media_type", _UNKNOWN)}]')
+
+
+def digest_id(*values: Any) -> str:
+    """Return an id for a message, made from JSON values: equal values make equal ids."""
+    return sha256(dump_json(values)).hexdigest()[:32]
+
+
+def items_of(parts: Sequence[Part]) -> list[Any]:
+    """Return the content of each part. Neighbouring texts are one item."""
+    items: list[Any] = []
+    for part in parts:
+        item = _item(part)
+        if isinstance(item, str) and items and isinstance(items[-1], str) and 'text' in part:
+            items[-1] += item
+        else:
+            items.append(item)
+    return items
+
+
+def _item(part: Part) -> Any:
+    if 'text' in part:
+        return part['text']
+    if 'data' in part:
+        return _result(part)
+    name = part.get('filename')
+    if 'raw' in part:
+        file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
+        return BinaryContent.narrow_type(file)
+    url = part.get('url', '')
+    if not _is_http(url):
+        return {'url': url}  # a file that only the remote agent can read
+    media_type = part.get('media_type', _TEXT)
+    return url_kind(media_type)(url=url, media_type=media_type, identifier=name)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ('http', 'https')
+    except ValueError:
+        return False
+
+
+def _bytes(raw: str) -> bytes:
+    try:
+        return b64decode(raw, validate=True)
+    except ValueError:
+        raise RemoteProtocolError('A file of the answer is not base64.') from None
+
+
+def _result(part: Part) -> Any:
+    """Return data without the object in which FastA2A and this package wrap a typed result."""
+    data: Any = part.get('data')
+    if isinstance(data, dict) and 'json_schema' in part.get('metadata', {}):
+        fields = cast('dict[str, Any]', data)
+        return fields['result'] if fields.keys() == {'result'} else fields
+    return cast('Any', data)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: text as it is, other values as JSON."""
+    return value if isinstance(value, str) else dump_json(value).decode()
