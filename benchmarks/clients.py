@@ -55,7 +55,7 @@ async def _cpu_of_call(call: Call, seconds: float) -> float:
 
 def _send(client: A2AClient) -> Call:
     async def call() -> None:
-        task = await client.send(_WORDS)
+        task = (await client.send(_WORDS)).outcome
         assert 'status' in task
         assert task['status']['state'] == 'completed'
 

@@ -34,9 +34,9 @@ async def _asked(url: str) -> dict[str, Any]:
             task, event = update.task, update.event
             holder: Any = event.get('artifact_update', {}).get('artifact') or event.get('message')
             pieces.append(_text([holder['parts']] if holder else []))
-        sent: Any = await client.send('Go')
+        sent: Any = (await client.send('Go')).outcome
         try:
-            read = {'answer': _answer(await client.get(sent['id']))}
+            read = {'answer': _answer((await client.get(sent['id'])).outcome)}
         except A2AError as error:
             read = {'error': str(error)}
         run = await RemoteAgent(url).run('Go')

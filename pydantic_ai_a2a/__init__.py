@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .client.client_credentials import ClientCredentials
     from .client.following import Update
     from .client.notifications import Notification, NotificationVerifier
+    from .client.results import Conversation, RemoteResult
     from .client.trust import TrustedKeys
     from .conversion.outbound import Artifacts
     from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
@@ -86,6 +87,7 @@ __all__ = (
     'CardRefused',
     'CardUnverified',
     'ClientCredentials',
+    'Conversation',
     'Credential',
     'Credentials',
     'CurrentTask',
@@ -108,6 +110,7 @@ __all__ = (
     'RemoteAgent',
     'RemoteError',
     'RemoteProtocolError',
+    'RemoteResult',
     'RemoteTaskEvent',
     'RemoteUnavailable',
     'RequestInfo',
@@ -151,6 +154,7 @@ _NAMES = {
     '.client.client_credentials': ('ClientCredentials',),
     '.client.following': ('Update',),
     '.client.notifications': ('Notification', 'NotificationVerifier'),
+    '.client.results': ('Conversation', 'RemoteResult'),
     '.client.trust': ('TrustedKeys',),
     '.conversion.outbound': ('Artifacts',),
     '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),

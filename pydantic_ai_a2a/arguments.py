@@ -211,6 +211,8 @@ def _is_a(value: object, kind: type) -> bool:
         return isinstance(value, Collection) and not isinstance(value, (*_TEXT, Mapping))
     if kind is dict:
         return isinstance(value, Mapping)
+    if kind is type and get_origin(value) is not None:  # such as list[int]
+        return True
     try:
         return isinstance(value, kind)
     except TypeError:  # a protocol that cannot be asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
@@ -17,11 +17,16 @@ class HtmlTask(dict[str, Any]):
     """A task that a notebook shows with its state and its artifacts, and without its history."""
 
     def _repr_html_(self) -> str:
-        status = self['status']
-        asked = [part for part in status.get('message', {}).get('parts', ()) if 'text' in part]
-        artifacts = (_artifact(artifact) for artifact in self.get('artifacts', ()))
-        head = f'<p>Task <code>{_text(self["id"])}</code>: <strong>{_text(status["state"])}</strong></p>'
-        return ''.join([head, *map(_part, asked), *artifacts])
+        return task_html(self)
+
+
+def task_html(task: Mapping[str, Any]) -> str:
+    """Return a task with its state and its artifacts, and without its history."""
+    status = task['status']
+    asked = [part for part in status.get('message', {}).get('parts', ()) if 'text' in part]
+    artifacts = (_artifact(artifact) for artifact in task.get('artifacts', ()))
+    head = f'<p>Task <code>{_text(task["id"])}</code>: <strong>{_text(status["state"])}</strong></p>'
+    return ''.join([head, *map(_part, asked), *artifacts])
 
 
 class HtmlCard(dict[str, Any]):
@@ -61,7 +66,7 @@ def _artifact(artifact: dict[str, Any]) -> str:
 
 def _part(part: dict[str, Any]) -> str:
     if 'text' in part:
-        return _block(part['text'])
+        return text_html(part['text'])
     if 'data' in part:
         return _data(part['data'])
     name, media_type = part.get('filename') or 'file', part.get('media_type') or 'unknown type'
@@ -79,7 +84,7 @@ def _data(data: Any) -> str:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         if 0 < len(columns) <= _MOST_COLUMNS:
             return _table(columns, ([row.get(name, '') for name in columns] for row in rows))
-    return _block(json.dumps(data, indent=2, ensure_ascii=False))
+    return text_html(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -98,7 +103,8 @@ def _cell(value: Any) -> str:
     return _text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _block(text: str) -> str:
+def text_html(text: str) -> str:
+    """Return a text with its line breaks."""
     return f'<pre style="white-space: pre-wrap">{_text(text)}</pre>'
 
 

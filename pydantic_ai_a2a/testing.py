@@ -22,13 +22,15 @@ from typing_extensions import Unpack
 from .app.serve import serve
 from .arguments import seconds
 from .client.agent_finder import Target
-from .client.client import A2AClient, Content, SendOptions
+from .client.client import A2AClient
 from .client.content import text_of
-from .client.following import STOPPED, WAITING, Update
-from .client.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
+from .client.following import STOPPED, Update
+from .client.messages import Content, SendOptions, WaitOptions
+from .client.results import OutputT, RemoteResult, answering
+from .client.waiting import PendingRemoteCall, WaitingTask, answer_to
 from .conversion.remote_calls import open_calls
 from .protocol.stored import event_json, task_json
-from .types import Message, Part, StreamResponse, Task, TaskState
+from .types import Message, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------
 
@@ -50,57 +52,49 @@ class A2ATestClient(A2AClient):
     def _context(self) -> Context:
         return copy_context()
 
-    async def send(  # pyright: ignore[reportIncompatibleMethodOverride] - SendOptions has no `answers`
+    async def send(  # pyright: ignore[reportIncompatibleMethodOverride] - WaitOptions has no `answers`
         self,
         content: Content,
         *,
-        history_length: int | None = None,
-        return_immediately: bool = False,
-        max_wait: float | timedelta | None = None,
+        output_type: type[OutputT] | None = None,
         answers: Answers | None = None,
-        **options: Unpack[SendOptions],
-    ) -> Task | Message:
+        **options: Unpack[WaitOptions],
+    ) -> RemoteResult[OutputT]:
         """Send a message, and answer the questions of the task.
 
         Args:
-            content: The message.
-            history_length: Most messages in the returned task. Default: as the agent decides.
-            return_immediately: True to get the task as soon as the agent has stored the task. Default False.
-            max_wait: Seconds after which the task is returned as it is. Default: no limit.
+            content: The message, as for `A2AClient.send`.
+            output_type: Type of the output. Default: as the agent answers.
             answers: The answers. Default: the waiting task is returned.
-            options: See `SendOptions`.
+            options: See `WaitOptions`.
 
         Raises:
             AssertionError: The agent asks about a call without an answer, or does not ask about a call of `answers`.
         """
-        script = Script(answers)
-        while True:
-            outcome = await super().send(
-                content,
-                history_length=history_length,
-                return_immediately=return_immediately,
-                max_wait=max_wait,
-                **options,
-            )
-            if (parts := script.parts(outcome)) is None:
-                return outcome
-            content, options = parts, _answering(outcome, options)
+        result = await super().send(content, output_type=output_type, **options)
+        return result if answers is None else await answers.complete(result)
 
     async def stream(  # pyright: ignore[reportIncompatibleMethodOverride] - as above
-        self, content: Content, *, answers: Answers | None = None, **options: Unpack[SendOptions]
+        self,
+        content: Content,
+        *,
+        output_type: type[Any] | None = None,
+        answers: Answers | None = None,
+        **options: Unpack[SendOptions],
     ) -> AsyncGenerator[Update, None]:
         """Send a message, answer the questions of the task, and yield all events. Arguments and errors: see `send`."""
-        script = Script(answers)
+        script = None if answers is None else Script(answers)
+        result: RemoteResult | None = None
         while True:
-            outcome: Task | Message | None = None
-            async with aclosing(super().stream(content, **options)) as updates:
+            async with aclosing(super().stream(content, output_type=output_type, **options)) as updates:
                 async for update in updates:
                     self.recorder.add(update.event)
-                    outcome = update.task
+                    result = update.result
                     yield update
-            if (parts := script.parts(outcome)) is None:
+            if script is None or result is None or (value := script.answer(result)) is None:
                 return
-            content, options = parts, _answering(outcome, options)
+            waiting = cast('WaitingTask', result.waiting)
+            content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
 
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task from now on: see `A2AClient.subscribe`."""
@@ -109,7 +103,7 @@ class A2ATestClient(A2AClient):
                 self.recorder.add(update.event)
                 yield update
 
-    async def until(self, task_id: str, *states: TaskState, max_wait: float | timedelta = 30.0) -> Task:
+    async def until(self, task_id: str, *states: TaskState, max_wait: float | timedelta = 30.0) -> RemoteResult:
         """Wait until a task is in one of the states, and return the task.
 
         Args:
@@ -121,23 +115,17 @@ class A2ATestClient(A2AClient):
             AssertionError: The task ends or waits in another state, or the time is over.
         """
         limit = seconds(max_wait)
-        task: Task | None = None
+        result: RemoteResult | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(limit), aclosing(self.subscribe(task_id)) as updates:
-                async for _, task in updates:
-                    if task is not None and task['status']['state'] in states:
-                        return task
-        end = 'No event has come.' if task is None else status_of(task)
-        if task is None or task['status']['state'] not in STOPPED:
+                async for update in updates:
+                    result = update.result
+                    if result.state in states:
+                        return result
+        end = 'No event has come.' if result is None else status_of(result)
+        if result is None or result.state not in STOPPED:
             end = f'{end} {limit:g} seconds are over.'
         raise AssertionError(f'The task has not become {" or ".join(states)}. {end}')
-
-
-def _answering(outcome: Task | Message | None, options: SendOptions) -> SendOptions:
-    """Return the options of an answer to a task. The webhook is registered already."""
-    task = cast('Task', outcome)
-    ids = SendOptions(task_id=task['id'], context_id=task['context_id'])
-    return cast('SendOptions', {name: value for name, value in options.items() if name != 'push'} | ids)
 
 
 # --- scripted answers to the approvals, questions and sign-ins of an agent --------------------------------------------
@@ -162,77 +150,74 @@ class Answers:
         self.calls: Mapping[str, Any] = dict(calls or {})
         self.question = question
 
+    async def complete(self, result: RemoteResult[OutputT]) -> RemoteResult[OutputT]:
+        """Answer the questions of a task until the task ends, also for results of an `A2AClient`.
+
+        Raises:
+            AssertionError: The agent asks about a call without an answer, or does not ask about a call.
+        """
+        script = Script(self)
+        while (value := script.answer(result)) is not None:
+            result = await result.answer(value)
+        return result
+
 
 class Script:
     """Answers the questions of one task.
 
     Args:
-        answers: The answers. None: a waiting task gets no answer.
+        answers: The answers.
     """
 
-    def __init__(self, answers: Answers | None) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._asked: set[str] = set()
         self._rounds = 0
 
-    def parts(self, outcome: Task | Message | None) -> list[Part] | None:
+    def answer(self, result: RemoteResult) -> Any:
         """Return the answer to a task that waits; None if the task does not wait.
 
         Raises:
             AssertionError: An answer is missing, or the task has ended without a question.
         """
-        if self._answers is None:
+        if (waiting := result.waiting) is None:
+            if (result.state is None or result.state in STOPPED) and (
+                unasked := self._answers.calls.keys() - self._asked
+            ):
+                raise AssertionError(f'The agent has not asked about {", ".join(sorted(unasked))}. {status_of(result)}')
             return None
-        if outcome is None or 'status' not in outcome:
-            self._check(self._answers, 'The agent has answered without a task.')
-            return None
-        state = outcome['status']['state']
-        if state in WAITING:
-            return self._answer(self._answers, waiting_task('', outcome))
-        if state in STOPPED:
-            self._check(self._answers, status_of(outcome))
-        return None
-
-    def _answer(self, answers: Answers, waiting: WaitingTask) -> list[Part]:
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
             raise AssertionError(f'The agent still asks after {_MOST_ROUNDS} answers: {waiting["text"]!r}.')
         calls: list[PendingRemoteCall] = open_calls(waiting) or waiting['pending']
-        if not calls:
-            return self._parts(waiting, self._answer_of_question(answers, waiting))
-        values = {call['id']: self._answer_of_call(answers, call) for call in calls}
-        return self._parts(waiting, values if open_calls(waiting) else all(values.values()))
+        values = {call['id']: self._answer_of_call(call) for call in calls}
+        value = values if open_calls(waiting) else all(values.values()) if calls else self._answer_of_question(waiting)
+        if 'denied' in answer_to(waiting, value):
+            raise AssertionError(f'{value!r} is no answer to {waiting["text"]!r}. Cancel the task with `cancel`.')
+        return value
 
-    def _answer_of_question(self, answers: Answers, waiting: WaitingTask) -> Any:
-        if answers.question is None:
+    def _answer_of_question(self, waiting: WaitingTask) -> Any:
+        if self._answers.question is None:
             raise AssertionError(f'No answer to the question {waiting["text"]!r}. Add `question=` to Answers.')
-        return answers.question
+        return self._answers.question
 
-    def _answer_of_call(self, answers: Answers, call: PendingRemoteCall) -> Any:
+    def _answer_of_call(self, call: PendingRemoteCall) -> Any:
         tool = call['tool']
-        if tool not in answers.calls:
+        if tool not in self._answers.calls:
             raise AssertionError(
                 f'No answer to the {call["kind"]} {tool!r} with the arguments {call.get("args")}. Add {tool!r} to'
                 ' Answers.'
             )
         self._asked.add(tool)
-        answer = answers.calls[tool]
+        answer = self._answers.calls[tool]
         return answer(call) if callable(answer) else answer
 
-    def _parts(self, waiting: WaitingTask, value: Any) -> list[Part]:
-        answer = answer_to(waiting, value)
-        if 'denied' in answer:
-            raise AssertionError(f'{value!r} is no answer to {waiting["text"]!r}. Cancel the task with `cancel`.')
-        return answer.get('parts', [])
 
-    def _check(self, answers: Answers, end: str) -> None:
-        if unasked := sorted(answers.calls.keys() - self._asked):
-            raise AssertionError(f'The agent has not asked about {", ".join(unasked)}. {end}')
-
-
-def status_of(task: Task) -> str:
+def status_of(result: RemoteResult) -> str:
     """Return the state and the status message of a task, as a sentence."""
-    status = task['status']
+    if result.task is None:
+        return 'The agent has answered without a task.'
+    status = result.task['status']
     text = text_of(message['parts']) if (message := status.get('message')) is not None else ''
     return f'The task is {status["state"]}{f": {text!r}" if text else ""}.'
 

@@ -355,7 +355,6 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
             "send() takes no 'contextid'. Did you mean",
         ),
         (lambda: A2AClient(REMOTE).stream('x', **odd(task_id=3)), 'stream(): task_id takes a string, not an int.'),
-        (lambda: A2AClient(REMOTE).send(**odd(content=3.5)), 'send(): content takes a string, a list'),
         (lambda: RemoteAgent(REMOTE, **odd(nam='x')), "RemoteAgent() takes no 'nam'. Did you mean 'name'?"),
         (lambda: A2AToolset[None](REMOTE, **odd(tool='agent')), "A2AToolset() takes no 'tool'. Did you mean 'tools'?"),
         (lambda: A2A[None](REMOTE, **odd(heders={})), "A2A() takes no 'heders'. Did you mean 'headers'?"),

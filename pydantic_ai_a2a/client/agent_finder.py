@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import httpx2
-from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 from pydantic_ai.agent import AbstractAgent
 from starlette.applications import Starlette
@@ -21,11 +20,11 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..card import CardSchemas
-from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema, with_client_schema
-from ..errors import CardRefused, UnsupportedOperationError, needs_extra
+from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema
+from ..errors import CardRefused, needs_extra
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
-from ..types import AgentCard, Message
+from ..types import AgentCard
 from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
@@ -160,9 +159,6 @@ def _verifier(trusted: TrustedKeys) -> CardVerifier:
 # --- the JSON Schemas on the card of a remote agent, as far as they can be used (§4.6) --------------------------------
 # Cards are foreign text.
 
-OutputSchema: TypeAlias = type[Any] | Mapping[str, Any]
-"""The form of an answer: a type that Pydantic has a schema for, or a JSON Schema."""
-
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
@@ -201,21 +197,6 @@ def output_type(card: AgentCard) -> type[dict[str, Any]]:
 def takes_schemas(card: AgentCard) -> bool:
     """Return True if a message to an agent may have a JSON Schema for its answer."""
     return CLIENT_SCHEMA_URI in extensions_of(card)
-
-
-def wanting(card: AgentCard, message: Message, output: OutputSchema) -> Message:
-    """Return a message that wants an answer by a schema.
-
-    Raises:
-        UnsupportedOperationError: The card does not declare the extension.
-    """
-    if not takes_schemas(card):
-        raise UnsupportedOperationError(
-            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare'
-            f' {CLIENT_SCHEMA_URI}.'
-        )
-    schema = output if isinstance(output, Mapping) else TypeAdapter[Any](output).json_schema()
-    return with_client_schema(message, schema)
 
 
 def _checked(card: AgentCard, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:

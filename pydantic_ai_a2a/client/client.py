@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
-from uuid import uuid4
+from typing import Any, Literal, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
-from pydantic_ai.tools import ToolDefinition
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from .. import chains
 from ..app.app import A2AApp
 from ..arguments import checked, seconds
-from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
-from ..conversion.schemas import metadata_of
 from ..errors import RemoteUnavailable, UnsupportedOperationError
-from ..protocol import stored
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..types import (
@@ -37,21 +32,18 @@ from ..types import (
     GetParams,
     ListParams,
     ListPushParams,
-    Message,
-    Part,
     PushParams,
-    PushTarget,
     SendParams,
-    Task,
     TaskPushNotificationConfig,
     TaskState,
-    dump_json,
 )
 from . import agent_finder
-from .agent_finder import AgentFinder, Lifespan, OutputSchema, StreamingTransport, Target, app_of, wanting
+from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app_of
 from .cards import extensions_of
 from .connections import Auth, Connections
 from .following import Follower, Update
+from .messages import Content, SendOptions, WaitOptions, message_of, push_target, send_params
+from .results import Conversation, OutputT, RemoteResult, Sender, Sent
 from .transport import Transport
 from .trust import TrustedKeys
 
@@ -65,6 +57,7 @@ class _Exchange(NamedTuple):
     """True if the agent streams."""
     may_repeat: bool
     """True if the message may be sent again."""
+    sent: Sent
 
 
 @dataclass(slots=True)
@@ -76,7 +69,7 @@ class _Users:
 
 
 @checked
-class A2AClient:
+class A2AClient(Sender):
     """Calls one remote agent, in the version and over the binding that its card names.
 
     Args:
@@ -203,6 +196,7 @@ class A2AClient:
         card, _ = await self._finder.card()
         return deepcopy(card)
 
+    @checked
     async def input_schema(self, skill_id: str | None = None) -> dict[str, Any] | None:
         """Return the JSON Schema of the data that begins a task, as the card declares it; None for any message.
 
@@ -250,23 +244,15 @@ class A2AClient:
 
     @checked
     async def send(
-        self,
-        content: Content,
-        *,
-        history_length: int | None = None,
-        return_immediately: bool = False,
-        max_wait: float | timedelta | None = None,
-        **options: Unpack[SendOptions],
-    ) -> Task | Message:
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
         """Send a message, and wait until the task has ended or waits for the client (§3.1.1).
 
         Args:
-            content: The message.
-            history_length: Most messages in the returned task. Default: as the agent decides.
-            return_immediately: True to get the task as soon as the agent has stored the task. Default False.
-            max_wait: Seconds of the whole call, after which the task is returned as it is. The task goes on. Default:
-                no limit.
-            options: See `SendOptions`.
+            content: The message: see `Content`.
+            output_type: Type of the result's `output`, such as a Pydantic model. Agents that declare the extension
+                `client-schema-v1` answer with data of this form. Default: as the agent answers.
+            options: See `WaitOptions`.
 
         Returns:
             The task, or the message of an agent that answers without a task.
@@ -278,11 +264,15 @@ class A2AClient:
             RemoteProtocolError: The answer is not A2A.
             CardRefused: The card cannot be used.
         """
+        history_length = options.pop('history_length', None)
+        return_immediately = options.pop('return_immediately', False)
+        max_wait = options.pop('max_wait', None)
+        sending = cast('SendOptions', options)
         limit = None if max_wait is None else seconds(max_wait)
         last: Update | None = None
         try:
             async with chains.waiting.get(), asyncio.timeout(limit):
-                exchange = await self._exchange(content, options)
+                exchange = await self._exchange(content, sending, output_type)
                 params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
                 waits = exchange.may_repeat and limit is None
@@ -292,6 +282,7 @@ class A2AClient:
                 async with aclosing(exchange.follower.send(params, stream=stream)) as updates:
                     async for update in updates:
                         last = update
+                        last.result_of = exchange.sent.result
                         if return_immediately:
                             break
         except TimeoutError:
@@ -300,25 +291,30 @@ class A2AClient:
                     f'The agent has named no task for {limit} seconds, the `max_wait`. The task may have been started.'
                 ) from None
         assert last is not None, 'a message has an event'
-        return last.outcome
+        return last.result
 
     @checked
-    async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
+    async def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
 
         The client resumes a cut stream, and polls the task of an agent that does not stream. Errors: see `send`.
 
         Args:
-            content: The message.
+            content: The message: see `Content`.
+            output_type: As for `send`.
             options: See `SendOptions`.
         """
-        exchange = await self._exchange(content, options)
+        exchange = await self._exchange(content, options, output_type)
         params = replace(exchange.params, return_immediately=not exchange.streams)
         updates = exchange.follower.send(params, stream=exchange.streams)
         async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
+                update.result_of = exchange.sent.result
                 yield update
 
+    @checked
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task from now on, until the task ends or waits for the client (§3.1.6).
 
@@ -326,13 +322,16 @@ class A2AClient:
             task_id: The task.
             last_event_id: Number of the last event that was received, for agents that number events.
         """
-        follower, _, _ = self._following(*await self._finder.interface())
+        card, transport = await self._finder.interface()
+        follower, _, _ = self._following(card, transport)
         async with chains.waiting.get(), aclosing(follower.subscribe(task_id, last_event_id)) as updates:
             async for update in updates:
+                update.result_of = Sent(self, card).result
                 yield update
 
-    async def get(self, task_id: str, *, history_length: int | None = None) -> Task:
-        """Return a task (§3.1.3).
+    @checked
+    async def get(self, task_id: str, *, history_length: int | None = None) -> RemoteResult:
+        """Return a task as it is (§3.1.3).
 
         Args:
             task_id: The task.
@@ -341,10 +340,11 @@ class A2AClient:
         Raises:
             TaskNotFoundError: The caller has no such task.
         """
-        transport = await self._transport()
+        card, transport = await self._finder.interface()
         params = GetParams(id=task_id, history_length=history_length, tenant=transport.tenant)
-        return await transport.call('GetTask', params)
+        return Sent(self, card).result(await transport.call('GetTask', params))
 
+    @checked
     async def list(
         self,
         *,
@@ -353,7 +353,7 @@ class A2AClient:
         since: datetime | None = None,
         history_length: int | None = None,
         include_artifacts: bool = False,
-    ) -> AsyncIterator[Task]:
+    ) -> AsyncIterator[RemoteResult]:
         """Yield the caller's tasks, the newest status first, over all pages (§3.1.4).
 
         Args:
@@ -363,7 +363,7 @@ class A2AClient:
             history_length: Most messages in each task. Default: as the agent decides.
             include_artifacts: True to include artifacts. Default False.
         """
-        transport = await self._transport()
+        card, transport = await self._finder.interface()
         params = ListParams(
             context_id=context_id,
             state=state,
@@ -373,9 +373,10 @@ class A2AClient:
             tenant=transport.tenant,
         )
         async for task in transport.items('ListTasks', params):
-            yield task
+            yield Sent(self, card).result(task)
 
-    async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> Task:
+    @checked
+    async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> RemoteResult:
         """Cancel a task, and return the task (§3.1.5).
 
         Args:
@@ -386,9 +387,11 @@ class A2AClient:
             TaskNotFoundError: The caller has no such task.
             TaskNotCancelableError: The task has ended.
         """
-        transport = await self._transport()
-        return await transport.call('CancelTask', CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant))
+        card, transport = await self._finder.interface()
+        params = CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant)
+        return Sent(self, card).result(await transport.call('CancelTask', params))
 
+    @checked
     async def create_push_config(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
         """Register a webhook for the events of a task (§3.1.7). Return the webhook with its id.
 
@@ -401,31 +404,43 @@ class A2AClient:
         params = CreatePushParams(task_id=task_id, target=push_target(config), tenant=transport.tenant)
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
+    @checked
     async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
         """Return a webhook of a task (§3.1.8)."""
         transport = await self._transport()
         params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
         return await transport.call('GetTaskPushNotificationConfig', params)
 
+    @checked
     async def list_push_configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Return all webhooks of a task (§3.1.9)."""
         transport = await self._transport()
         params = ListPushParams(task_id=task_id, tenant=transport.tenant)
         return [config async for config in transport.items('ListTaskPushNotificationConfigs', params)]
 
+    @checked
     async def delete_push_config(self, task_id: str, config_id: str) -> None:
         """Remove a webhook of a task (§3.1.10)."""
         transport = await self._transport()
         params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
-    async def _exchange(self, content: Content, options: SendOptions) -> _Exchange:
+    def conversation(self, context_id: str | None = None) -> Conversation:
+        """Return a conversation with the agent.
+
+        Args:
+            context_id: Id of a conversation to continue. Default: a new conversation.
+        """
+        return Conversation(self, context_id)
+
+    async def _exchange(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _Exchange:
         message = message_of(content)
         card, transport = await self._finder.interface()
         follower, streams, may_repeat = self._following(
             card, transport, resend=options.get('resend', False), message_id=message['message_id']
         )
-        return _Exchange(follower, send_params(message, options, card, transport.tenant), streams, may_repeat)
+        params = send_params(message, options, card, transport.tenant, output_type)
+        return _Exchange(follower, params, streams, may_repeat, Sent(self, card, options, output_type))
 
     def _following(
         self, card: AgentCard, transport: Transport, *, resend: bool = False, message_id: str = ''
@@ -438,96 +453,3 @@ class A2AClient:
     async def _transport(self) -> Transport:
         _, transport = await self._finder.interface()
         return transport
-
-
-# --- a message to a remote agent, and the options of the message ------------------------------------------------------
-
-Content: TypeAlias = str | Sequence[Part] | Message
-"""A message to an agent: text, parts, or a whole message."""
-
-
-class SendOptions(TypedDict, total=False):
-    """Options of a message."""
-
-    context_id: str
-    """Conversation of the message. Default: a new conversation."""
-    task_id: str
-    """Task that the message continues or answers. Default: a new task."""
-    metadata: dict[str, Any]
-    """Metadata of the request. Default: none."""
-    accepted_output_modes: Sequence[str]
-    """Media types that the caller can read. Default: all."""
-    extensions: Sequence[str]
-    """URIs of protocol extensions to activate (§4.6). Default: none."""
-    tools: Sequence[ToolDefinition]
-    """Tools that the agent may call in the task of the message, instead of the tools of earlier messages. The caller
-    answers the calls. Default: the tools of earlier messages."""
-    push: TaskPushNotificationConfig
-    """A webhook for the events of the task (§4.3.1). Default: none."""
-    output_schema: OutputSchema
-    """The form of the answer: a Pydantic model or another type, or a JSON Schema of an object. The answer is then data.
-    For agents that declare the extension `client-schema-v1`. Default: as the agent answers."""
-    resend: bool
-    """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
-    repeated message without this option; other agents may start a second task. Default False."""
-
-
-def message_of(content: Content) -> Message:
-    """Return the user's message, with an id.
-
-    Raises:
-        ValueError: The message has fields that messages do not have.
-    """
-    if isinstance(content, Mapping):
-        fields: Any = content
-        if fields.get('role') in stored.ROLES:
-            fields = stored.load_message(dump_json(content))
-        if unknown := fields.keys() - Message.__annotations__.keys():
-            raise ValueError(
-                f'A message has no field {min(unknown)!r}: give a Message, or the JSON of a message of A2A 1.0.'
-            )
-        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **fields})
-    parts = [Part(text=content)] if isinstance(content, str) else [*content]
-    return Message(role='user', parts=parts, message_id=uuid4().hex)
-
-
-def send_params(message: Message, options: SendOptions, card: AgentCard, tenant: str) -> SendParams:
-    """Return the params that send a message with its options.
-
-    Raises:
-        UnsupportedOperationError: The agent takes no tools, or no JSON Schemas of clients.
-    """
-    if (output := options.get('output_schema')) is not None:
-        message = wanting(card, message, output)
-    for name in ('context_id', 'task_id'):
-        if value := options.get(name):
-            message[name] = value
-    extensions = tuple(options.get('extensions', ()))
-    if (tools := options.get('tools')) is not None:
-        if CLIENT_TOOLS not in extensions_of(card):
-            raise UnsupportedOperationError(
-                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
-            )
-        message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
-        extensions += (CLIENT_TOOLS,)
-    push = options.get('push')
-    return SendParams(
-        message=message,
-        accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
-        push_config=None if push is None else push_target(push),
-        metadata=options.get('metadata'),
-        extensions=extensions,
-        tenant=tenant,
-    )
-
-
-def push_target(config: TaskPushNotificationConfig) -> PushTarget:
-    """Return a webhook as the protocol sends the webhook."""
-    authentication = config.get('authentication')
-    return PushTarget(
-        id=config.get('id', ''),
-        url=config['url'],
-        token=config.get('token'),
-        scheme=None if authentication is None else authentication['scheme'],
-        credentials=None if authentication is None else authentication.get('credentials'),
-    )

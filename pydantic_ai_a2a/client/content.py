@@ -49,6 +49,21 @@ def answer_parts(answer: Task | Message) -> list[list[Part]]:
     return parts
 
 
+def partial_text(answer: Task | Message) -> str:
+    """Return the text in the artifacts of a task, or in a message; empty for no text."""
+    shown = [shown_parts(answer)] if 'parts' in answer else artifact_parts(answer)
+    return as_lines([[part for part in parts if 'text' in part] for parts in shown])
+
+
+def ending_of(task: Task) -> str:
+    """Return the state of a task as a sentence, with what the agent says about it."""
+    message = task['status'].get('message')
+    text = '' if message is None else text_of(message['parts'])
+    name = None if message is None else message.get('metadata', {}).get('correlationId')
+    shown = '' if name is None else f' Correlation id: {name}.'
+    return f'The remote task {task["id"]} is {task["status"]["state"]}. {text}'.rstrip() + shown
+
+
 def messages_of(task: Task) -> Iterator[Message]:
     """Yield the status message, and the agent's messages since the last message of the user, the last one first."""
     if (message := task['status'].get('message')) is not None:
@@ -90,7 +105,7 @@ def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> 
         parts = [part for artifact in results for part in artifact['parts']]
     for part in parts:
         if 'json_schema' in part.get('metadata', {}) and 'data' in part:
-            fault = problem(_result(part), schema, 'result')
+            fault = problem(value_of(part), schema, 'result')
             if fault is not None:
                 return ' '.join(fault)
     return None
@@ -136,7 +151,7 @@ def _item(part: Part) -> Any:
     if 'text' in part:
         return part['text']
     if 'data' in part:
-        return _result(part)
+        return value_of(part)
     name = part.get('filename')
     if 'raw' in part:
         file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
@@ -162,7 +177,7 @@ def _bytes(raw: str) -> bytes:
         raise RemoteProtocolError('A file of the answer is not base64.') from None
 
 
-def _result(part: Part) -> Any:
+def value_of(part: Part) -> Any:
     """Return data without the object in which FastA2A and this package wrap a typed result."""
     data: Any = part.get('data')
     if isinstance(data, dict) and 'json_schema' in part.get('metadata', {}):

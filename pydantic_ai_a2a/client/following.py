@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import (
     A2AError,
@@ -31,7 +31,11 @@ from ..types import (
     TaskStatusUpdateEvent,
 )
 from .connections import MAX_ANSWER, MAX_VALUES, NotConnected, Patience, Silent
+from .content import text_of
 from .transport import Transport
+
+if TYPE_CHECKING:
+    from .results import RemoteResult
 
 STOPPED: frozenset[TaskState] = frozenset(
     {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
@@ -222,7 +226,10 @@ class Follower:
 class Update:
     """One event of a task, and the task after the event: `event, task = update`. Later events do not change both."""
 
-    __slots__ = ('_artifacts', '_count', '_fields', '_messages', 'event')
+    __slots__ = ('_artifacts', '_count', '_fields', '_messages', 'event', 'result_of')
+
+    result_of: Callable[[Task | Message], RemoteResult]
+    """Makes the result of a task or message."""
 
     def __init__(
         self,
@@ -274,6 +281,27 @@ class Update:
             return task
         assert self._messages is not None, 'an event without a task is a message'
         return self._messages.until(self._count)[-1]
+
+    @property
+    def result(self) -> RemoteResult:
+        """The task so far, as `A2AClient.send` returns it. Each read joins the text that has come in pieces."""
+        return self.result_of(self.outcome)
+
+    @property
+    def text(self) -> str:
+        """New text of the event: of a status, an artifact or a message. Empty for a whole task."""
+        event = self.event
+        if 'artifact_update' in event:
+            parts = event['artifact_update']['artifact']['parts']
+        else:
+            status = event['status_update']['status'] if 'status_update' in event else event
+            parts = [] if (message := status.get('message')) is None else message['parts']
+        return text_of(parts)
+
+    def __repr__(self) -> str:
+        """Return the kind of the event, the state of the task, and the new text."""
+        text = f', text={self.text!r}' if self.text else ''
+        return f'Update({next(iter(self.event), None)}, state={self.state!r}{text})'
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the event and the task."""

@@ -19,9 +19,10 @@ from anyio.from_thread import start_blocking_portal
 from click import ClickException, UsageError, argument, option
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from ..client.client import A2AClient, SendOptions
+from ..client.client import A2AClient
 from ..client.connections import Connections
 from ..client.following import STOPPED, WAITING, Update
+from ..client.messages import SendOptions
 from ..client.urls import origin
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
@@ -310,7 +311,7 @@ class Talk:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
         answer = decide(question_of(task))
         if 'denied' in answer:
-            return self._run(partial(self.client.cancel, task['id']))
+            return self._run(partial(self.client.cancel, task['id'])).outcome
         try:
             return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
         except InvalidParamsError as error:
@@ -378,6 +379,6 @@ class Talk:
     async def _canceled(self, task: Task) -> Task:
         """Return the task after the cancellation. Cancel a waiting task; a running task is canceled already."""
         latest = await self.client.get(task['id'], history_length=0)
-        if latest['status']['state'] in STOPPED - WAITING:
-            return latest
-        return await self.client.cancel(task['id'])
+        if latest.state not in STOPPED - WAITING:
+            latest = await self.client.cancel(task['id'])
+        return cast('Task', latest.task)

@@ -160,8 +160,8 @@ async def _list(remote: Remote, context: str | None, state: TaskState | None, *,
     async with remote.client() as client:
         pages: Any = client.list(context_id=context, state=state, history_length=0)
         async with aclosing(pages):
-            async for task in pages:
-                listed_tasks.append(task)
+            async for listed in pages:
+                listed_tasks.append(listed.task)
                 if len(listed_tasks) == limit:
                     break
     if json_lines:
@@ -206,8 +206,7 @@ def cancel(*, remote: Remote, task_id: str) -> int:
 
 async def _cancel(remote: Remote, task_id: str) -> int:
     async with remote.client() as client:
-        task = await client.cancel(task_id)
-    state = task['status']['state']
+        state = (await client.cancel(task_id)).state
     say(f'the task {task_id} is {state}')
     return int(state != 'canceled')
 

@@ -14,17 +14,15 @@ from pydantic_ai.messages import (
     BinaryImage,
     CachePoint,
     FilePart,
-    FileUrl,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelResponsePart,
-    StructuredContent,
     SystemPromptPart,
-    TextContent,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UploadedFile,
     UserContent,
     UserPromptPart,
 )
@@ -32,11 +30,11 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from ..client.content import answer_parts, artifact_parts, as_lines, as_text, digest_id, items_of, named, text_of
+from ..client.content import answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
+from ..client.messages import part_of, usable
 from ..client.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
-from ..conversion.outbound import file_part
 from ..conversion.remote_calls import CONTINUE, SYSTEM
-from ..conversion.schemas import UnusableSchema, checked, problem
+from ..conversion.schemas import problem
 from ..types import Message, Part, Task
 from .waiting import APPROVAL, QUESTION, RemoteTurn, local_tools
 
@@ -84,7 +82,7 @@ def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_sche
         raise UserError('There is nothing to send to the remote agent. Give the run a prompt.')
     instructions = [part.content for part in parameters.instruction_parts or () if part.content]
     schema = _schema(parameters)
-    by_extension = _usable(schema) if takes_schemas else None
+    by_extension = usable(schema) if takes_schemas else None
     if schema is not None and by_extension is None:
         instructions.append(_SCHEMA + to_json(schema).decode())
     return Outgoing(
@@ -100,14 +98,6 @@ def message_id(messages: Sequence[ModelMessage], message: Outgoing) -> str:
     """Return the id of a request's message: the same for a repeated request of a run, another for any other request."""
     run_id = messages[-1].run_id or uuid4().hex
     return digest_id(run_id, len(messages), message.task_id, message.parts)
-
-
-def _usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a schema if the extension for schemas of clients supports the schema."""
-    try:
-        return None if schema is None else checked(schema, 'schema')
-    except UnusableSchema:
-        return None
 
 
 def _schema(parameters: ModelRequestParameters) -> dict[str, Any] | None:
@@ -140,16 +130,10 @@ def _parts(message: ModelRequest | ModelResponse) -> Iterator[Part]:
 
 def _prompt(content: str | Sequence[UserContent]) -> Iterator[Part]:
     for item in (content,) if isinstance(content, str) else content:
-        if isinstance(item, str):
-            yield Part(text=item)
-        elif isinstance(item, StructuredContent):
-            yield Part(data=to_jsonable_python(item.value), media_type='application/json')
-        elif isinstance(item, TextContent):
-            yield Part(text=item.content)
-        elif isinstance(item, (BinaryContent, FileUrl)):
-            yield file_part(item)
-        elif not isinstance(item, CachePoint):
+        if isinstance(item, UploadedFile):
             raise UserError(f'{type(item).__name__} cannot be sent to a remote agent. Send the bytes or a URL.')
+        if not isinstance(item, CachePoint):
+            yield part_of(item)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -231,7 +215,7 @@ def response_parts(
     if 'status' in answer:
         state = answer['status']['state']
         if state in _ENDED:
-            raise ModelAPIError(agent, _failure(answer))
+            raise ModelAPIError(agent, ending_of(answer))
         if state in ('input-required', 'auth-required'):
             return _waiting(answer, parameters, agent)
     parts = answer_parts(answer)
@@ -242,19 +226,6 @@ def response_parts(
     if not output and not is_image and parameters.allow_text_output and parameters.output_object is None:
         output = _as_text([[named(part) for part in shown] for shown in parts])
     return [*output, *files]
-
-
-def partial_text(task: Task) -> str:
-    """Return the text in the artifacts of a task; empty for no text."""
-    return as_lines([[part for part in parts if 'text' in part] for parts in artifact_parts(task)])
-
-
-def _failure(task: Task) -> str:
-    message = task['status'].get('message')
-    text = '' if message is None else text_of(message['parts'])
-    name = None if message is None else message.get('metadata', {}).get('correlationId')
-    shown = '' if name is None else f' Correlation id: {name}.'
-    return f'The remote task {task["id"]} is {task["status"]["state"]}. {text}'.rstrip() + shown
 
 
 # --- a waiting task -------------------------------------------------------------------------------------------------

@@ -38,9 +38,11 @@ from typing_extensions import TypeVar
 from ..arguments import checked
 from ..client.agent_finder import Target, takes_schemas
 from ..client.cards import extensions_of
-from ..client.client import A2AClient, SendOptions
+from ..client.client import A2AClient
 from ..client.connections import Auth
+from ..client.content import partial_text
 from ..client.following import STOPPED, Update
+from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
@@ -49,7 +51,7 @@ from ..conversion.schemas import with_client_schema
 from ..errors import A2AError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from ..types import AgentCard, Message, Task
-from .messages import Outgoing, message_id, outgoing, partial_text, response_parts
+from .messages import Outgoing, message_id, outgoing, response_parts
 from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
 
 _REPLACED = 'replaced_text'

@@ -28,10 +28,11 @@ from ..arguments import checked
 from ..card import CardSchemas
 from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
-from ..client.client import A2AClient, SendOptions
+from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.content import content_of, digest_id, output_problem, text_of
 from ..client.following import Update
+from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING
@@ -276,13 +277,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
     async def _tell(self, agent: str, update: Update, ctx: RunContext[AgentDepsT]) -> None:
         if update.task_id is None or update.state is None:
             return
-        event = update.event
-        parts: list[Part] = []
-        if 'status_update' in event and (message := event['status_update']['status'].get('message')) is not None:
-            parts = message['parts']
-        elif 'artifact_update' in event:
-            parts = event['artifact_update']['artifact']['parts']
-        progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=text_of(parts))
+        progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=update.text)
         with suppress(UserError):  # a call without a run has no stream of events
             await ctx.emit(progress)
 

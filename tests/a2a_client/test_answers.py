@@ -158,7 +158,7 @@ async def test_a_busy_agent_is_asked_again_after_the_time_that_it_names() -> Non
     closed = refusal(-32004, 'This agent lets nobody subscribe.')
     canned = Canned(busy, many, stream({'task': WORKING}), many, result(WORKING), closed, result(TASK))
     async with calling(canned) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
 
@@ -269,12 +269,12 @@ async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatc
 async def test_a_message_in_place_of_a_task() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     async with calling(Canned(stream({'message': message}), stream({'message': message}))) as client:
-        answer = await client.send('hello')
+        answer = (await client.send('hello')).outcome
         assert answer == {'message_id': 'm', 'role': 'agent', 'parts': [{'text': 'Hi.'}]}
         [update] = [update async for update in client.stream('hello')]
         assert update.task is None
     async with calling(Canned(result({'message': message}))) as client:
-        assert await client.send('hello', return_immediately=True) == answer
+        assert (await client.send('hello', return_immediately=True)).outcome == answer
 
 
 async def test_a_cut_stream_goes_on_after_its_last_event() -> None:
@@ -373,7 +373,7 @@ async def test_an_agent_that_does_not_stream_is_polled() -> None:
     assert canned.requests[1][3]['params']['configuration'] == {'returnImmediately': True}
     canned = Canned(result({'task': WORKING}), result(TASK), card=card)
     async with calling(canned) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
 
 
@@ -527,7 +527,7 @@ async def test_odd_numbers_and_charsets_of_a_stream_are_passed_over(charset: str
     answer = stream(f'id: {"9" * 5000}\ndata: {json.dumps({"result": {"task": TASK}})}\n\n')
     answer.headers['content-type'] = f'text/event-stream; charset={charset}'
     async with calling(Canned(answer)) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['id'] == 't'
 
 

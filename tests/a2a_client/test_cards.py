@@ -355,7 +355,7 @@ async def test_each_request_names_its_version(options: Any, version: str) -> Non
     app = recorded(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
     hook: Any = {'id': 'hook', 'url': 'http://hook.invalid/'}
     async with asyncio.timeout(LIMIT), A2AClient(app, **options) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert [update async for update in client.stream('hello')]
         await client.get(task['id'])
         with pytest.raises(TaskNotCancelableError):
@@ -393,7 +393,7 @@ async def test_an_origin_that_is_trusted_gets_the_requests() -> None:
     canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
     trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}
     async with over(canned.app, 'http://agent.example', **trusted) as client:
-        assert (await client.get('t'))['id'] == 't'
+        assert (await client.get('t')).task_id == 't'
     assert canned.requests[-1][2]['authorization'] == 'Bearer x'
 
 

@@ -78,7 +78,7 @@ async def test_a_client_finds_the_token_endpoint_of_the_issuer_on_the_card_and_g
                 }
                 assert issuer.paths == []
                 for _ in range(2):
-                    assert text_of(await client.send('Who am I?')) == '{"caller":"robot"}'
+                    assert text_of((await client.send('Who am I?')).outcome) == '{"caller":"robot"}'
                 assert [task async for task in client.list()]
     assert issuer.granted == [({**GRANT, 'scope': 'send read', 'audience': AUDIENCE}, BASIC)]
     assert issuer.paths == [OPENID, '/token', OPENID, '/keys']

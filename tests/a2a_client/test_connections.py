@@ -33,7 +33,7 @@ from .test_peers import text_of
 
 async def test_an_agent_of_this_process_is_served_for_as_long_as_its_client_is_open() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
-        assert text_of(await client.send('hello')) == ANSWER
+        assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
 async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
@@ -41,7 +41,7 @@ async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         for _ in range(2):
             async with A2AClient(app) as client:
-                assert text_of(await client.send('hello')) == ANSWER
+                assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
 def test_a_client_has_connections_in_each_event_loop() -> None:
@@ -50,7 +50,7 @@ def test_a_client_has_connections_in_each_event_loop() -> None:
 
         async def once() -> str:
             async with asyncio.timeout(LIMIT), client:
-                return text_of(await client.send('hello'))
+                return text_of((await client.send('hello')).outcome)
 
         assert [asyncio.run(once()) for _ in range(2)] == [ANSWER] * 2
 
@@ -200,8 +200,8 @@ async def test_an_app_that_does_not_start_is_an_error_of_its_own() -> None:
 async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
         async with client:
-            assert text_of(await client.send('hello')) == ANSWER
-        assert text_of(await client.send('hello')) == ANSWER
+            assert text_of((await client.send('hello')).outcome) == ANSWER
+        assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
 async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end() -> None:
@@ -216,7 +216,7 @@ async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end(
         await canned.app(scope, receive, send)
 
     async with A2AClient(silent_at_first, timeout=LIMIT) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendMessage', 'GetTask']
     assert canned.requests[-2][3]['params']['configuration'] == {'returnImmediately': True}

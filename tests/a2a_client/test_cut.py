@@ -24,7 +24,7 @@ from .test_peers import text_of
 async def answer(client: A2AClient, n: int, *, stream: bool, resend: bool = False) -> Any:
     """The task of one message, by a stream for each second one."""
     if not stream:
-        return await client.send(f'hello {n}')
+        return (await client.send(f'hello {n}')).outcome
     task: Any = None
     async for update in client.stream(f'hello {n}', resend=resend):
         task = update.task

@@ -189,7 +189,7 @@ def test_one_client_is_used_by_several_event_loops_at_once() -> None:
         async def talk() -> list[str]:
             async with asyncio.timeout(LIMIT), client:
                 streamed = [update.task async for update in client.stream('hello')]
-                return [text_of(await client.send('hello')), text_of(streamed[-1])]
+                return [text_of((await client.send('hello')).outcome), text_of(streamed[-1])]
 
         with ThreadPoolExecutor(4) as threads:
             answers = [threads.submit(asyncio.run, talk()) for _ in range(8)]
@@ -224,7 +224,7 @@ async def test_few_bytes_do_not_become_many_objects() -> None:
 async def test_an_answer_that_only_looks_large_is_read(value: str) -> None:
     answer = packed('1', depth=150) if value == '1' else packed(value.replace('[', '[' * 3_000_000))
     async with calling(Canned(answer)) as client:
-        assert (await client.get('t'))['id'] == 't'
+        assert (await client.get('t')).task_id == 't'
 
 
 async def test_an_answer_that_is_nested_too_deep_is_refused() -> None:

@@ -32,7 +32,7 @@ def artifact(*parts: Any, artifact_id: str = 'a') -> dict[str, Any]:
 
 async def sent(*answers: Response, card: Any = CARD) -> Any:
     async with calling(Canned(*answers, card=card)) as client:
-        return await client.send('hello')
+        return (await client.send('hello')).outcome
 
 
 @each_case(
@@ -134,8 +134,8 @@ async def test_the_answers_of_the_conformance_tests_for_clients_are_read() -> No
         Response(json.dumps({'jsonrpc': '2.0', 'id': 'req-004', 'error': gone}), media_type='application/json'),
     )
     async with calling(canned) as client:
-        task = await client.get('t')
+        task = (await client.get('t')).outcome
         assert (len(task.get('artifacts', [])), len(task.get('history', []))) == (2, 2)
-        assert len((await client.get('t')).get('artifacts', [])) == 4
+        assert len((await client.get('t')).outcome.get('artifacts', [])) == 4
         with pytest.raises(TaskNotFoundError, match='Task not found'):
             await client.get('t')

@@ -81,7 +81,7 @@ def guarded(talker: Talker) -> Any:
 )
 async def test_webhooks_and_the_extended_card(peer: Peer) -> None:
     async with calling(peer) as (client, _):
-        task: Any = await client.send('hello', metadata={'n': 1.5}, accepted_output_modes=['text/plain'])
+        task: Any = (await client.send('hello', metadata={'n': 1.5}, accepted_output_modes=['text/plain'])).outcome
         url = 'http://127.0.0.1:9/hook'
         authentication: Any = {'scheme': 'Bearer', 'credentials': 'x'}
         created = await client.create_push_config(task['id'], {'id': 'a', 'url': url, 'authentication': authentication})
@@ -98,9 +98,9 @@ async def test_an_agent_that_offers_only_grpc_is_found_by_its_url() -> None:
     app = to_a2a(talker.agent, auth=BearerAuth({TOKEN: 'ann'}), lifespan=partial(serve_grpc, port=0))
     with serve(app) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=TOKEN, binding='GRPC') as client:
-            task: Any = await client.send('hello')
+            task: Any = (await client.send('hello')).outcome
             assert text_of(task) == ANSWER
-            listed = [task['id'] async for task in client.list()]
+            listed = [task.task_id async for task in client.list()]
         async with asyncio.timeout(LIMIT), A2AClient(server.url, binding='GRPC') as client:
             with pytest.raises(UnauthenticatedError) as refused:
                 await client.get(task['id'])
@@ -185,7 +185,7 @@ async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> N
 async def test_the_message_of_an_agent_without_tasks() -> None:
     reply = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     async with answering(only('StreamResponse', {'message': reply})) as server, A2AClient(server.card) as client:
-        answered: Any = await client.send('hello')
+        answered: Any = (await client.send('hello')).outcome
     assert answered['parts'] == [{'text': 'Hi.'}]
 
 
@@ -291,7 +291,7 @@ async def test_a_server_that_cannot_be_reached_is_named_and_found_when_it_is_bac
             with pytest.raises(NotConnected, match=rf'grpc://127.0.0.1:{port}/GetTask cannot be reached'):
                 await client.get('t')
         async with answering(only('Task', TASK), port=port):
-            assert (await client.get('t'))['id'] == 't'
+            assert (await client.get('t')).task_id == 't'
 
 
 async def test_a_server_that_takes_a_connection_and_is_silent_is_given_up() -> None:
@@ -460,7 +460,7 @@ async def test_a_long_answer_is_read_in_a_thread() -> None:
     text = 'x' * 300_000
     artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
     async with answering(only('Task', {**TASK, 'artifacts': [artifact]})) as server, A2AClient(server.card) as client:
-        assert text_of(await client.get('t')) == text
+        assert text_of((await client.get('t')).outcome) == text
 
 
 # --- the interface of a card ------------------------------------------------------------------------------------------

@@ -34,12 +34,12 @@ async def test_a_message_is_answered_with_its_task(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         card = await client.card()
         assert card.get('supported_interfaces')
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
         assert text_of(task) == ANSWER
         again = await client.get(task['id'])
-        assert text_of(again) == ANSWER
-        assert again['context_id'] == task['context_id']
+        assert again.text == ANSWER
+        assert again.context_id == task['context_id']
 
 
 async def test_a_stream_assembles_the_task(peer: Peer) -> None:
@@ -52,14 +52,14 @@ async def test_a_stream_assembles_the_task(peer: Peer) -> None:
         assert len(chunks) >= 2
         partial: Any = chunks[0].task
         assert ANSWER.startswith(text_of(partial))
-        assert text_of(await client.get(task['id'])) == ANSWER
+        assert text_of((await client.get(task['id'])).outcome) == ANSWER
 
 
 async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Peer) -> None:
     async with calling(peer) as (client, talker):
-        task: Any = await client.send('wait', return_immediately=True)
+        task: Any = (await client.send('wait', return_immediately=True)).outcome
         await talker.reached.wait()
-        assert (await client.get(task['id']))['status']['state'] in ('submitted', 'working')
+        assert (await client.get(task['id'])).state in ('submitted', 'working')
         followed = client.subscribe(task['id'])
         first: Any = await anext(followed)
         assert first.task['id'] == task['id']
@@ -74,7 +74,7 @@ async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Pe
 
 async def test_a_task_is_given_back_when_the_wait_is_over(peer: Peer) -> None:
     async with calling(peer) as (client, talker):
-        task: Any = await client.send('wait', max_wait=1)
+        task: Any = (await client.send('wait', max_wait=1)).outcome
         assert task['status']['state'] in ('submitted', 'working')
         talker.opened.set()
         updates = [update async for update in client.subscribe(task['id'])]
@@ -86,10 +86,10 @@ async def test_a_running_task_is_canceled(peer: Peer) -> None:
     if not peer.cancels:
         pytest.skip("FastA2A's bridge cancels no running task")
     async with calling(peer) as (client, talker):
-        task: Any = await client.send('wait', return_immediately=True)
+        task: Any = (await client.send('wait', return_immediately=True)).outcome
         await talker.reached.wait()
         canceled = await client.cancel(task['id'], metadata={'why': 'test'})
-        assert canceled['status']['state'] == 'canceled'
+        assert canceled.state == 'canceled'
         with pytest.raises(TaskNotCancelableError):
             await client.cancel(task['id'])
 
@@ -105,7 +105,7 @@ async def test_an_unknown_task_is_a_typed_error(peer: Peer) -> None:
 
 async def test_tasks_are_listed_over_all_pages(peer: Peer) -> None:
     async with calling(peer) as (client, _):
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         if not peer.lists:
             with pytest.raises(UnsupportedOperationError):
                 await anext(aiter(client.list()))
@@ -113,15 +113,14 @@ async def test_tasks_are_listed_over_all_pages(peer: Peer) -> None:
         context_id = task['context_id']
         ids = {task['id']}
         for _ in range(2):
-            again: Any = await client.send('hello', context_id=context_id)
+            again: Any = (await client.send('hello', context_id=context_id)).outcome
             ids.add(again['id'])
-        listed = [task async for task in client.list(context_id=context_id, state='completed', include_artifacts=True)]
-        assert {task['id'] for task in listed} == ids
-        assert all(text_of(task) == ANSWER for task in listed)
+        listed = client.list(context_id=context_id, state='completed', include_artifacts=True)
+        assert {result.task_id: result.text async for result in listed} == dict.fromkeys(ids, ANSWER)
 
 
 async def test_calls_side_by_side_do_not_mix(peer: Peer) -> None:
     async with calling(peer) as (client, _):
-        tasks: list[Any] = await asyncio.gather(*(client.send(f'hello {n}') for n in range(8)))
-        assert len({task['id'] for task in tasks}) == 8
-        assert {text_of(task) for task in tasks} == {ANSWER}
+        results = await asyncio.gather(*(client.send(f'hello {n}') for n in range(8)))
+        assert len({result.task_id for result in results}) == 8
+        assert {result.text for result in results} == {ANSWER}

@@ -104,5 +104,5 @@ async def test_max_wait_ends_a_call_that_has_no_task_yet(begin: bytes, *, has_ca
 
 async def test_max_wait_returns_the_task_that_the_agent_has_named() -> None:
     async with dripping(EVENT, timeout=LIMIT) as client:
-        task: Any = await client.send('hello', max_wait=2)
+        task: Any = (await client.send('hello', max_wait=2)).outcome
     assert task['status']['state'] == 'working'

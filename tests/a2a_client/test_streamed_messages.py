@@ -99,7 +99,7 @@ async def test_the_history_of_a_stream_has_its_messages(name: str) -> None:
     user = {**message('Hi', 'u'), 'role': 'ROLE_USER'}
     first = {'task': {**WORKING, 'history': [user]}}
     async with calling(Canned(stream(first, *events, {'task': TASK}))) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'
     assert [''.join(part['text'] for part in said['parts']) for said in task['history']] == ['Hi', *texts]
 
@@ -108,14 +108,14 @@ async def test_messages_without_a_task_are_joined() -> None:
     for ids in ('aaa', 'abc'):
         events = [{'message': message(text, n)} for text, n in zip(('It ', 'is ', '21.'), ids, strict=True)]
         async with calling(Canned(stream(*events))) as client:
-            answer: Any = await client.send('hello')
+            answer: Any = (await client.send('hello')).outcome
         assert answer['parts'] == [{'text': 'It is 21.'}]
 
 
 async def test_a_message_before_its_task_belongs_to_the_task() -> None:
     events = [{'message': message('Done.', **IDS)}, status('TASK_STATE_WORKING'), status('TASK_STATE_COMPLETED')]
     async with calling(Canned(stream(*events))) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
     assert (task['id'], task['history'][0]['parts']) == ('t', [{'text': 'Done.'}])
 
 

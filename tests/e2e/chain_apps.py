@@ -34,7 +34,7 @@ async def ask_agent(rest: int) -> str:
 async def ask_client(rest: int) -> str:
     """Ask the peer as a client, and return the answer or why there is none."""
     async with A2AClient(environ['PEER']) as client:
-        task = await client.send(str(rest))
+        task = (await client.send(str(rest))).outcome
     assert 'status' in task
     artifacts = task.get('artifacts') or [{'parts': [{'text': task['status']['state']}]}]
     return str(artifacts[0]['parts'][0].get('text'))

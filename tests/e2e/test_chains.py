@@ -35,7 +35,7 @@ def servers() -> Generator[tuple[Process, Process]]:
 
 async def answer(server: Process, text: str) -> str:
     async with A2AClient(server.url) as client:
-        task: Any = await client.send(text)
+        task: Any = (await client.send(text)).outcome
     [artifact] = task.get('artifacts') or [{'parts': [{'text': task['status']['state']}]}]
     return artifact['parts'][0]['text']
 

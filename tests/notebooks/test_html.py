@@ -56,7 +56,7 @@ async def canned(*parts: Any, name: str = 'result', **status: Any) -> Any:
     artifacts = [{'artifactId': 'a', 'name': name, 'parts': parts}] if parts else []
     task = {**TASK, 'artifacts': artifacts, 'status': {'state': 'TASK_STATE_COMPLETED', **status}}
     async with A2AClient(Canned(result(task)).app) as client:
-        return await client.get('t')
+        return (await client.get('t')).outcome
 
 
 def test_a_server_links_its_playground_and_shows_nothing_but_addresses() -> None:
@@ -72,12 +72,19 @@ def test_a_server_links_its_playground_and_shows_nothing_but_addresses() -> None
 async def test_tasks_from_each_method_show_state_and_text() -> None:
     app = to_a2a(Agent(TestModel(custom_output_text=HOSTILE)))
     async with A2AClient(app) as client:
-        task: Any = await client.send(HOSTILE)
+        task: Any = (await client.send(HOSTILE)).outcome
         streamed = [update.task async for update in client.stream('Hello.')][-1]
-        listed = [task async for task in client.list(include_artifacts=True)]
-        others = [await client.get(task['id']), *listed, await app.get_task(task['id'])]
-        assert [texts(other)[3:] for other in (task, streamed, *others)] == [['completed', 'result', HOSTILE]] * 6
+        listed = [result.task async for result in client.list(include_artifacts=True)]
+        others = [(await client.get(task['id'])).outcome, *listed, await app.get_task(task['id'])]
+        results = [task, streamed, *others, await client.send(HOSTILE)]
+        assert [texts(other)[3:] for other in results] == [['completed', 'result', HOSTILE]] * 7
     assert texts(task)[:3] == ['Task ', task['id'], ': ']
+
+
+async def test_a_message_without_a_task_shows_its_text() -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}]}
+    async with A2AClient(Canned(result({'message': message})).app) as client:
+        assert texts(await client.send('Hello.', resend=True)) == [HOSTILE]
 
 
 async def test_a_task_stays_a_dictionary() -> None:

@@ -63,9 +63,9 @@ async def test_a_question_without_a_usable_schema_takes_text(between: Between, s
     asked = waits(pending=[call(answerSchema={'oneOf': [result]})]) if is_call else waits(schema=schema)
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'input-required'
-        ended: Any = await client.send('the red one', task_id=task['id'], context_id=task['context_id'])
+        ended: Any = (await client.send('the red one', task_id=task['id'], context_id=task['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
     [part] = canned.requests[-1][3]['params']['message']['parts']
     assert 'the red one' in (part['data']['callAnswers'][0]['result'] if is_call else part['text'])
@@ -79,10 +79,10 @@ async def test_an_approval_without_a_usable_schema_is_an_approval(between: Betwe
     asked = waits(pending=[call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         [pending] = waiting_task('', task)['pending']
         answer = {'callAnswers': [{'id': pending['id'], 'decision': 'approve'}]}
-        ended: Any = await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])
+        ended: Any = (await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
     [part] = canned.requests[-1][3]['params']['message']['parts']
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
@@ -95,11 +95,11 @@ async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytes
         asyncio.timeout(LIMIT),
         A2AClient(to_a2a(between(Canned(stream({'task': asked})).app, 'middle'))) as client,
     ):
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] in ('completed', 'failed')  # the model of a tool hears of the failure
     assert 'two calls of the same id' in f'{task}{caplog.text}'
     async with A2AClient(Canned(stream({'task': asked})).app) as client:
-        task = await client.send('hello')
+        task = (await client.send('hello')).outcome
         with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
             waiting_task('', task)
 
@@ -116,7 +116,7 @@ async def test_long_questions_leave_no_memory_behind(*, is_served: bool) -> None
 
         async def ask() -> None:
             if is_served:
-                task: Any = await client.send('hello', return_immediately=False)
+                task: Any = (await client.send('hello', return_immediately=False)).outcome
                 assert task['status']['state'] == 'input-required'
             else:
                 assert isinstance((await agent.run('hello')).output, DeferredToolRequests)
@@ -146,7 +146,7 @@ async def test_a_served_run_answers_its_own_question(length: int) -> None:
 
     agent = caller(capabilities=[A2A(canned.app), RequestInput(approve)])
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'
     [part] = canned.requests[-1][3]['params']['message']['parts']
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}

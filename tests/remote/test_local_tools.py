@@ -62,7 +62,7 @@ async def test_a_client_sends_tools_and_answers_their_calls() -> None:
     desk = Desk()
     tools = [Tool(desk.search).tool_def]
     async with remote() as client:
-        task = await client.send('search:a', tools=tools, metadata={'trip': 7})
+        task = (await client.send('search:a', tools=tools, metadata={'trip': 7})).outcome
         assert 'status' in task
         call = call_of(task)
         answer = result(call, await desk.search(**call['args']))
@@ -80,9 +80,9 @@ async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_ex
 
     message: Message = {'role': 'user', 'message_id': 'm', 'parts': [Part(text='hello')], 'metadata': {'mine': 1}}
     async with A2AClient(recorded) as client:
-        task: Any = await client.send(
-            message, tools=[Tool(Desk().search).tool_def], extensions=['https://example.com/other']
-        )
+        task: Any = (
+            await client.send(message, tools=[Tool(Desk().search).tool_def], extensions=['https://example.com/other'])
+        ).outcome
     [first, *_] = task['history']
     assert (first['metadata']['mine'], [*first['metadata'][CLIENT_TOOLS_URI]]) == (1, ['tools'])
     assert activated.replace(' ', '').split(',') == ['https://example.com/other', CLIENT_TOOLS_URI, LIVE_TEXT_URI]
@@ -177,11 +177,11 @@ async def test_a_local_tool_that_waits_for_an_approval_answers_later() -> None:
 
 async def test_a_server_in_between_passes_the_tools_of_its_client_on() -> None:
     async with remote() as inner, remote(RemoteAgent(inner)) as client:
-        task = await client.send('search:a', tools=[Tool(Desk().search).tool_def])
+        task = (await client.send('search:a', tools=[Tool(Desk().search).tool_def])).outcome
         assert 'status' in task
         call = call_of(task)
         assert (call['kind'], call['tool'], call['args']) == ('external', 'search', {'q': 'a'})
-        done = await client.send(result(call, 'hit'), task_id=task['id'])
+        done = (await client.send(result(call, 'hit'), task_id=task['id'])).outcome
     assert text_of(done) == 'search:a + search=hit + tools: look,search'
 
 

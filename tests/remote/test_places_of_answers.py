@@ -63,14 +63,14 @@ ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
 async def test_the_answer_of_a_task(name: str) -> None:
     wire, expected = ANSWERS[name]
     async with calling(Canned(result({'task': wire}))) as client:
-        assert content_of(await client.send('hello')) == expected
+        assert content_of((await client.send('hello')).outcome) == expected
 
 
 @each_case('history', [[message({'text': 'Here.'}, PNG)], []])
 async def test_a_text_beside_files_is_kept(history: Any) -> None:
     wire = task([PNG], status=None if history else message({'text': 'Here.'}, PNG), history=history)
     async with calling(Canned(result({'task': wire}))) as client:
-        [text, file] = content_of(await client.send('hello'))
+        [text, file] = content_of((await client.send('hello')).outcome)
         assert (text, file.data) == ('Here.', b'hello')
         assert (await RemoteAgent(client).run('hello')).output == 'Here.'
 
@@ -104,7 +104,7 @@ async def test_an_answer_of_files_only_has_their_names_as_text(parts: Any, outpu
 async def test_a_server_in_between_passes_an_answer_of_files_on() -> None:
     canned = Canned(result({'task': task([PDF])}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(canned.app))) as client:
-        answer: Any = content_of(await client.send('hello'))
+        answer: Any = content_of((await client.send('hello')).outcome)
     assert [item.data for item in answer if isinstance(item, BinaryContent)] == [b'hello']
 
 

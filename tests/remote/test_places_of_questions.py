@@ -51,7 +51,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
 async def test_the_question_of_a_task(name: str) -> None:
     wire, expected = QUESTIONS[name]
     async with calling(Canned(result({'task': wire}))) as client:
-        assert waiting_of(await client.send('hello'))['text'] == expected
+        assert waiting_of((await client.send('hello')).outcome)['text'] == expected
         answer = (await RemoteAgent(client).run('hello')).output
         assert answer == (expected or 'The remote agent waits for an answer.')
     ended = await caller(toolsets=[A2AToolset(Canned(result({'task': wire})).app)]).run('hello')
@@ -64,9 +64,9 @@ async def test_a_server_in_between_shows_the_question(between: Between, name: st
     wire, expected = QUESTIONS[name]
     canned = Canned(stream({'task': wire}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
-        waits: Any = await client.send('hello')
+        waits: Any = (await client.send('hello')).outcome
         assert waiting_of(waits)['text'].startswith(expected)
-        ended: Any = await client.send('Bern', task_id=waits['id'], context_id=waits['context_id'])
+        ended: Any = (await client.send('Bern', task_id=waits['id'], context_id=waits['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
     assert sent(canned) == [{'text': 'Bern'}]
 
@@ -130,7 +130,7 @@ APPROVALS: list[tuple[Any, Any, dict[str, Any]]] = [
 async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: Any, expected: Any) -> None:
     canned = Canned(result({'task': confirming(confirmation(prefix, **fields))}))
     async with calling(canned) as client:
-        waiting = waiting_of(await client.send('hello'))
+        waiting = waiting_of((await client.send('hello')).outcome)
         [call] = waiting['pending']
         assert (call['kind'], call['tool'], call.get('args')) == ('approval', 'delete_file', {'path': 'a.txt'})
         assert waiting['text'] == call['text'] == TEXT + ('\n{"task_id":"t"}' if 'payload' in fields else '')
@@ -141,7 +141,7 @@ async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: A
 async def test_several_confirmations_have_several_answers() -> None:
     canned = Canned(result({'task': confirming(confirmation(), confirmation(call_id='other'))}))
     async with calling(canned) as client:
-        waiting = waiting_of(await client.send('hello'))
+        waiting = waiting_of((await client.send('hello')).outcome)
         with pytest.raises(UserError, match="The remote call 'other' takes no other arguments"):
             answer_to(waiting, {'confirm': True, 'other': ToolApproved(override_args={'path': 'b.txt'})})
         await client.send(answer_to(waiting, {'confirm': True, 'other': False}).get('parts', []), task_id='t')
@@ -174,7 +174,7 @@ OTHERS: list[tuple[dict[str, Any], str, Any, Any]] = [
 async def test_another_function_call_waits_for_a_result(part: Any, text: str, answer: Any, expected: Any) -> None:
     canned = Canned(result({'task': asked(status=message(part))}))
     async with calling(canned) as client:
-        waiting = waiting_of(await client.send('hello'))
+        waiting = waiting_of((await client.send('hello')).outcome)
         assert (waiting['text'], waiting['pending'][0]['kind']) == (text, 'external')
         await client.send(answer_to(waiting, answer).get('parts', []), task_id='t')
     assert sent(canned) == [response(name=part['data']['name'], **expected)]
@@ -192,13 +192,13 @@ async def test_another_function_call_waits_for_a_result(part: Any, text: str, an
 )
 async def test_another_part_is_no_call_that_waits(part: Any) -> None:
     async with calling(Canned(result({'task': asked(status=message(part))}))) as client:
-        assert waiting_of(await client.send('hello'))['pending'] == []
+        assert waiting_of((await client.send('hello')).outcome)['pending'] == []
 
 
 async def test_a_confirmation_without_details_is_shown_and_answered() -> None:
     canned = Canned(result({'task': asked(status=message(function_call()))}))
     async with calling(canned) as client:
-        waiting = waiting_of(await client.send('hello'))
+        waiting = waiting_of((await client.send('hello')).outcome)
         assert waiting['text'] == 'May I call a tool {}?'
 
 
@@ -233,12 +233,12 @@ async def test_a_remote_agent_passes_a_denial_on() -> None:
 async def test_a_server_in_between_asks_for_the_approval(between: Between, decision: Any) -> None:
     canned = Canned(stream({'task': confirming(confirmation('kagent'))}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
-        waits: Any = await client.send('hello')
+        waits: Any = (await client.send('hello')).outcome
         [call] = waiting_of(waits)['pending']
         assert (call['kind'], call['tool'], call['text']) == ('approval', 'delete_file', TEXT)
         assert "'args': {'const'" not in str(call.get('answerSchema'))
         answer: Any = [{'data': {'callAnswers': [{'id': call['id'], **decision}]}}]
-        ended: Any = await client.send(answer, task_id=waits['id'], context_id=waits['context_id'])
+        ended: Any = (await client.send(answer, task_id=waits['id'], context_id=waits['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
     told: Any = {'payload': {'rejection_reason': 'Never.'}} if 'reason' in decision else {}
     assert sent(canned) == [response('kagent', confirmed=not told, **told)]
@@ -248,7 +248,7 @@ async def test_a_server_in_between_asks_for_the_approval(between: Between, decis
 async def test_a_server_in_between_asks_for_a_result(between: Between) -> None:
     canned = Canned(stream({'task': asked(status=message(OTHERS[0][0]))}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
-        waits: Any = await client.send('hello')
+        waits: Any = (await client.send('hello')).outcome
         parts = answer_to(waiting_of(waits), {'ok': 1}).get('parts', [])
         await client.send(parts, task_id=waits['id'], context_id=waits['context_id'])
     assert sent(canned) == [response(name='ask_manager', ok=1)]

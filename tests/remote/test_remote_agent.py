@@ -43,7 +43,7 @@ from starlette.applications import Starlette
 from typing_extensions import Unpack
 
 from pydantic_ai_a2a import A2AClient, A2AModel, BearerAuth, InputRequired, RemoteAgent, TrustedKeys, Update, to_a2a
-from pydantic_ai_a2a.client.client import Content, SendOptions
+from pydantic_ai_a2a.client.messages import Content, SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
 from ..a2a_client.canned import TASK, Canned, refusal, stream
@@ -340,7 +340,9 @@ class Watched(A2AClient):
         super().__init__(app)
         self.taken = asyncio.Event()
 
-    async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
+    async def stream(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
         async with aclosing(super().stream(content, **options)) as updates:
             async for update in updates:
                 yield update
@@ -360,7 +362,7 @@ async def test_a_cancelled_run_cancels_the_remote_task() -> None:
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-        states = [task['status']['state'] async for task in client.list()]
+        states = [task.state async for task in client.list()]
     assert states == ['canceled', 'canceled']
 
 
@@ -382,8 +384,8 @@ async def test_a_stream_that_is_left_early_cancels_the_remote_task() -> None:
                 assert ANSWER.startswith(text)
                 await run.cancel()
                 break
-        [task] = [task async for task in client.list()]
-    assert task['status']['state'] == 'canceled'
+        [listed] = [listed async for listed in client.list()]
+    assert listed.state == 'canceled'
 
 
 async def test_a_failed_task_is_a_model_error_with_its_correlation_id() -> None:

@@ -97,7 +97,7 @@ async def test_approvals_and_questions_wait_across_restarts(between: Between, re
             for server in stopped:
                 await stack.enter_async_context(server.running())
             async with A2AClient(outer) as client:
-                return await client.send(parts, **options)
+                return (await client.send(parts, **options)).outcome
 
     def answer(task: Any, **decision: Any) -> Any:
         [call] = waiting_task('', task)['pending']
@@ -150,7 +150,7 @@ async def test_users_side_by_side_have_their_own_tasks(between: Between) -> None
             await asyncio.gather(*(ask(user, n) for n in range(3) for user in users))
             for user, token in users.items():
                 async with A2AClient(server.url, auth=token) as client:
-                    texts = {content_of(task) async for task in client.list(include_artifacts=True)}
+                    texts = {content_of(task.outcome) async for task in client.list(include_artifacts=True)}
                 assert texts == {f'{user} {n} (0)' for n in range(3)}
 
 
@@ -160,10 +160,8 @@ async def test_the_cancel_of_the_outermost_task_stops_the_innermost_run(between:
     innermost = to_a2a(stuck.agent)
     outer = to_a2a(between(to_a2a(between(innermost, 'middle')), 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(innermost) as inner, A2AClient(outer) as client:
-        task: Any = await client.send('hello', return_immediately=True)
+        task: Any = (await client.send('hello', return_immediately=True)).outcome
         await stuck.reached.wait()
-        ended = await client.cancel(task['id'])
-        assert ended['status']['state'] == 'canceled'
+        assert (await client.cancel(task['id'])).state == 'canceled'
         await stuck.stopped.wait()
-        [task] = [task async for task in inner.list()]
-        assert task['status']['state'] == 'canceled'
+        assert [listed.state async for listed in inner.list()] == ['canceled']

@@ -480,7 +480,7 @@ async def canceled(agent: Agent[Any, Any], stuck: Stuck, how: str, token: Cancel
 
 async def states(app: Any) -> list[str]:
     async with A2AClient(app) as client:
-        return [task['status']['state'] async for task in client.list()]
+        return [str(task.state) async for task in client.list()]
 
 
 async def test_one_canceled_call_cancels_its_remote_task() -> None:

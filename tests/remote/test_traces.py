@@ -119,7 +119,7 @@ async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_u
 async def test_each_call_of_a_client_is_a_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
-            first: Any = await client.send(hello('the-first-message'))
+            first: Any = (await client.send(hello('the-first-message'))).outcome
             second = hello('the-second-message', reference_task_ids=[first['id']])
             *_, last = [update async for update in client.stream(second, context_id=first['context_id'])]
             await client.get(first['id'])

@@ -269,7 +269,7 @@ async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -
     innermost = to_a2a(deleting([]), approvals=Approvals(change_arguments=False))
     for between in (asked_by_a_tool, asked_as_an_agent):
         async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
-            task: Any = await client.send('a.txt')
+            task: Any = (await client.send('a.txt')).outcome
             [call] = waiting_task('', task)['pending']
             assert 'args' not in call.get('answerSchema', {})['oneOf'][0]['properties']
             answer = {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}}
@@ -356,13 +356,15 @@ async def test_an_answer_travels_through_three_servers(
     middle = to_a2a(between(innermost, 'middle'))
     outer = to_a2a(outside(middle, 'outer'))
     async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
-        task: Any = await client.send('a.txt')
+        task: Any = (await client.send('a.txt')).outcome
         assert task['status']['state'] == 'input-required'
         [call] = waiting_task('outer', task)['pending']
         assert call['tool'] == shown
         assert 'metadata' not in call
         decision = {'callAnswers': [{'id': call['id'], **answer}]}
-        ended: Any = await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        ended: Any = (
+            await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        ).outcome
         assert ended['status']['state'] == 'completed'
         assert told in str(ended['artifacts'])
         assert await states(innermost) == ['completed']
@@ -380,7 +382,8 @@ async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too(bet
         text = str([event for event in events if 'task' not in event])
         assert 'May I call delete_file?' in text
         assert 'secret.txt' not in text
-        [task] = [task async for task in client.list()]
+        [task] = [listed.task async for listed in client.list()]
+        assert task is not None
         decision = {'callAnswers': [{'id': pending_ids(task)[0], 'decision': 'approve'}]}
         answer = client.stream([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
         shown = [str(update.event) async for update in answer if 'status_update' in update.event]
@@ -413,7 +416,7 @@ async def test_several_remote_calls_have_answers_of_their_own(between: Any, outs
 
     server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(server) as client:
-        task: Any = await client.send('all')
+        task: Any = (await client.send('all')).outcome
         calls = waiting_task('', task)['pending']
         assert [(call['kind'], call['tool'], call.get('args')) for call in calls] == [
             ('approval', 'delete', {'path': 'a'}),
@@ -429,10 +432,10 @@ async def test_several_remote_calls_have_answers_of_their_own(between: Any, outs
         ]
         answers = [{'id': call['id'], **decision} for call, decision in zip(calls, decisions, strict=True)]
         first: list[Any] = [{'data': {'callAnswers': answers[:2]}}]
-        task = await client.send(first, task_id=task['id'], context_id=task['context_id'])
+        task = (await client.send(first, task_id=task['id'], context_id=task['context_id'])).outcome
         assert pending_ids(task) == [answer['id'] for answer in answers[2:]]
         rest: list[Any] = [{'data': {'callAnswers': answers[2:]}}]
-        task = await client.send(rest, task_id=task['id'], context_id=task['context_id'])
+        task = (await client.send(rest, task_id=task['id'], context_id=task['context_id'])).outcome
         assert task['status']['state'] == 'completed'
         assert 'deleted a | deleted x | Not c. | 7' in str(task['artifacts'])
 
@@ -480,9 +483,9 @@ async def test_a_question_of_the_agent_itself_travels_through_three_servers(
         if streamed:
             async for update in client.stream('a pizza'):
                 assert 'artifact_update' not in update.event
-            [task] = [task async for task in client.list()]
+            [task] = [listed.outcome async for listed in client.list()]
         else:
-            task: Any = await client.send('a pizza')
+            task: Any = (await client.send('a pizza')).outcome
         assert task['status']['state'] == state
         text = question.message if isinstance(question, AuthRequired) else question.question
         assert text in str(task['status']['message']['parts'][0])
@@ -491,7 +494,7 @@ async def test_a_question_of_the_agent_itself_travels_through_three_servers(
             assert "['sso']" in str(task['status']['message']['parts'])
         else:
             assert ("'integer'" in str(task['status'])) == (question.schema is not None)
-        task = await client.send(answer, task_id=task['id'], context_id=task['context_id'])
+        task = (await client.send(answer, task_id=task['id'], context_id=task['context_id'])).outcome
         assert task['status']['state'] == 'completed'
         assert told in str(task['artifacts'])
 
@@ -517,13 +520,13 @@ async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(quest
 
     inner = Agent(FunctionModel(model), output_type=[ask, int], name='counter')
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(inner, int))) as client:
-        task: Any = await client.send('Count.')
+        task: Any = (await client.send('Count.')).outcome
         [call] = waiting_task('', task)['pending']
         asked = question.message if isinstance(question, AuthRequired) else question.question
         assert call['text'].startswith(asked)
         assert call['kind'] == ('authorization' if answer is None else 'question')
         parts: Any = 'Done.' if answer is None else [{'data': {'callAnswers': [{'id': call['id'], **answer}]}}]
-        task = await client.send(parts, task_id=task['id'], context_id=task['context_id'])
+        task = (await client.send(parts, task_id=task['id'], context_id=task['context_id'])).outcome
         assert task['status']['state'] == 'completed'
         assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
 
@@ -543,11 +546,13 @@ async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, 
     follow = result(TASK) if answer['decision'] == 'retry' else stream({'task': done})
     app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': waits}), follow).app)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
-        task: Any = await client.send('hello')
+        task: Any = (await client.send('hello')).outcome
         [call] = waiting_task('caller', task)['pending']
         assert (call['kind'], call['text']) == ('question', 'Which one?')
         decision = {'callAnswers': [{'id': call['id'], **answer}]}
-        ended: Any = await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        ended: Any = (
+            await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        ).outcome
         assert ended['status']['state'] == state
         assert told in str(ended['artifacts'])
 
@@ -556,9 +561,9 @@ async def test_a_sign_in_for_a_remote_agent_is_shown() -> None:
     inner = asking(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'))
     app = to_a2a(caller(capabilities=[A2A(inner)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
-        task: Any = await client.send('mail')
+        task: Any = (await client.send('mail')).outcome
         assert task['status']['state'] == 'auth-required'
-        ended: Any = await client.send('I am in.', task_id=task['id'], context_id=task['context_id'])
+        ended: Any = (await client.send('I am in.', task_id=task['id'], context_id=task['context_id'])).outcome
         assert 'signed in' in str(ended['artifacts'])
 
 

@@ -11,9 +11,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, RemoteAgent, Results, to_a2a
+from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteError, Results, to_a2a
 from pydantic_ai_a2a.client.agent_finder import Target
-from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
 
 from .agents import prompt_of
 
@@ -42,21 +41,25 @@ def data_of(task: Any) -> Any:
     return task['artifacts'][0]['parts'][0]['data']['result']
 
 
-@pytest.mark.parametrize('output', [Weather, Weather.model_json_schema()])
-async def test_a_client_asks_for_an_answer_by_a_type_or_a_schema(output: Any) -> None:
+@pytest.mark.parametrize(
+    ('wanted', 'output'), [(Weather, Weather(**PARIS)), (StructuredDict(Weather.model_json_schema()), PARIS)]
+)
+async def test_a_client_asks_for_an_answer_by_a_type(wanted: Any, output: Any) -> None:
     async with A2AClient(forecaster()) as client:
-        assert data_of(await client.send('How is Paris?', output_schema=output)) == PARIS
-        updates = [update async for update in client.stream('How is Paris?', output_schema=output)]
-        assert data_of(updates[-1].task) == PARIS
-        with pytest.raises(InvalidParamsError, match='pattern'):
-            await client.send('How is Paris?', output_schema=Coded)
+        result = await client.send('How is Paris?', output_type=wanted)
+        assert (result.output, result.data) == (output, PARIS)
+        updates = [update async for update in client.stream('How is Paris?', output_type=wanted)]
+        assert updates[-1].result.output == output
 
 
-async def test_an_agent_that_declares_nothing_is_not_asked() -> None:
-    async with A2AClient(Agent('test', name='plain')) as client:
-        with pytest.raises(UnsupportedOperationError, match='The agent plain takes no JSON Schemas of clients'):
-            await client.send('How is Paris?', output_schema=Weather)
-        assert [task async for task in client.list()] == []
+@pytest.mark.parametrize(('takes_schemas', 'wanted'), [(True, Coded), (False, Weather)])
+async def test_an_agent_is_not_asked_by_a_type_that_it_cannot_take(takes_schemas: bool, wanted: Any) -> None:
+    app = to_a2a(Agent('test', name='plain'), results=Results(client_schemas=takes_schemas))
+    async with A2AClient(app) as client:
+        result = await client.send('How is Paris?', output_type=wanted)
+        assert result.state == 'completed'
+        with pytest.raises(RemoteError, match=f'The answer of the agent is no {wanted.__name__}: '):
+            print(result.output)
 
 
 async def test_a_remote_agent_asks_by_the_extension() -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, cast
 
 import pytest
-from fasta2a.schema import Message, Task
+from fasta2a.schema import Task
 from inline_snapshot import snapshot
 from pydantic_ai import Agent, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -54,11 +54,6 @@ def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     return agent
 
 
-def text(outcome: Task | Message) -> str:
-    task = cast('Task', outcome)
-    return task.get('artifacts', [])[0]['parts'][0].get('text', '')
-
-
 DELETE = 'delete_file', {'path': 'a.txt'}
 ASK = 'ask', {'what': 'pizza'}
 
@@ -66,8 +61,8 @@ ASK = 'ask', {'what': 'pizza'}
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_a_script_answers_all_calls(a2a_client: ClientFactory, binding: str) -> None:
     client = await a2a_client(clerk(DELETE, ASK), binding=binding)
-    task = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
-    assert text(task) == 'a.txt is deleted, salami'
+    result = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
+    assert result.text == 'a.txt is deleted, salami'
 
 
 def is_harmless(call: PendingRemoteCall) -> bool:
@@ -86,12 +81,12 @@ def is_harmless(call: PendingRemoteCall) -> bool:
 )
 async def test_answers_to_an_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
     client = await a2a_client(clerk(DELETE))
-    assert text(await client.send('Go.', answers=Answers({'delete_file': answer}))) == outcome
+    assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
 async def test_a_sign_in_is_scripted_by_the_name_of_its_tool(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(('mail', {})))
-    assert text(await client.send('Go.', answers=Answers({'mail': True}))) == 'Lunch?'
+    assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
 def pizzeria() -> Agent[None, str | InputRequired]:
@@ -106,7 +101,7 @@ def pizzeria() -> Agent[None, str | InputRequired]:
 
 async def test_a_question_of_the_agent_itself_is_scripted_without_a_tool(a2a_client: ClientFactory) -> None:
     client = await a2a_client(pizzeria())
-    assert text(await client.send('Go.', answers=Answers(question='Salami'))) == 'With salami.'
+    assert (await client.send('Go.', answers=Answers(question='Salami'))).text == 'With salami.'
 
 
 async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientFactory) -> None:
@@ -160,7 +155,7 @@ async def test_an_agent_without_a_task_must_not_have_been_expected_to_ask(a2a_cl
     client = await a2a_client(to_a2a(Agent(TestModel()), messages=Messages(reply='message')))
     with pytest.raises(AssertionError, match=r'not asked about ask\. The agent has answered without a task\.'):
         await client.send('Go.', answers=Answers({'ask': 'salami'}))
-    message = await client.send('Go.', answers=Answers(), context_id='talk')
+    message = (await client.send('Go.', answers=Answers(), context_id='talk')).outcome
     assert dump(message) == {
         'role': 'ROLE_AGENT',
         'parts': [{'text': 'success (no tool calls)', 'mediaType': 'text/plain'}],
@@ -183,10 +178,10 @@ async def test_an_agent_that_asks_forever_fails_the_test(a2a_client: ClientFacto
 
 async def test_a_waiting_task_without_a_script_is_returned(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(DELETE))
-    task = cast('Task', await client.send('Go.'))
+    task = cast('Task', (await client.send('Go.')).task)
     assert task['status']['state'] == 'input-required'
     unanswered = await client.send('Go.', return_immediately=True, answers=Answers({'delete_file': True}))
-    assert cast('Task', unanswered)['status']['state'] == 'submitted'
+    assert unanswered.state == 'submitted'
 
 
 def held(release: asyncio.Event) -> Agent:
@@ -204,16 +199,15 @@ def held(release: asyncio.Event) -> Agent:
 async def test_until_waits_for_a_state(a2a_client: ClientFactory) -> None:
     release = asyncio.Event()
     client = await a2a_client(held(release))
-    task = cast('Task', await client.send('Go.', return_immediately=True))
-    working = await client.until(task['id'], 'working')
-    assert working['status']['state'] == 'working'
+    task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
+    assert (await client.until(task['id'], 'working')).state == 'working'
     release.set()
-    assert (await client.until(task['id'], 'completed', 'failed'))['status']['state'] == 'completed'
+    assert (await client.until(task['id'], 'completed', 'failed')).state == 'completed'
 
 
 async def test_until_fails_after_the_end_of_the_task_or_of_the_time(a2a_client: ClientFactory) -> None:
     client = await a2a_client(held(asyncio.Event()))
-    task = cast('Task', await client.send('Go.', return_immediately=True))
+    task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     with pytest.raises(AssertionError, match=r'not become input-required\. .*\. 0\.2 seconds are over\.'):
         await client.until(task['id'], 'input-required', max_wait=0.2)
     with pytest.raises(AssertionError, match=r'not become input-required. No event has come. 0 seconds are over.'):
@@ -228,7 +222,7 @@ async def test_a_recording_has_the_events_and_the_json(a2a_client: ClientFactory
     await client.send('Before.')
     recording = record(client)
     updates = [update async for update in client.stream('Tell me a joke.', context_id='jokes')]
-    task = await client.get(cast('Task', updates[-1].task)['id'])
+    task = (await client.get(cast('Task', updates[-1].task)['id'])).outcome
     assert dump(recording.events) == snapshot(
         [
             {
@@ -343,7 +337,7 @@ async def test_the_override_of_an_agent_reaches_its_app(a2a_client: ClientFactor
     agent = Agent('openai:gpt-5.2', defer_model_check=True)
     with agent.override(model=TestModel(custom_output_text='Ha!')):
         client = await a2a_client(agent)
-        assert text(await client.send('Tell me a joke.')) == 'Ha!'
+        assert (await client.send('Tell me a joke.')).text == 'Ha!'
 
 
 def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
@@ -362,4 +356,4 @@ def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
 
 async def test_the_client_is_a_context_manager_outside_of_pytest() -> None:
     async with A2ATestClient(clerk(ASK)) as client:
-        assert text(await client.send('Go.', answers=Answers({'ask': 'salami'}))) == 'salami'
+        assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'

@@ -26,7 +26,7 @@ async def test_the_agent_deletes_after_an_approval(a2a_client):
     with agent.override(model=TestModel()):
         client = await a2a_client(agent)
         task = await client.send('Tidy up.', answers=Answers({'delete_file': True}))
-    assert task['artifacts'][0]['parts'][0]['text'] == '{"delete_file":"a is deleted"}'
+    assert task.text == '{"delete_file":"a is deleted"}'
 """
 
 LIFESPANS = """
@@ -48,7 +48,7 @@ def app(name):
 class TestClients:
     async def test_both_are_open_in_the_test(self, a2a_client):
         first, second = await a2a_client(app('first')), await a2a_client(app('second'))
-        assert (await first.send('Hi'))['status'] and (await second.send('Hi'))['status']
+        assert (await first.send('Hi')).state == (await second.send('Hi')).state == 'completed'
         assert opened == ['first', 'second']
 
 @pytest.mark.xfail(strict=True, raises=ZeroDivisionError)
@@ -61,7 +61,7 @@ def test_all_are_closed_afterwards():
 
 async def test_a_served_agent(a2a_client, a2a_server):
     client = await a2a_client(a2a_server(app('served')))
-    assert (await client.send('Hi'))['status']['state'] == 'completed'
+    assert (await client.send('Hi')).state == 'completed'
     assert opened == ['served']
 
 def test_the_server_is_closed():
@@ -77,7 +77,7 @@ async def client(a2a_client):
     return await a2a_client(Agent('test'))
 
 async def test_the_client_of_a_fixture(client):
-    assert (await client.send('Hi'))['status']['state'] == 'completed'
+    assert (await client.send('Hi')).state == 'completed'
 """
 
 NOT_ASYNC = """

@@ -1,0 +1,347 @@
+"""The answers of a remote agent: text, data, files and typed output, and answers to the agent's questions."""
+
+from __future__ import annotations
+
+import reprlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import BinaryContent, FileUrl
+from pydantic_ai.tools import ToolApproved, ToolDenied
+from typing_extensions import TypeVar, Unpack
+
+from ..arguments import checked
+from ..conversion.outbound import type_name
+from ..conversion.remote_calls import open_calls
+from ..errors import RemoteError
+from ..notebooks import task_html, text_html
+from ..types import AgentCard, Message, Task, TaskState
+from .agent_finder import output_schema
+from .content import (
+    answer_parts,
+    as_lines,
+    content_of,
+    ending_of,
+    items_of,
+    named,
+    output_problem,
+    partial_text,
+    value_of,
+)
+from .following import WAITING, Update
+from .messages import Content, SendOptions, WaitOptions
+from .waiting import WaitingTask, answer_to, waiting_task
+
+if TYPE_CHECKING:
+    from .client import A2AClient
+
+OutputT = TypeVar('OutputT', default=Any)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a result knows about its message."""
+
+    client: A2AClient
+    card: AgentCard
+    options: SendOptions = field(default_factory=SendOptions)
+    output_type: Any = None
+
+    def result(self, outcome: Task | Message) -> RemoteResult:
+        """Return the result of a task or a message."""
+        return RemoteResult(outcome, self)
+
+
+class RemoteResult(Generic[OutputT]):
+    """The answer of a remote agent: a task as it was last seen, or a message of an agent that answers without a task.
+
+    A task that waits gets its answer by `approve`, `deny` or `answer`, each of which returns the next result.
+    """
+
+    def __init__(self, outcome: Task | Message, sent: Sent) -> None:
+        self.outcome = outcome
+        """The task, or the message of an agent that answers without a task, as FastA2A's `TypedDict`s."""
+        self._sent = sent
+
+    @property
+    def task(self) -> Task | None:
+        """The task; None if the agent has answered with a message."""
+        return self.outcome if 'status' in self.outcome else None
+
+    @property
+    def state(self) -> TaskState | None:
+        """State of the task, such as `completed`; None without a task."""
+        return None if self.task is None else self.task['status']['state']
+
+    @property
+    def task_id(self) -> str | None:
+        """Id of the task; None without a task."""
+        return None if self.task is None else self.task['id']
+
+    @property
+    def context_id(self) -> str | None:
+        """Id of the conversation; None for a message without one."""
+        return self.outcome.get('context_id')
+
+    @property
+    def text(self) -> str:
+        """Text of the answer, with data as JSON and files by their names. Of a task that waits, the question."""
+        if (waiting := self.waiting) is not None:
+            return waiting['text']
+        return as_lines([[named(part) for part in parts] for parts in answer_parts(self.outcome)])
+
+    @property
+    def data(self) -> Any:
+        """Data of the answer, without the object around a typed result; a list for several values, None for none."""
+        values = [value_of(part) for parts in answer_parts(self.outcome) for part in parts if 'data' in part]
+        return values if len(values) > 1 else next(iter(values), None)
+
+    @property
+    def files(self) -> list[BinaryContent | FileUrl]:
+        """Files of the answer.
+
+        Raises:
+            RemoteProtocolError: A file is not base64.
+        """
+        items = (item for parts in answer_parts(self.outcome) for item in items_of(parts))
+        return [item for item in items if isinstance(item, BinaryContent | FileUrl)]
+
+    @property
+    def output(self) -> OutputT:
+        """The answer in the form of `output_type`. Without that type: text, data or a file, or a list of several.
+
+        Raises:
+            RemoteError: The task has not completed, or its answer is not of this type, or its data does not fit the
+                schema on the card.
+            RemoteProtocolError: A file is not base64.
+        """
+        content = content_of(self.completed().outcome)
+        if self._sent.output_type is not None:
+            return self._validated(content)
+        if (fault := output_problem(self.outcome, output_schema(self._sent.card))) is not None:
+            raise RemoteError(f'The answer of the agent does not fit the outputSchema of its card: {fault}.')
+        return content
+
+    def _validated(self, content: Any) -> OutputT:
+        """Return the first item of the content that has the wanted type. A text may be the JSON of a value."""
+        output_type = self._sent.output_type
+        if output_type is str:
+            return cast('OutputT', self.text)
+        adapter = TypeAdapter[OutputT](output_type)
+        items = [content, *(cast('list[Any]', content) if isinstance(content, list) else ())]
+        tries = [(adapter.validate_python, item) for item in items]
+        tries += [(adapter.validate_json, item) for item in items if isinstance(item, str)]
+        faults: list[ValidationError] = []
+        for validate, item in tries:
+            try:
+                return validate(item)
+            except ValidationError as error:
+                faults.append(error)
+        fault = faults[-1].errors()[0]
+        place = ''.join(f'{step}: ' for step in fault['loc'][-1:])
+        name = type_name(output_type)
+        raise RemoteError(f'The answer of the agent is no {name}: {place}{fault["msg"]}.') from faults[-1]
+
+    def completed(self) -> Self:
+        """Return this result, for a task that has completed and for a message.
+
+        Raises:
+            RemoteError: The task has failed, was rejected or canceled, waits for an answer, or has not ended.
+        """
+        if (waiting := self.waiting) is not None:
+            raise RemoteError(f'The remote task {waiting["task"]} waits for an answer: {waiting["text"]}')
+        if (task := self.task) is not None and self.state != 'completed':
+            raise RemoteError(ending_of(task))
+        return self
+
+    # --- questions of the agent
+
+    @property
+    def waiting(self) -> WaitingTask | None:
+        """The question and the pending calls of a task that waits, each with its text, arguments and schema; else None.
+
+        Raises:
+            RemoteProtocolError: Two calls have the same id, so an answer to one of them would answer both.
+        """
+        if self.task is None or self.state not in WAITING:
+            return None
+        return waiting_task(self._sent.card['name'], self.task)
+
+    async def approve(self, call_id: str | None = None, *, args: dict[str, Any] | None = None) -> RemoteResult[OutputT]:
+        """Approve pending calls, and wait until the task has ended or waits again. Also says that a sign-in is done.
+
+        Args:
+            call_id: Id of the call, from `waiting`. Default: all calls that wait for an approval.
+            args: Arguments in place of those of the call. Default: those of the call.
+
+        Raises:
+            UserError: The task does not wait for this approval. For other errors, see `A2AClient.send`.
+        """
+        waiting = self._waits()
+        calls = [call['id'] for call in open_calls(waiting) if call['kind'] == 'approval']
+        if call_id is None and not calls and waiting['state'] != 'auth-required':
+            raise UserError(f'The remote task asks: {waiting["text"]!r}. An approval is no answer: use `answer`.')
+        if args is not None and call_id is None and len(calls) > 1:
+            raise UserError(f'`args` are of one call: give the id of the call, one of {calls}.')
+        return await self._decided(ToolApproved(override_args=args), calls if call_id is None else [call_id])
+
+    async def deny(self, reason: str | None = None, *, call_id: str | None = None) -> RemoteResult[OutputT]:
+        """Deny pending calls, and wait until the task has ended or waits again.
+
+        A task that waits for information or a sign-in, without a call, is canceled.
+
+        Args:
+            reason: Reason for the agent. Default: none.
+            call_id: Id of the call, from `waiting`. Default: all pending calls.
+
+        Raises:
+            UserError: The task does not wait for this call. For other errors, see `A2AClient.send`.
+        """
+        calls = [call['id'] for call in open_calls(self._waits())] if call_id is None else [call_id]
+        return await self._decided(False if reason is None else ToolDenied(reason), calls)
+
+    async def answer(self, value: Any, *, call_id: str | None = None) -> RemoteResult[OutputT]:
+        """Answer the question of a task, and wait until the task has ended or waits again.
+
+        Args:
+            value: Text or data for a question. For an approval True, False, `ToolApproved` or `ToolDenied`. For several
+                calls a mapping of answers by the ids of the calls.
+            call_id: Id of the call, from `waiting`. Default: the one pending call, or the agent's own question.
+
+        Raises:
+            UserError: The answer does not suit the pending calls. For other errors, see `A2AClient.send`.
+        """
+        return await self._decided(value, [] if call_id is None else [call_id])
+
+    def _waits(self) -> WaitingTask:
+        if (waiting := self.waiting) is None:
+            raise UserError('There is nothing to answer: the remote task does not wait.')
+        return waiting
+
+    async def _decided(self, value: Any, calls: Collection[str]) -> RemoteResult[OutputT]:
+        """Send an answer to calls, or to the agent's own question if there are none."""
+        waiting, sent = self._waits(), self._sent
+        pending = {call['id'] for call in open_calls(waiting)}
+        if unknown := [call for call in calls if call not in pending]:
+            raise UserError(f'The remote task has no pending call {unknown[0]!r}, only {sorted(pending)}.')
+        answer = answer_to(waiting, dict.fromkeys(calls, value) if calls else value)
+        if 'denied' in answer:
+            return cast('RemoteResult[OutputT]', await sent.client.cancel(waiting['task']))
+        return await sent.client.send(
+            answer.get('parts', []), output_type=sent.output_type, **answering(waiting, sent.options)
+        )
+
+    def __repr__(self) -> str:
+        """Return the state and the beginning of the text."""
+        return f'RemoteResult(state={self.state!r}, text={reprlib.repr(self.text)})'
+
+    def _repr_html_(self) -> str:
+        return text_html(self.text) if self.task is None else task_html(self.task)
+
+
+def answering(waiting: WaitingTask, options: SendOptions) -> SendOptions:
+    """Return the options of an answer to a task. The webhook of the task is registered already."""
+    kept = {name: value for name, value in options.items() if name != 'push'}
+    return cast('SendOptions', {**kept, 'task_id': waiting['task'], 'context_id': waiting['context']})
+
+
+# --- messages for code that wants text, and conversations -------------------------------------------------------------
+
+
+class Sender(ABC):
+    """Sends messages to a remote agent."""
+
+    @abstractmethod
+    async def send(
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
+        """Send a message, and return the answer."""
+
+    @abstractmethod
+    def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        """Send a message, and yield the events of its task."""
+
+    @checked
+    async def send_text(self, content: Content, **options: Unpack[WaitOptions]) -> str:
+        """Send a message, and return the text of the answer.
+
+        Raises:
+            RemoteError: The task has not completed. For other errors, see `send`.
+        """
+        return (await self.send(content, **options)).completed().text
+
+    @checked
+    async def stream_text(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[str, None]:
+        """Send a message, and yield the text of the answer in pieces. Text in place of earlier text begins a paragraph.
+
+        Raises:
+            RemoteError: The task has not completed. For other errors, see `send`.
+        """
+        shown, update = '', None
+        async with aclosing(self.stream(content, **options)) as updates:
+            async for update in updates:
+                text = partial_text(update.outcome)
+                if text != shown:
+                    yield text.removeprefix(shown) if text.startswith(shown) else f'\n\n{text}'
+                    shown = text
+        assert update is not None, 'a stream has an event'
+        text = update.result.completed().text
+        if text.startswith(shown) and text != shown:
+            yield text.removeprefix(shown)
+
+
+class Conversation(Sender):
+    """A conversation with a remote agent: each message continues it, or answers the task that waits.
+
+    Args:
+        client: The client of the agent.
+        context_id: Id of a conversation to continue. Default: a new conversation.
+    """
+
+    def __init__(self, client: A2AClient, context_id: str | None = None) -> None:
+        self._client = client
+        self.context_id = context_id
+        """Id of the conversation; None before the first answer."""
+        self._waiting_task: str | None = None
+
+    @checked
+    async def send(
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
+        """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
+        result = await self._client.send(
+            content, output_type=output_type, **cast('WaitOptions', self._continued(options))
+        )
+        self._keep(result)
+        return result
+
+    @checked
+    async def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
+        update = None
+        try:
+            async with aclosing(
+                self._client.stream(content, output_type=output_type, **self._continued(options))
+            ) as updates:
+                async for update in updates:
+                    yield update
+        finally:
+            if update is not None:
+                self._keep(update.result)
+
+    def _continued(self, options: SendOptions) -> SendOptions:
+        ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
+        return cast('SendOptions', {**{name: value for name, value in ids.items() if value is not None}, **options})
+
+    def _keep(self, result: RemoteResult[Any]) -> None:
+        self.context_id = result.context_id or self.context_id
+        self._waiting_task = result.task_id if result.state in WAITING else None
