@@ -48,8 +48,8 @@ _STARTED = r'Uvicorn running on http://127.0.0.1:\d+'
 _WORKS = r'the worker runs the tasks'
 _SLOW = ('pydantic_ai.mcp',)
 """Packages that the processes of a page import only once, if the page uses the package."""
-_NOT_RUN = {'pip', 'make'}
-"""Commands that need the network, or are what runs this test."""
+_NOT_RUN = {'docker', 'pip', 'make'}
+"""Commands that need the network or a Docker daemon, or are what runs this test."""
 
 
 class Page:

@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 import signal
+import subprocess
+import tomllib
 from collections.abc import Generator
 from configparser import ConfigParser, SectionProxy
 from contextlib import contextmanager
@@ -34,6 +36,8 @@ CONTAINERS = {name: pod['containers'][0] for name, pod in PODS.items()}
 READY, LIVE = (CONTAINERS['agents-server'][probe]['httpGet']['path'] for probe in ('readinessProbe', 'livenessProbe'))
 DOCKERFILE = (EXAMPLE / 'Dockerfile').read_text()
 NGINX = (EXAMPLE / 'nginx.conf').read_text()
+README = (EXAMPLE / 'README.md').read_text()
+PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())
 
 
 def unit(name: str) -> SectionProxy:
@@ -73,10 +77,40 @@ def test_the_image_has_what_its_commands_need() -> None:
     copied = re.findall(r'^COPY (.+) \S+$', DOCKERFILE, re.MULTILINE)
     sources = [source for line in copied for source in shlex.split(line)]
     assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert {'pyproject.toml', 'README.md', 'LICENSE', 'pydantic_ai_a2a', 'examples/deployment/app.py'} <= {*sources}
-    build = COMPOSE['x-agents']['build']
+    files = [PROJECT['project']['readme'], *PROJECT['project']['license-files']]
+    modules = PROJECT['tool']['hatch']['build']['targets']['wheel']['only-include']
+    assert {'pyproject.toml', *files, *modules, 'examples/deployment/app.py'} <= {*sources}
+    build = COMPOSE['services']['server']['build']
     assert (EXAMPLE / build['context']).resolve() == ROOT
     assert (ROOT / build['dockerfile']).exists()
+
+
+@pytest.mark.parametrize(
+    ('provider', 'packages'), [('', []), ('openai,anthropic', ['pydantic-ai-slim[openai,anthropic]'])]
+)
+def test_a_build_argument_adds_the_packages_of_a_provider(provider: str, packages: list[str]) -> None:
+    [installed] = re.findall(r'^ARG PROVIDER\nRUN pip install (.+)$', DOCKERFILE, re.MULTILINE)
+    words = subprocess.check_output(['sh', '-c', f'printf "%s\n" {installed}'], env={'PROVIDER': provider}, text=True)
+    assert words.splitlines() == ['--no-cache-dir', '.[postgres]', 'opentelemetry-sdk', *packages]
+
+
+def test_the_image_has_the_same_tag_in_the_build_compose_and_the_manifests() -> None:
+    assert f'docker build --tag {COMPOSE["x-agents"]["image"]} ' in README
+    assert {container['image'] for container in CONTAINERS.values()} == {COMPOSE['x-agents']['image']}
+    assert {container['imagePullPolicy'] for container in CONTAINERS.values()} == {'IfNotPresent'}
+
+
+def test_the_image_alone_runs_tasks_in_the_folder_of_its_user(tmp_path: Path) -> None:
+    [database] = re.findall(r'^ENV DATABASE_URL=(\S+)$', DOCKERFILE, re.MULTILINE)
+    [user] = re.findall(r'^USER (\S+)$', DOCKERFILE, re.MULTILINE)
+    assert f'RUN install --directory --owner {user} /data\n' in DOCKERFILE
+    url = database.replace('sqlite:////data/', f'sqlite:///{tmp_path}/')
+    assert url != database
+    with run(COMMANDS['image'], DATABASE_URL=url) as serving:
+        with httpx.Client(base_url=serving.url, timeout=LIMIT) as client:
+            assert [send(client, agent) for agent in ('joker', 'poet')] == ['TASK_STATE_COMPLETED'] * 2
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
+            serving.signal(number)
 
 
 def test_a_process_has_more_time_to_end_than_it_needs() -> None:
@@ -120,13 +154,22 @@ def test_the_ports_labels_and_secrets_of_the_manifests_agree() -> None:
     assert service['metadata']['name'] in CONTAINERS['agents-server']['command']
 
 
+def test_each_deployment_has_resources_and_keeps_a_pod_when_a_node_is_drained() -> None:
+    for container in CONTAINERS.values():
+        assert {*container['resources']['requests']} == {'cpu', 'memory'}
+        assert {*container['resources']['limits']} == {'memory'}
+    budgets = [each['spec'] for each in MANIFESTS if each['kind'] == 'PodDisruptionBudget']
+    assert [budget['selector'] for budget in budgets] == [each['spec']['selector'] for each in DEPLOYMENTS]
+    assert {budget['maxUnavailable'] for budget in budgets} == {1}
+    assert min(each['spec']['replicas'] for each in DEPLOYMENTS) > 1
+
+
 @pytest.mark.parametrize(
     ('server', 'worker'),
     [
         ('server', 'worker'),
         ('agents-server', 'agents-worker'),
         ('agents-server.service', 'agents-worker@.service'),
-        ('image', 'worker'),
     ],
 )
 def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
@@ -181,7 +224,6 @@ def statements(text: str) -> str:
 
 
 def test_the_readme_names_every_file_of_the_example() -> None:
-    text = (EXAMPLE / 'README.md').read_text()
     suffixes = ('.py', '.yaml', '.service', '.conf')
     files = {path.name for path in EXAMPLE.iterdir() if path.suffix in suffixes} | {'Dockerfile'}
-    assert {*re.findall(r'^\| `([^`]+)` \|', text, re.MULTILINE)} == files
+    assert {*re.findall(r'^\| `([^`]+)` \|', README, re.MULTILINE)} == files
