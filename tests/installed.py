@@ -40,6 +40,15 @@ def page_faults(url: str) -> Iterator[str]:
         yield f'the playground has only {sorted(seen)}'
 
 
+def answer_faults(url: str) -> Iterator[str]:
+    """Ask the agent with the client of the package."""
+    from pydantic_ai_a2a import RemoteAgent
+
+    answer = RemoteAgent(url).run_sync('Hello.').output
+    if answer != 'success (no tool calls)':
+        yield f'RemoteAgent: the answer is {answer!r}'
+
+
 def command_faults(url: str, names: Sequence[str]) -> Iterator[str]:
     """Start the commands with the names; without names, the list of commands and each command that calls a server."""
     for arguments in (['--help'], ['card', url], ['send', url, 'Hello.'], ['tasks', url], ['doctor', url]):
@@ -78,6 +87,7 @@ def main() -> None:
         assert server.docs_url is not None
         for fault in (
             *page_faults(server.docs_url),
+            *answer_faults(server.url),
             *command_faults(server.url, sys.argv[1:]),
             *licence_faults(),
             *plugin_faults(),

@@ -2,7 +2,8 @@
 
 The wheel must have exactly the files of the package and its metadata, and the source archive all that builds the wheel.
 The wheel must also work in an empty environment, which `tests/installed.py` tries, and pytest must find the fixtures.
-With `RELEASE=1` in the environment, the changelog must have a dated section for the version.
+With `RELEASE=1` in the environment, the changelog must have a dated section for the version, and the page on PyPI needs
+the addresses of the project, and a README whose links work there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
+from email import message_from_string
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
@@ -26,6 +28,7 @@ PACKAGE = 'pydantic_ai_a2a'
 PLUGIN = 'pydantic_ai_a2a_pytest.py'
 METADATA = {'METADATA', 'RECORD', 'WHEEL', 'entry_points.txt', 'licenses/LICENSE'}
 LOCAL = ('.venv/', '.grimp_cache/', 'dist/', 'site/')
+ADDRESSES = {'Changelog', 'Documentation', 'Issues', 'Source'}
 SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
 
 
@@ -108,6 +111,18 @@ def changelog_faults(changelog: str, version: str) -> Iterator[str]:
         yield f'CHANGELOG.md has no section "## {version} (YYYY-MM-DD)"'
 
 
+def metadata_faults(wheel: Path) -> Iterator[str]:
+    """Return a line for each address that the page on PyPI lacks, and one for the links of README that end there."""
+    with ZipFile(wheel) as files:
+        [name] = [name for name in files.namelist() if name.endswith('.dist-info/METADATA')]
+        metadata = message_from_string(files.read(name).decode())
+    named = {address.partition(',')[0] for address in metadata.get_all('Project-URL', ())}
+    yield from (f'pyproject.toml: [project.urls] has no {name}' for name in sorted(ADDRESSES - named))
+    links = re.findall(r'\]\((?!https?://|#)([^)]+)\)', str(metadata.get_payload()))
+    if links:
+        yield f'README.md: PyPI cannot follow {len(links)} links, such as {links[0]}'
+
+
 def main(environment: Mapping[str, str] = os.environ) -> int:
     version = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']
     name = ROOT / 'dist' / f'{PACKAGE}-{version}'
@@ -116,6 +131,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         lines = [*faults(wheel, Path(f'{name}.tar.gz'), version), *installed_faults(wheel, Path(folder))]
     if environment.get('RELEASE'):
         lines.extend(changelog_faults((ROOT / 'CHANGELOG.md').read_text(), version))
+        lines.extend(metadata_faults(wheel))
     print(
         '\n'.join(lines) or f'The wheel and the source archive of {version} have what they need, and the wheel works.'
     )

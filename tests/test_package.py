@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import sysconfig
 import tarfile
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -17,7 +19,6 @@ from .e2e.venvs import missing
 from .long import size
 from .package import (
     METADATA,
-    PIP,
     PLUGIN,
     ROOT,
     SOURCES,
@@ -25,9 +26,10 @@ from .package import (
     faults,
     faults_of,
     installed_faults,
-    package_files,
+    metadata_faults,
 )
 
+PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
 MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py', PLUGIN}
 WHEEL = {*MODULES, *(f'{INFO}/{name}' for name in METADATA)}
@@ -85,20 +87,49 @@ def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: i
     assert len([*changelog_faults(f'# Changelog\n\n{heading}\n\n- Something.\n', '0.1.0')]) == count
 
 
-@pytest.fixture(scope='module')
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp('dist')
-    command = [*PIP, 'wheel', '--quiet', '--no-deps', '--wheel-dir', str(folder), str(ROOT)]
+def test_a_release_needs_the_addresses_of_the_project_and_links_that_work_on_pypi(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / 'files.whl', 'w') as files:
+        addresses = ''.join(f'Project-URL: {name}, https://example.com/\n' for name in ('Source', 'Changelog'))
+        links = '[A](docs/a.md#b) [b](#b) [c](https://example.com/c.md)\n![D](d.png)'
+        files.writestr(f'{INFO}/METADATA', f'Name: pydantic-ai-a2a\n{addresses}\n# Title\n\n{links}\n')
+    assert [*metadata_faults(tmp_path / 'files.whl')] == [
+        'pyproject.toml: [project.urls] has no Documentation',
+        'pyproject.toml: [project.urls] has no Issues',
+        'README.md: PyPI cannot follow 2 links, such as docs/a.md#b',
+    ]
+
+
+def build_here(folder: Path, *options: str) -> list[Path]:
+    """Build this checkout."""
+    command = [sys.executable, '-m', 'uv', 'build', '--quiet', '--out-dir', str(folder), *options, str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     if built.returncode:
-        missing(f'The wheel cannot be built: {built.stderr}')
-    return next(folder.glob('*.whl'))
+        missing(f'The package cannot be built: {built.stderr}')
+    return sorted(folder.glob('pydantic_ai_a2a-*'))
 
 
-def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
-    with ZipFile(wheel) as files:
-        assert package_files(ROOT) <= {*files.namelist()}
+@pytest.fixture(scope='module')
+def dist(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel and the source archive of this checkout: the wheel is built from the archive."""
+    return build_here(tmp_path_factory.mktemp('dist'))
+
+
+@pytest.fixture(scope='module')
+def wheel(dist: list[Path]) -> Path:
+    """The wheel of this checkout."""
+    return dist[0]
+
+
+def test_this_checkout_makes_a_release_without_faults(dist: list[Path]) -> None:
+    wheel, archive = dist
+    assert [*faults(wheel, archive, PROJECT['version'])] == []
+
+
+def test_a_wheel_of_the_source_archive_is_that_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    [built] = build_here(tmp_path, '--wheel')
+    with ZipFile(wheel) as files, ZipFile(built) as others:
+        assert files.namelist() == others.namelist()
+        assert [info.CRC for info in files.infolist()] == [info.CRC for info in others.infolist()]
 
 
 @pytest.mark.long
