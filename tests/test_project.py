@@ -100,6 +100,14 @@ def test_an_issue_form_has_what_a_form_needs(path: Path) -> None:
     assert all(field['attributes']['label'] for field in fields)
 
 
+def test_the_classifiers_name_the_systems_and_the_stage_of_the_version() -> None:
+    values = dict(re.findall(r'^(.+) :: (.+)$', '\n'.join(PROJECT['classifiers']), re.MULTILINE))
+    released = re.fullmatch(r'[\d.]+', PROJECT['version'])
+    assert values['Development Status'] == ('5 - Production/Stable' if released else '4 - Beta')
+    assert supported()['Operating system'] == 'Linux and macOS'
+    assert {'Operating System :: POSIX :: Linux', 'Operating System :: MacOS'} <= {*PROJECT['classifiers']}
+
+
 def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     assert re.findall(r'^## (\S+)', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)[0] == PROJECT['version']
 
