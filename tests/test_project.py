@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from .bounds import LIMIT
+from .package import changelog_faults
 
 ROOT = Path(__file__).parent.parent
 GITHUB = ROOT / '.github'
@@ -106,6 +107,19 @@ def test_the_classifiers_name_the_systems_and_the_stage_of_the_version() -> None
     assert values['Development Status'] == ('5 - Production/Stable' if released else '4 - Beta')
     assert supported()['Operating system'] == 'Linux and macOS'
     assert {'Operating System :: POSIX :: Linux', 'Operating System :: MacOS'} <= {*PROJECT['classifiers']}
+
+
+def test_the_commands_of_a_release_set_the_version_and_the_section_of_the_changelog(tmp_path: Path) -> None:
+    (tmp_path / 'pyproject.toml').write_text("[project]\nversion = '0.9'\nreadme = 'README.md'\n")
+    (tmp_path / 'CHANGELOG.md').write_text('# Changelog\n\n## 0.9 (unreleased)\n\n- A line.\n\n## 0.8 (2026-01-01)\n')
+    lines = [line.strip() for line in (ROOT / 'RELEASING.md').read_text().splitlines()]
+    edits = [line for line in lines if line.startswith(('export ', 'perl '))]
+    subprocess.run(['bash', '-euc', '\n'.join(edits)], cwd=tmp_path, check=True, timeout=LIMIT)
+    changelog = (tmp_path / 'CHANGELOG.md').read_text()
+    assert (tmp_path / 'pyproject.toml').read_text() == "[project]\nversion = '1.0.0rc2'\nreadme = 'README.md'\n"
+    assert [*changelog_faults(changelog, '1.0.0rc1')] == []
+    assert re.findall('^#.*', changelog, re.MULTILINE)[:2] == ['# Changelog', '## 1.0.0rc2 (unreleased)']
+    assert changelog.endswith('\n\n- A line.\n\n## 0.8 (2026-01-01)\n')
 
 
 def test_the_changelog_begins_with_the_version_of_the_project() -> None:

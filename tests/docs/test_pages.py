@@ -16,7 +16,10 @@ MOST_WORDS_TO_BEGIN = 900
 MOST_COLUMNS = 84
 """The longest line of code that a page on a wide screen shows without a line break."""
 MOST_PROSE_COLUMNS = 120
-PROSE = [*PAGES, *(ROOT / f'{name}.md' for name in ('README', 'CHANGELOG', 'CONTRIBUTING', 'SECURITY', 'SUPPORT'))]
+PROSE = [
+    *PAGES,
+    *(ROOT / f'{name}.md' for name in ('README', 'CHANGELOG', 'CONTRIBUTING', 'RELEASING', 'SECURITY', 'SUPPORT')),
+]
 
 
 def _lines(path: Path) -> list[str]:

@@ -77,7 +77,7 @@ def test_the_image_has_what_its_commands_need() -> None:
     copied = re.findall(r'^COPY (.+) \S+$', DOCKERFILE, re.MULTILINE)
     sources = [source for line in copied for source in shlex.split(line)]
     assert [source for source in sources if not (ROOT / source).exists()] == []
-    files = [PROJECT['project']['readme'], *PROJECT['project']['license-files']]
+    files = ['README.md', *PROJECT['project']['license-files']]
     modules = PROJECT['tool']['hatch']['build']['targets']['wheel']['only-include']
     assert {'pyproject.toml', *files, *modules, 'examples/deployment/app.py'} <= {*sources}
     build = COMPOSE['services']['server']['build']
