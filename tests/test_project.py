@@ -126,8 +126,8 @@ def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     assert re.findall(r'^## (\S+)', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)[0] == PROJECT['version']
 
 
-def test_the_links_of_the_policies_lead_somewhere() -> None:
-    texts = [(ROOT / name).read_text() for name in ('SECURITY.md', 'SUPPORT.md')]
-    links = [link for text in texts for link in re.findall(r'\]\(([^)]+)\)', text)]
+def test_the_links_of_the_policies_and_the_changelog_lead_somewhere() -> None:
+    texts = [(ROOT / name).read_text() for name in ('CHANGELOG.md', 'SECURITY.md', 'SUPPORT.md')]
+    links = [link.partition('#')[0] for text in texts for link in re.findall(r'\]\(([^)]+)\)', text)]
     assert links
     assert [link for link in links if '://' in link or not (ROOT / link).exists()] == []
