@@ -52,6 +52,8 @@ _UNUSABLE = (
     asyncpg.UndefinedColumnError,
     asyncpg.UndefinedFunctionError,
 )
+_UNPREPARED = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+"""Errors behind a pooler whose connections change: the prepared statement is on another connection."""
 _OLDEST = 14
 _UNUSED = 300.0
 """Seconds until an unused connection is closed."""
@@ -68,8 +70,14 @@ def is_away(error: BaseException) -> bool:
 
 def connection_error(settings: Postgres, error: BaseException) -> BaseException:
     """Return the error for callers: `StoreUnavailable` if the database may be available later."""
-    if isinstance(error, _UNUSABLE):
-        result: BaseException = unusable(settings, str(error))
+    if isinstance(error, _UNPREPARED):
+        result: BaseException = unusable(
+            settings,
+            'prepared statements are lost, as behind a pooler in transaction mode such as PgBouncer. Write '
+            'Postgres(url_of_pooler, listen_dsn=url_of_database, statement_cache_size=0)',
+        )
+    elif isinstance(error, _UNUSABLE):
+        result = unusable(settings, str(error))
     elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
         result = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
     elif is_away(error) or isinstance(error, asyncio.CancelledError):

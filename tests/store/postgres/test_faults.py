@@ -430,3 +430,24 @@ def test_many_tasks_are_told_in_several_notifications() -> None:
     told = notify('channel', 'me', 'w', [('ä' * 1000, n) for n in range(3)])
     assert [len(each) < 8000 for each in told.split('; ')] == [True] * 3
     assert told.count('%C3%A4') == 3000
+
+
+# --- a pooler whose connections change --------------------------------------------------------------------------------
+
+
+async def test_lost_prepared_statements_name_the_setting_for_poolers(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another(pool_size=2)
+    await submit(backend, message(new='t1'))
+    postgres.run(
+        """
+        CREATE FUNCTION a2a.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$;
+        CREATE TRIGGER lose AFTER INSERT ON a2a.task FOR EACH ROW EXECUTE FUNCTION a2a.lose()
+        """,
+        database(postgres_url),
+    )
+    with pytest.raises(StoreUnavailable) as lost:
+        for n in range(2, 10):
+            await submit(backend, message(new=f't{n}'))
+    assert 'statement_cache_size=0' in str(lost.value.__cause__)
