@@ -34,6 +34,7 @@ from .connect import (
     Pool,
     connection_error,
     give_up,
+    in_transaction,
     is_away,
     migrate,
     open_connection,
@@ -281,11 +282,7 @@ class Session:
 
         async def attempt() -> T:
             async with self.connection() as connection:
-                try:
-                    await connection.execute(begin(self.settings, READ))
-                    return await perform(connection, make())
-                finally:
-                    await roll_back(connection)
+                return await in_transaction(connection, begin(self.settings, READ), lambda: perform(connection, make()))
 
         return await self.patiently(attempt)
 

@@ -142,7 +142,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
         return  # a role without CREATE rights can use a complete schema
     patient = await open_connection(settings, settings.url, patient=True)
     try:
-        await _in_transaction(settings, patient, lambda: _create(settings, patient))
+        await in_transaction(patient, begin(settings), lambda: _create(settings, patient))
     finally:
         await patient.close(timeout=_LATE)
 
@@ -159,7 +159,7 @@ async def stored_version(settings: Postgres, connection: Connection) -> int:
     if await connection.fetchval(f"SELECT to_regclass('{settings.schema}.a2a_schema')") is None:
         return 0
     try:
-        return await _in_transaction(settings, connection, lambda: perform(connection, version(MIGRATIONS)))
+        return await in_transaction(connection, begin(settings), lambda: perform(connection, version(MIGRATIONS)))
     except BackendUnusable as error:
         raise unusable(settings, str(error)) from error
 
@@ -188,9 +188,10 @@ async def _create(settings: Postgres, connection: Connection) -> None:
     await perform(connection, missing(migrations_of(MIGRATIONS)))
 
 
-async def _in_transaction(settings: Postgres, connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+async def in_transaction(connection: Connection, start: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Call a function between the statement that starts a transaction and COMMIT."""
     try:
-        await connection.execute(begin(settings))
+        await connection.execute(start)
         result = await work()
         await connection.execute('COMMIT')
     except BaseException:

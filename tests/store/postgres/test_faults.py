@@ -448,6 +448,28 @@ async def test_lost_prepared_statements_name_the_setting_for_poolers(
         database(postgres_url),
     )
     with pytest.raises(StoreUnavailable) as lost:
-        for n in range(2, 10):
-            await submit(backend, message(new=f't{n}'))
+        await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(2, 10)))
     assert 'statement_cache_size=0' in str(lost.value.__cause__)
+
+
+async def test_reads_commit_and_count_as_no_rollbacks(another: Open, postgres: Server, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    committed, rolled_back = ends(postgres, postgres_url)
+    for _ in range(20):
+        await backend.reader.load('t', OWNER)
+    await asyncio.to_thread(backend.close)  # the server counts the transactions of a connection at its end, or later
+    async with asyncio.timeout(LIMIT):
+        while sum(now := await asyncio.to_thread(ends, postgres, postgres_url)) < committed + rolled_back + 20:
+            pass
+    assert now[1] - rolled_back < 20
+
+
+def ends(server: Server, url: str) -> tuple[int, int]:
+    """The numbers of committed and of rolled back transactions of a database."""
+    [row] = server.run(
+        "SELECT xact_commit || ' ' || xact_rollback FROM pg_stat_database WHERE datname = current_database()",
+        database(url),
+    )
+    committed, rolled_back = row.split()
+    return int(committed), int(rolled_back)
