@@ -1,6 +1,6 @@
 """Serve any Pydantic AI agent over A2A (Agent2Agent): `to_a2a(agent)`.
 
-Importing the package also makes `agent.to_a2a()` work on every agent.
+Importing the package also makes `agent.to_a2a()` work on every agent, also if Pydantic AI is imported afterwards.
 """
 
 from importlib import import_module

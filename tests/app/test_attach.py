@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from pydantic_ai_a2a import A2AApp, Retention, to_a2a
 from pydantic_ai_a2a.app.attach import attach
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
+from ..bounds import LIMIT
+
 
 def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
     method: Any = AbstractAgent
@@ -20,6 +24,23 @@ def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
     app = wrapped.to_a2a(version='2.0.0')
     assert isinstance(app, A2AApp)
     assert (app.name, app.version) == ('wrapped', '2.0.0')
+
+
+@pytest.mark.parametrize('first', ['pydantic_ai', 'pydantic_ai_a2a'])
+def test_agents_have_the_method_whichever_package_is_imported_first(first: str) -> None:
+    code = f"""
+import sys
+finders = [*sys.meta_path]
+import {first}
+if {first!r} == 'pydantic_ai_a2a':
+    assert 'pydantic_ai' not in sys.modules
+import pydantic_ai_a2a, pydantic_ai
+app = pydantic_ai.Agent('test', name='joker').to_a2a()
+module = sys.modules['pydantic_ai.agent']
+print(app.name, sys.meta_path == finders, module.__loader__ is module.__spec__.loader, module.__loader__.get_source)
+"""
+    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout.startswith('joker True True <bound method')
 
 
 def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
