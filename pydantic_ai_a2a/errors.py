@@ -330,6 +330,10 @@ class BackendUnusable(ValueError):
     """The store cannot be used as it is, and its operator has to act. Never sent to a client."""
 
 
+class CannotListen(OSError):
+    """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
+
+
 class AnswerNeeded(Exception):
     """A message was not checked against the current pause of its task. Never sent to a client."""
 

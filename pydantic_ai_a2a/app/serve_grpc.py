@@ -15,7 +15,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..arguments import checked
-from ..errors import needs_extra
+from ..errors import CannotListen, needs_extra
 from ..protocol import fields
 from ..runs.hosting import server_processes
 from ..settings import TLS
@@ -179,10 +179,6 @@ def _host(base: str) -> str | None:
 
 
 # --- listening sockets of HTTP servers, and their URLs ----------------------------------------------------------------
-
-
-class CannotListen(OSError):
-    """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
 
 
 def listen(host: str, port: int) -> socket.socket:
