@@ -31,7 +31,6 @@ from ..types import (
     TaskStatusUpdateEvent,
 )
 from .connections import MAX_ANSWER, MAX_VALUES, NotConnected, Patience, Silent
-from .content import text_of
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -296,7 +295,7 @@ class Update:
         else:
             status = event['status_update']['status'] if 'status_update' in event else event
             parts = [] if (message := status.get('message')) is None else message['parts']
-        return text_of(parts)
+        return ''.join(part.get('text', '') for part in parts)
 
     def __repr__(self) -> str:
         """Return the kind of the event, the state of the task, and the new text."""
