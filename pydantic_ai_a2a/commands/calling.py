@@ -1,154 +1,175 @@
-"""The remote agent of a command: options, the client, and errors."""
+"""The commands `send`, `watch` and `chat`: conversations with a remote agent."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
+import mimetypes
 import sys
 import threading
-import traceback
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
-from functools import partial, wraps
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import click
 from anyio.from_thread import start_blocking_portal
-from click import ClickException, UsageError, argument, option
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient
-from ..client.connections import Connections
 from ..client.following import STOPPED, WAITING, Update
 from ..client.messages import SendOptions
-from ..client.urls import origin
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.model import RemoteTasks
 from ..types import Message, Part, Task
-from .terminal import Command, Form, artifact_text, ask, echo, question_of, safe, say, screen_for
+from .cli import INTERRUPTED
+from .remote import Remote, agent_options
+from .screens import Form, artifact_text, json_options, question_of, screen_for
+from .terminal import ask, echo, say
 
 WAITS = 3
 """Exit code for a waiting task, without a terminal for the answer."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+
+# --- the command `send` -----------------------------------------------------------------------------------------------
 
 
-class Remote(NamedTuple):
-    """A remote agent on the command line."""
+@click.command()
+@agent_options
+@click.argument('text', required=False)
+@click.option(
+    '--file',
+    'files',
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar='FILE',
+    help='Attach a file. Can be repeated.',
+)
+@click.option('--data', metavar='JSON', help='Attach a JSON value.')
+@click.option('--context', default='', metavar='ID', help='Conversation that the message continues.')
+@click.option('--task', default='', metavar='ID', help='Task that the message answers or continues.')
+@json_options
+def send(
+    *,
+    remote: Remote,
+    text: str | None,
+    files: Sequence[Path],
+    data: str | None,
+    context: str,
+    task: str,
+    form: Form,
+) -> int:
+    """Send a message to an agent, and show the answer.
 
-    url: str
-    headers: dict[str, str]
-    token: str | None
-    timeout: float
-    trusted_origins: Sequence[str]
+    URL is the agent or its card. The answer is shown as it comes.
 
-    def client(self) -> A2AClient:
-        """Return a client of the agent."""
-        return A2AClient(
-            self.url,
-            headers=self.headers,
-            auth=self.token,
-            timeout=self.timeout,
-            trusted_origins=self.trusted_origins,
-        )
+    TEXT is the message, or - for standard input. In a terminal, the command asks for approvals and answers.
 
-    def connections(self) -> Connections:
-        """Return connections to the agent.
-
-        Raises:
-            UsageError: A header has characters that HTTP does not allow.
-        """
-        try:
-            return Connections(headers=self.headers, auth=self.token, client=None, timeout=self.timeout)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-
-
-def agent_options(command: Command) -> Command:
-    """Add the argument and the options for a remote agent. The command gets both as `remote`."""
-
-    @argument('url')
-    @option(
-        '--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Can be repeated.'
-    )
-    @option('--token-env', metavar='NAME', help='Environment variable with a bearer token.')
-    @option(
-        '--timeout', default=30.0, show_default=True, metavar='SECONDS', help='Longest wait for a connection or data.'
-    )
-    @option(
-        '--trusted-origin',
-        'trusted_origins',
-        multiple=True,
-        metavar='ORIGIN',
-        help="Origin besides the card's that may get requests and credentials. Can be repeated.",
-    )
-    @option('--debug', is_flag=True, help='Show the traceback of an error.')
-    @wraps(command)
-    def with_agent(
-        *,
-        url: str,
-        headers: Sequence[str],
-        token_env: str | None,
-        timeout: float,
-        trusted_origins: Sequence[str],
-        debug: bool,
-        **options: Any,
-    ) -> int:
-        if timeout <= 0:
-            raise UsageError('--timeout takes a number of seconds above zero.')
-        if not all(map(origin, trusted_origins)):
-            raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')
-        remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout, trusted_origins)
-        remote.connections()  # refuses bad headers before the command does anything
-        try:
-            return command(remote=remote, **options)
-        except (A2AError, RemoteError) as error:
-            if debug:
-                echo(''.join(traceback.format_exception(error)), err=True)
-            raise ClickException(safe(_sentence(error))) from error
-
-    return with_agent
+    Exit codes: 0 completed, 1 failed or refused, 3 the task waits for an answer, 130 after Ctrl-C, which cancels
+    the task.
+    """
+    parts = [*_text(text), *_data(data), *map(_file, files)]
+    if not parts:
+        raise click.UsageError('There is nothing to send: give TEXT, --file or --data.')
+    with Talk(remote, form) as talk:
+        return talk.send(parts, task_id=task, context_id=context)
 
 
-def json_options(command: Command) -> Command:
-    """Add `--json` and `--jsonl`. The command gets `form`: `text`, `json` or `jsonl`."""
-
-    @option('--json', 'as_json', is_flag=True, help='Write the task as JSON, at its end.')
-    @option('--jsonl', 'as_lines', is_flag=True, help='Write each event as a line of JSON.')
-    @wraps(command)
-    def with_form(*, as_json: bool, as_lines: bool, **options: Any) -> int:
-        if as_json and as_lines:
-            raise UsageError('--json and --jsonl cannot be combined: give one of them.')
-        return command(form='json' if as_json else 'jsonl' if as_lines else 'text', **options)
-
-    return with_form
+def _text(text: str | None) -> list[Part]:
+    words = sys.stdin.read() if text == '-' else text
+    return [Part(text=words)] if words else []
 
 
-def _header(header: str) -> tuple[str, str]:
-    name, colon, value = header.partition(':')
-    if not colon or not name.strip():
-        raise UsageError('--header takes a name and a value with a colon between them, such as "X-API-Key: 123".')
-    return name.strip(), value.strip()
+def _data(data: str | None) -> list[Part]:
+    if data is None:
+        return []
+    try:
+        value: Any = json.loads(data)
+    except ValueError as error:
+        raise click.UsageError(f'--data is not JSON: {error}.') from None
+    return [Part(data=value, media_type='application/json')]
 
 
-def _token(name: str | None) -> str | None:
-    if name is None:
-        return None
-    if not (token := os.environ.get(name)):
-        raise UsageError(f'The environment variable {name} of --token-env is not set.')
-    return token
+def _file(path: Path) -> Part:
+    media_type = mimetypes.guess_type(path.name)[0] or 'application/octet-stream'
+    return Part(raw=b64encode(path.read_bytes()).decode(), media_type=media_type, filename=path.name)
 
 
-def _sentence(error: A2AError | RemoteError) -> str:
-    if not isinstance(error, A2AError):
-        return str(error)
-    credentials = ' Give credentials with --token-env or --header.' if error.http_status in (401, 403) else ''
-    correlation_id = f' (correlation id {error.correlation_id})' if error.correlation_id else ''
-    return f'The agent has refused the request: {error.message}{correlation_id}{credentials}'
+@click.command()
+@agent_options
+@click.argument('task_id', metavar='TASK')
+@json_options
+def watch(*, remote: Remote, task_id: str, form: Form) -> int:
+    """Show the events of a task until it stops.
+
+    URL is the agent or its card. A task stops when it has ended or waits for its client.
+
+    The exit codes are the same as those of `send`. After Ctrl-C, the task continues.
+    """
+    with Talk(remote, form) as talk:
+        return talk.watch(task_id)
+
+
+# --- the command `chat` -----------------------------------------------------------------------------------------------
+
+
+_HELP = '/new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running task'
+
+
+@click.command()
+@agent_options
+@click.option('--context', default='', metavar='ID', help='Conversation to continue.')
+def chat(*, remote: Remote, context: str) -> int:
+    """Talk with an agent, one line a message.
+
+    URL is the agent or its card.
+
+    /new begins a new conversation, /help shows this, /exit or Ctrl-D ends the command. Ctrl-C cancels the running
+    task, and at the prompt ends the command. Without a terminal, each line of standard input is a message.
+    """
+    read = _reader()
+    with Talk(remote, hints=False) as talk:
+        say(_HELP)
+        while True:
+            try:
+                line = read().strip()
+            except EOFError:
+                return 0
+            except (KeyboardInterrupt, click.Abort):
+                return INTERRUPTED
+            if line == '/exit':
+                return 0
+            if line == '/help':
+                say(_HELP)
+            elif line == '/new':
+                context = ''
+            elif line:
+                code = talk.send([Part(text=line)], context_id=context)
+                context = talk.context_id or ''
+                if code == WAITS or (code == INTERRUPTED and not sys.stdin.isatty()):
+                    return code
+
+
+def _reader() -> Callable[[], str]:
+    """Return a function that reads a line, with a history if the extra `cli` is installed."""
+    if not sys.stdin.isatty():
+        return _line
+    try:
+        from prompt_toolkit import PromptSession  # noqa: PLC0415 - of an extra
+    except ImportError:
+        return lambda: input('> ')
+    session: PromptSession[str] = PromptSession()
+    return lambda: session.prompt('> ')
+
+
+def _line() -> str:
+    if not (line := sys.stdin.readline()):
+        raise EOFError
+    return line
 
 
 # --- questions to a person --------------------------------------------------------------------------------------------
@@ -243,7 +264,13 @@ class Talk:
     """
 
     def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True) -> None:
-        self.client = remote.client()
+        self.client = A2AClient(
+            remote.url,
+            headers=remote.headers,
+            auth=remote.token,
+            timeout=remote.timeout,
+            trusted_origins=remote.trusted_origins,
+        )
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()

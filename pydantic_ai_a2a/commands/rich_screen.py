@@ -8,7 +8,8 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from ..types import Message, Task
-from .terminal import Screen, safe
+from .screens import Screen
+from .terminal import safe
 
 
 class RichScreen(Screen):

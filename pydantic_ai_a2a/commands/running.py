@@ -24,7 +24,8 @@ from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.browser import AllowedHosts
 from ..http.index import Live, Ready
-from .terminal import apart, find, place_options, say
+from .targets import apart, find, place_options
+from .terminal import say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)
 _PORT = click.IntRange(0, 65535)

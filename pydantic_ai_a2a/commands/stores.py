@@ -32,7 +32,8 @@ from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, TERMINAL, Caller, TaskHeader, TaskQuery, new_correlation_id
-from .terminal import Command, apart, echo, find, place_options, say, write_table
+from .targets import apart, find, place_options
+from .terminal import Command, echo, say, write_table
 
 
 class Store(NamedTuple):

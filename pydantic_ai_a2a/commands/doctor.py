@@ -1,0 +1,80 @@
+"""The command `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import asdict
+from textwrap import fill
+
+import click
+
+from ..doctor.examination import examine
+from ..doctor.probe import Finding
+from .remote import Remote, agent_options
+from .terminal import as_json, echo
+
+_INDENT = 12
+
+
+@click.command()
+@agent_options
+@click.option('-v', '--verbose', is_flag=True, help='Show each step, and each hint as often as it occurs.')
+@click.option('--json', 'is_json', is_flag=True, help='Write each step as a line of JSON.')
+def doctor(*, remote: Remote, verbose: bool, is_json: bool) -> int:
+    """Examine an agent, and say what to change.
+
+    URL is the agent or its card. The command sends harmless text, and cancels tasks that still run. The exit code is 1
+    if there is a fault.
+    """
+    return asyncio.run(_examine(remote, is_json=is_json, verbose=verbose))
+
+
+async def _examine(remote: Remote, *, is_json: bool, verbose: bool) -> int:
+    has_fault, summary = False, _Summary()
+    steps = examine(remote.url, remote.connections(), remote.trusted_origins)
+    async with aclosing(steps):
+        async for finding in steps:
+            has_fault |= finding.level == 'fault'
+            if is_json or verbose:
+                echo(as_json(asdict(finding)) if is_json else _finding_lines(finding))
+            else:
+                summary.add(finding)
+    summary.write()
+    return int(has_fault)
+
+
+class _Summary:
+    """Writes the cards and interfaces that are examined, what to change once, and the other steps by name only."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+        """The steps since the last written line, by level."""
+        self._written: set[tuple[str, str]] = set()
+
+    def add(self, finding: Finding) -> None:
+        if finding.level in ('ok', 'not checked') and finding.step not in ('card', 'interface'):
+            self._names.setdefault(finding.level, []).append(finding.step)
+        elif (finding.step, finding.text) not in self._written:
+            self._written.add((finding.step, finding.text))
+            self.write()
+            echo(_finding_lines(finding))
+
+    def write(self) -> None:
+        for level, names in self._names.items():
+            echo(_wrapped(level, ', '.join(names)))
+        self._names.clear()
+
+
+def _finding_lines(finding: Finding) -> str:
+    section = f' (§{finding.section})' if finding.section else ''
+    lines = [_wrapped(finding.level, f'{finding.step}: {finding.text}{section}')]
+    if finding.level in ('hint', 'warning', 'fault'):
+        details = (('sent', finding.sent), ('came', finding.came), ('change', finding.advice))
+        lines += [_wrapped('', f'{name}: {text}') for name, text in details if text]
+    return '\n'.join(lines)
+
+
+def _wrapped(head: str, text: str) -> str:
+    first, rest = f'{head:{_INDENT}}', ' ' * _INDENT
+    return fill(text, 80, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,126 @@
+"""The remote agent of a command: options, connections, and errors."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, NamedTuple
+
+from click import ClickException, UsageError, argument, option
+
+from ..client.cards import RemoteCards, choose
+from ..client.connections import Connections
+from ..client.transport import Transport
+from ..client.urls import origin
+from ..errors import A2AError, RemoteError
+from .terminal import Command, echo, safe
+
+
+class Remote(NamedTuple):
+    """A remote agent on the command line."""
+
+    url: str
+    headers: dict[str, str]
+    token: str | None
+    timeout: float
+    trusted_origins: Sequence[str]
+
+    def connections(self) -> Connections:
+        """Return connections to the agent.
+
+        Raises:
+            UsageError: A header has characters that HTTP does not allow.
+        """
+        try:
+            return Connections(headers=self.headers, auth=self.token, client=None, timeout=self.timeout)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    @asynccontextmanager
+    async def cards(self) -> AsyncGenerator[tuple[Connections, RemoteCards]]:
+        """Yield connections to the agent, and the card of the agent."""
+        connections = self.connections()
+        try:
+            yield connections, RemoteCards(connections, self.url)
+        finally:
+            await connections.close()
+
+    @asynccontextmanager
+    async def interface(self) -> AsyncGenerator[Transport]:
+        """Yield the interface that the card names."""
+        async with self.cards() as (connections, cards):
+            card, url = await cards.get()
+            chosen = choose(card, url, binding=None, version=None, trusted_origins=self.trusted_origins)
+            yield Transport(connections, chosen)
+
+
+def agent_options(command: Command) -> Command:
+    """Add the argument and the options for a remote agent. The command gets both as `remote`."""
+
+    @argument('url')
+    @option(
+        '--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Can be repeated.'
+    )
+    @option('--token-env', metavar='NAME', help='Environment variable with a bearer token.')
+    @option(
+        '--timeout', default=30.0, show_default=True, metavar='SECONDS', help='Longest wait for a connection or data.'
+    )
+    @option(
+        '--trusted-origin',
+        'trusted_origins',
+        multiple=True,
+        metavar='ORIGIN',
+        help="Origin besides the card's that may get requests and credentials. Can be repeated.",
+    )
+    @option('--debug', is_flag=True, help='Show the traceback of an error.')
+    @wraps(command)
+    def with_agent(
+        *,
+        url: str,
+        headers: Sequence[str],
+        token_env: str | None,
+        timeout: float,
+        trusted_origins: Sequence[str],
+        debug: bool,
+        **options: Any,
+    ) -> int:
+        if timeout <= 0:
+            raise UsageError('--timeout takes a number of seconds above zero.')
+        if not all(map(origin, trusted_origins)):
+            raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')
+        remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout, trusted_origins)
+        remote.connections()  # refuses bad headers before the command does anything
+        try:
+            return command(remote=remote, **options)
+        except (A2AError, RemoteError) as error:
+            if debug:
+                echo(''.join(traceback.format_exception(error)), err=True)
+            raise ClickException(safe(_sentence(error))) from error
+
+    return with_agent
+
+
+def _header(header: str) -> tuple[str, str]:
+    name, colon, value = header.partition(':')
+    if not colon or not name.strip():
+        raise UsageError('--header takes a name and a value with a colon between them, such as "X-API-Key: 123".')
+    return name.strip(), value.strip()
+
+
+def _token(name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not (token := os.environ.get(name)):
+        raise UsageError(f'The environment variable {name} of --token-env is not set.')
+    return token
+
+
+def _sentence(error: A2AError | RemoteError) -> str:
+    if not isinstance(error, A2AError):
+        return str(error)
+    credentials = ' Give credentials with --token-env or --header.' if error.http_status in (401, 403) else ''
+    correlation_id = f' (correlation id {error.correlation_id})' if error.correlation_id else ''
+    return f'The agent has refused the request: {error.message}{correlation_id}{credentials}'

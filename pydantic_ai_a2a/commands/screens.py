@@ -1,0 +1,180 @@
+"""Output of a remote task in a command: text as the agent writes, then data and files; or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any, Literal, TypeAlias
+
+from click import UsageError, option
+
+from ..client.content import answer_parts, artifact_parts, content_of, text_of
+from ..client.following import WAITING, Update
+from ..client.waiting import WaitingTask, waiting_task
+from ..protocol.stored import event_json, task_json
+from ..types import Message, Part, Task
+from .terminal import Command, as_json, echo, say
+
+Form: TypeAlias = Literal['text', 'json', 'jsonl']
+
+
+def json_options(command: Command) -> Command:
+    """Add `--json` and `--jsonl`. The command gets `form`: `text`, `json` or `jsonl`."""
+
+    @option('--json', 'as_json', is_flag=True, help='Write the task as JSON, at its end.')
+    @option('--jsonl', 'as_lines', is_flag=True, help='Write each event as a line of JSON.')
+    @wraps(command)
+    def with_form(*, as_json: bool, as_lines: bool, **options: Any) -> int:
+        if as_json and as_lines:
+            raise UsageError('--json and --jsonl cannot be combined: give one of them.')
+        return command(form='json' if as_json else 'jsonl' if as_lines else 'text', **options)
+
+    return with_form
+
+
+class Screen:
+    """Shows the answer to a message as plain text.
+
+    Args:
+        before: Text of the task that an earlier screen has shown.
+    """
+
+    def __init__(self, before: str = '') -> None:
+        self._before = before
+        self._text = ''
+        """The text on the screen."""
+
+    def show(self, update: Update) -> None:
+        """Show the news of an event."""
+        if update.task is not None:
+            self._show_text(artifact_parts(update.task))
+        if 'status_update' in update.event:
+            status = update.event['status_update']['status']
+            if status['state'] == 'working' and (message := status.get('message')) is not None:
+                step = _step(message)
+                if step.strip() not in ('', self._text.strip(), self._before.strip()):
+                    self.progress(step)
+
+    def progress(self, text: str) -> None:
+        """Show a step of the agent."""
+        for line in text.splitlines():
+            echo(f'  {line}', err=True)
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        """Show the rest of the answer. A question of a prompt is left out."""
+        if 'status' not in outcome:
+            self._grow(text_of(outcome['parts']))
+            self.close()
+            _show_parts(outcome['parts'])
+            return
+        status = outcome['status']
+        answer = answer_parts(outcome) if status['state'] == 'completed' else artifact_parts(outcome)
+        self._show_text(answer)
+        self.close()
+        _show_parts([part for parts in answer for part in parts])
+        message = status.get('message')
+        if status['state'] in WAITING:
+            if not is_asked and (question := question_of(outcome)['text']) not in artifact_text(outcome):
+                echo(question)
+        elif message is not None and message['parts'] not in answer:
+            _show_status(message, failed=status['state'] in ('failed', 'rejected'))
+
+    def close(self) -> None:
+        """End the line of the text."""
+        if self._text and not self._text.endswith('\n'):
+            echo()
+        self._text = ''
+
+    def write(self, text: str, *, whole: str) -> None:
+        """Write more text, at the end of the whole text."""
+        echo(text, nl=False)
+
+    def _show_text(self, answer: Sequence[Sequence[Part]]) -> None:
+        if (text := _text(answer)) != self._before:
+            self._before = ''
+            self._grow(text)
+
+    def _grow(self, text: str) -> None:
+        if not text.startswith(self._text):  # the agent has replaced its text
+            self.close()
+        if more := text[len(self._text) :]:
+            self.write(more, whole=text)
+        self._text = text
+
+
+class _JsonScreen(Screen):
+    """Writes the task as JSON, at the end."""
+
+    def show(self, update: Update) -> None:
+        pass
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        echo(as_json(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
+
+
+class _JsonLinesScreen(Screen):
+    """Writes each event as a line of JSON."""
+
+    def show(self, update: Update) -> None:
+        echo(as_json(event_json(update.event)))
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        pass
+
+
+def screen_for(form: Form, before: str = '') -> Screen:
+    """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, and in a terminal."""
+    if form != 'text':
+        return _JsonScreen() if form == 'json' else _JsonLinesScreen()
+    if sys.stdout.isatty():
+        try:
+            from .rich_screen import RichScreen  # noqa: PLC0415 - of an extra
+        except ImportError:
+            return Screen(before)
+        return RichScreen(before)
+    return Screen(before)
+
+
+def question_of(task: Task) -> WaitingTask:
+    """Return the question of a task whose artifacts the screen has shown."""
+    return waiting_task('', {**task, 'artifacts': []})
+
+
+def artifact_text(task: Task) -> str:
+    """Return the text of all artifacts of a task."""
+    return _text(artifact_parts(task))
+
+
+def _text(answer: Sequence[Sequence[Part]]) -> str:
+    return '\n'.join(filter(None, map(text_of, answer)))
+
+
+def _step(message: Message) -> str:
+    """Return a step of the agent: words, or the name of a called tool."""
+    metadata = message.get('metadata', {})
+    if metadata.get('progress') == 'tool':
+        return f'calls {metadata.get("toolName")}' if metadata.get('phase') == 'call' else ''
+    return text_of(message['parts'])
+
+
+def _show_parts(parts: Sequence[Part]) -> None:
+    """Show the data of an answer, and the names of the files."""
+    for part in parts:
+        if 'data' in part:
+            value = content_of(Message(role='agent', message_id='', parts=[part]))
+            echo(json.dumps(value, indent=2))
+        elif 'text' not in part:
+            name = part.get('filename') or 'a file'
+            place = part.get('url') or f'{len(part.get("raw", "")) * 3 // 4} bytes'
+            echo(f'[{name}: {part.get("media_type", "unknown type")}, {place}]')
+
+
+def _show_status(message: Message, *, failed: bool) -> None:
+    text = text_of(message['parts'])
+    correlation_id = message.get('metadata', {}).get('correlationId')
+    if failed:
+        say(text + (f' (correlation id {correlation_id})' if correlation_id else ''))
+    elif text:
+        echo(text)

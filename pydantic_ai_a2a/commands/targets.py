@@ -1,0 +1,107 @@
+"""Finds the app or the agent that a command line names."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any, cast
+
+from click import UsageError, option
+from pydantic_ai.agent import AbstractAgent
+from starlette.types import ASGIApp
+
+from ..app.app import A2AApp
+from ..app.build import served, telling_name, to_a2a
+from ..auth.callers import Authenticator
+from .terminal import Command
+
+_SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"
+
+
+def place_options(command: Command) -> Command:
+    """Add the options for the directory of the module and for the URL of the store."""
+    url = option('--backend', metavar='URL', help='URL of the store, such as sqlite:///agent.db.')
+    directory = option('--app-dir', default='', metavar='DIR', help='Directory of MODULE. Default: the current one.')
+    return directory(url(command))
+
+
+def find(target: str, app_dir: str, backend: str | None, auth: str | None = None) -> ASGIApp:
+    """Import the app that `target` names. An agent is made into an app with the given store and callers."""
+    sys.path.insert(0, app_dir)
+    value = _named(target)
+    if isinstance(value, AbstractAgent):
+        return _served_agent(cast('AbstractAgent[Any, Any]', value), target, backend, auth)
+    if not callable(value):
+        raise UsageError(f'{target} is neither an app nor an agent, but of the type {type(value).__name__}.')
+    if backend is not None:
+        raise UsageError(f'--backend can only be given with an agent: {target} is an app, which has its own backend.')
+    if auth is not None:
+        raise UsageError(
+            f'--auth can only be given with an agent: {target} is an app. Pass auth= to to_a2a() in its module.'
+        )
+    return cast('ASGIApp', value)
+
+
+def _named(target: str) -> Any:
+    module_name, _, name = target.partition(':')
+    name = name or 'app'
+    if not module_name:
+        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as joker:app.')
+    value: Any = _import(module_name)
+    for attribute in name.split('.'):
+        if not hasattr(value, attribute):
+            raise UsageError(f'The module {module_name!r} has no {name!r}.{_suggestion(module_name)}')
+        value = getattr(value, attribute)
+    return value
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f'{name}.'.startswith(f'{error.name}.'):
+            raise  # the module exists, but a module that it imports does not
+        raise UsageError(f'There is no module {error.name!r}, in the directory or on the Python path.') from None
+
+
+def _suggestion(module_name: str) -> str:
+    values = vars(sys.modules[module_name])
+    names = [repr(name) for name, value in values.items() if isinstance(value, A2AApp | AbstractAgent)]
+    return f' It has {", ".join(names)}.' if names else ''
+
+
+def _served_agent(agent: AbstractAgent[Any, Any], target: str, backend: str | None, auth: str | None) -> A2AApp:
+    name = agent.name or telling_name(*reversed(re.split('[.:]', target)))
+    authenticators = None if auth is None else _authenticators(auth)
+    try:
+        return to_a2a(agent, name=name, backend=backend or 'memory', auth=authenticators)
+    except ValueError as error:  # only the values of --backend and --auth can be wrong here
+        raise UsageError(str(error)) from None
+
+
+def _authenticators(target: str) -> list[Authenticator]:
+    value = _named(target)
+    values = cast('list[object]', value if isinstance(value, list) else [value])
+    authenticators = [item for item in values if isinstance(item, Authenticator)]
+    if len(authenticators) < len(values):
+        raise UsageError(f'{target} is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.')
+    return authenticators
+
+
+def apart(app: ASGIApp, target: str) -> list[A2AApp]:
+    """Return the A2A apps in an app, if worker processes can run the tasks of these apps.
+
+    Raises:
+        UsageError: The app has no A2A app, or keeps its tasks in memory.
+    """
+    apps = list(served(app))
+    if not apps:
+        raise UsageError(f'{target} is not an app of to_a2a(), and has no mounted app of to_a2a().')
+    if not all(app.hosting.durable for app in apps):
+        raise UsageError(
+            f'{target} keeps its tasks in the memory of one process, which has to serve and run them.'
+            f' Give it a backend that processes can share, such as {_SHARED}.'
+        )
+    return apps
