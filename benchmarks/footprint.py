@@ -24,13 +24,23 @@ from .agents import plain
 from .load import LIMIT, Connection, load, message, send, stream
 from .ratios import NAMES, ours
 from .report import Row
-from .servers import SERVER_CORE, Databases, Served, pin, server
+from .servers import SERVER_CORE, Databases, Served, cpu_of, pin, server
 from .sizes import Size
 
 WAL_HEADER, FRAME_HEADER, PAGE = 32, 24, 4096
 AROUND = 10
 """Turns of which the median is taken."""
 IMPORTS = {'pydantic_ai': 'import pydantic_ai', 'ours': 'from pydantic_ai_a2a import to_a2a'}
+
+COMMAND = ('-m', 'pydantic_ai_a2a')
+COMMANDS = {
+    '--version': (),
+    '--help': (),
+    'card': ('{}',),
+    'tasks': ('{}',),
+    'doctor': ('{}',),
+    'send': ('{}', 'Hello!'),
+}
 
 
 async def memory(size: Size, databases: Databases) -> list[Row]:
@@ -160,21 +170,60 @@ async def _growth(size: Size, databases: Databases, backend: str) -> float:
     return statistics.median(parts[-AROUND:]) / statistics.median(parts[1 : 1 + AROUND])
 
 
-# --- imports ----------------------------------------------------------------------------------------------------------
+# --- imports and commands ---------------------------------------------------------------------------------------------
 
 
 async def imports(size: Size, databases: Databases) -> list[Row]:
     """CPU time of the import of the package over that of Pydantic AI, from bytecode that the first round writes."""
-    rounds = [{name: _import(code) for name, code in IMPORTS.items()} for _ in range(size.rounds + 1)][1:]
+    rounds = [{name: _cpu('-c', code) for name, code in IMPORTS.items()} for _ in range(size.rounds + 1)][1:]
     return [Row.of('import over `pydantic_ai`', [each['ours'] / each['pydantic_ai'] for each in rounds])]
 
 
-def _import(code: str) -> float:
-    # An environment with this variable would compile each changed module at each import.
-    environment = {name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'}
-    with subprocess.Popen([sys.executable, '-c', code], env=environment) as process:
-        pin(process.pid, SERVER_CORE)
+async def commands(size: Size, databases: Databases) -> list[Row]:
+    """CPU time of commands; and of `serve` until it serves, over that of an import of its agent."""
+    (databases.folder / 'joker.py').write_text("from pydantic_ai import Agent\nagent = Agent('test')\n")
+    with ExitStack() as stack:
+        served = ours(stack, databases, 'plain', 'memory')
+        rounds = [_commands(f'http://127.0.0.1:{served.port}', databases.folder) for _ in range(size.rounds + 1)][1:]
+    return [
+        *(Row.of(f'CPU time of `{name}`', [each[name] for each in rounds], 's') for name in COMMANDS),
+        Row.of('`serve` over an import of its agent', [each['serve'] / each['agent'] for each in rounds]),
+    ]
+
+
+def _commands(url: str, folder: Path) -> dict[str, float]:
+    seconds = {name: _cpu(*COMMAND, name, *(word.format(url) for word in words)) for name, words in COMMANDS.items()}
+    code = f'import sys; sys.path.insert(0, {str(folder)!r}); import joker'
+    return {**seconds, 'agent': _cpu('-c', code), 'serve': _cpu_of_serve(folder)}
+
+
+def _cpu(*arguments: str) -> float:
+    """Return the CPU seconds of a Python process."""
+    with _python(*arguments, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, code
+    assert process.returncode == 0, arguments
     return usage.ru_utime + usage.ru_stime
+
+
+def _cpu_of_serve(folder: Path) -> float:
+    """Return the CPU seconds until a server listens."""
+    arguments = [*COMMAND, 'serve', '--app-dir', str(folder), '--port', '0', 'joker:agent']
+    with _python(*arguments, stdout=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b' running on ' in line:
+                break
+        seconds = cpu_of(process.pid)
+        process.terminate()
+        process.communicate()
+    return seconds
+
+
+def _python(*arguments: str, stdout: int) -> subprocess.Popen[bytes]:
+    # An environment with this variable would compile each changed module at each import.
+    environment = {name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'}
+    command = [sys.executable, *arguments]
+    process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=subprocess.PIPE)
+    pin(process.pid, SERVER_CORE)
+    return process

@@ -52,6 +52,10 @@ ROWS = {
     'written': [f'{row} a turn, SQLite' for row in ('pages written', 'commits', 'bytes of the WAL')],
     'turns': [f'our part of turn 20 over turn 1, {name}' for name in ('memory', 'SQLite NORMAL', 'PostgreSQL')],
     'imports': ['import over `pydantic_ai`'],
+    'commands': [
+        *(f'CPU time of `{name}`' for name in ('--version', '--help', 'card', 'tasks', 'doctor', 'send')),
+        '`serve` over an import of its agent',
+    ],
     'neighbour': [
         'CPU time of PostgreSQL that an idle neighbour adds to a task',
         'CPU time of an idle neighbour for a task of another process',
@@ -76,7 +80,7 @@ ROWS = {
 RUNS = [
     'sends',
     'streams cards reads',
-    'memory stalled written turns imports',
+    'memory stalled written turns imports commands',
     'neighbour notify events',
     'recovery slow',
     'clients bindings',
