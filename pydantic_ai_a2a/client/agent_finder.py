@@ -30,7 +30,7 @@ from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .transport import Transport
 from .trust import TrustedKeys
-from .urls import shown
+from .urls import check_url, shown
 
 if TYPE_CHECKING:
     from .signatures import CardVerifier
@@ -60,7 +60,7 @@ class AgentFinder:
 
     Raises:
         TypeError: The target is a card, and there are `card_keys` or a `card_url`.
-        ValueError: A key cannot be used, or the target is JSON that is no card.
+        ValueError: A key or a URL cannot be used, or the target is JSON that is no card.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 
@@ -87,6 +87,8 @@ class AgentFinder:
         self._binding = binding
         self._version = version
         self._trusted = tuple(trusted_origins)
+        for trusted in self._trusted:
+            check_url(trusted, ('http', 'https', 'grpc', 'grpcs'))
         self._verifier = None if card_keys is None else _verifier(card_keys)
         url = target if isinstance(target, str) else _INSIDE
         self._cards = RemoteCards(connections, url, self._verifier, card_url)

@@ -16,7 +16,7 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable, read_card, reading
 from ..types import AgentCard, AgentInterface
 from .connections import Connections, Cut, Patience, read_json
-from .urls import origin, shown
+from .urls import check_url, origin, shown
 
 if TYPE_CHECKING:
     from .signatures import CardVerifier
@@ -69,6 +69,9 @@ class RemoteCards:
         target: URL of the agent or of its card.
         verifier: Verifies the signatures of the card; None accepts cards without signatures.
         card_url: URL of the card, perhaps relative to the target; None to look for the card.
+
+    Raises:
+        ValueError: The target or the `card_url` is not a URL of HTTP.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class RemoteCards:
         self._connections = connections
         self._verifier = verifier
         self._urls = _card_urls(target) if card_url is None else [_joined(target, card_url)]
+        check_url(target)
+        check_url(self._urls[0])
         self._kept: _Kept | None = None
         self._extended: AgentCard | None = None
 

@@ -14,7 +14,7 @@ from click import ClickException, UsageError, argument, option
 from ..client.cards import RemoteCards, choose
 from ..client.connections import Connections
 from ..client.transport import Transport
-from ..client.urls import origin
+from ..client.urls import check_url, origin
 from ..errors import A2AError, RemoteError
 from .terminal import Command, echo, safe
 
@@ -32,9 +32,10 @@ class Remote(NamedTuple):
         """Return connections to the agent.
 
         Raises:
-            UsageError: A header has characters that HTTP does not allow.
+            UsageError: The URL is not one of HTTP, or a header has characters that HTTP does not allow.
         """
         try:
+            check_url(self.url)
             return Connections(headers=self.headers, auth=self.token, client=None, timeout=self.timeout)
         except ValueError as error:
             raise UsageError(str(error)) from None
@@ -92,7 +93,7 @@ def agent_options(command: Command) -> Command:
         if not all(map(origin, trusted_origins)):
             raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')
         remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout, trusted_origins)
-        remote.connections()  # refuses bad headers before the command does anything
+        remote.connections()  # refuses a bad URL and bad headers before the command does anything
         try:
             return command(remote=remote, **options)
         except (A2AError, RemoteError) as error:

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -18,13 +18,13 @@ from pydantic_ai.models.test import TestModel
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AClient, CardRefused, Push, RemoteUnavailable, to_a2a
+from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.agent_finder import StreamingTransport
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import NotConnected
 from pydantic_ai_a2a.doctor.examination import interfaces
-from pydantic_ai_a2a.errors import TaskNotCancelableError, UnsupportedOperationError
+from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card
 
@@ -454,11 +454,41 @@ async def test_a_name_that_does_not_resolve_is_said(monkeypatch: pytest.MonkeyPa
             await client.card()
 
 
-@pytest.mark.parametrize('target', ['agent.example', 'ftp://agent.example', 'http://agent.example:port', ''])
-async def test_a_target_that_is_no_url_of_http(target: str) -> None:
-    async with A2AClient(target) as client:
-        with pytest.raises(CardRefused, match='is not a URL of HTTP'):
-            await client.card()
+@each_case('make', [A2A, A2AToolset, A2AClient, RemoteAgent], ids=lambda make: make.__name__)
+def test_a_target_that_is_no_url_of_http_is_refused_when_it_is_written(
+    make: Callable[[str], object], subtests: pytest.Subtests
+) -> None:
+    begins = 'It has to begin with http:// or https://, and name a host.'
+    for target, text in (
+        ('localhost:8000', "'localhost:8000' is not a URL of HTTP. Write http://localhost:8000."),
+        ('agents.example/a', "'agents.example/a' is not a URL of HTTP. Write http://agents.example/a."),
+        ('', f"'' is not a URL of HTTP. {begins}"),
+        ('/agent', f"'/agent' is not a URL of HTTP. {begins}"),
+        ('ftp://agent.example', f"'ftp://agent.example' is not a URL of HTTP. {begins}"),
+        ('grpc://agent.example:50051', f"'grpc://agent.example:50051' is not a URL of HTTP. {begins}"),
+        ('https://', f"'https://' is not a URL of HTTP. {begins}"),
+        ('http://agent.example:port', f"'http://agent.example:port' is not a URL of HTTP. {begins}"),
+        ('ann:secret@agent.example', f'The target is not a URL of HTTP. {begins}'),
+        ('agent.example?key=secret', f'The target is not a URL of HTTP. {begins}'),
+    ):
+        with subtests.test(target), pytest.raises(ValueError, match=f'^{re.escape(text)}$'):
+            make(target)
+
+
+def test_a_wrong_url_of_a_card_or_of_a_trusted_origin_is_refused_when_it_is_written() -> None:
+    with pytest.raises(ValueError, match=r"^'ftp://agent\.example/card' is not a URL of HTTP\."):
+        A2AClient('http://agent.example', card_url='ftp://agent.example/card')
+    with pytest.raises(
+        ValueError, match=r"^'api\.example\.com' is not a URL of HTTP\. Write http://api\.example\.com\.$"
+    ):
+        A2AClient('http://agent.example', trusted_origins=['api.example.com'])
+    A2AClient('http://agent.example', card_url='card', trusted_origins=['grpcs://agent.example:50051'])
+
+
+async def test_a_given_card_whose_interface_is_no_url_of_http() -> None:
+    async with A2AClient(read_card(with_interfaces(('JSONRPC', 'ftp://agent.example', '1.0')))) as client:
+        with pytest.raises(RemoteProtocolError, match='is not a URL of HTTP'):
+            await client.send('hello')
 
 
 OLDER: dict[str, Any] = {

@@ -301,6 +301,8 @@ def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
         (('send', 'URL'), 'There is nothing to send: give TEXT, --file or --data.'),
         (('send', 'URL', '--data', '{'), '--data is not JSON'),
         (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
+        (('send', 'localhost:1', 'x'), "'localhost:1' is not a URL of HTTP. Write http://localhost:1."),
+        (('doctor', 'ftp://agent.example'), "'ftp://agent.example' is not a URL of HTTP."),
         (('send', 'URL', 'x', '--header', 'nothing'), '--header takes a name and a value with a colon between them'),
         (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('doctor', 'URL', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
@@ -321,7 +323,6 @@ def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Captur
     for place, text in (
         ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
-        ('localhost:1', 'is not a URL of HTTP. It has to begin with http:// or https://.'),
         (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
     ):
         refused = command(capsys, 'send', place, 'hello')
