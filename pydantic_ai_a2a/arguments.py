@@ -129,7 +129,8 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
 @cache
 def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str, Any], Collection[str] | None]:
     """Return the annotations of a function's arguments, and its keywords; None if it takes any keyword."""
-    source: Any = annotated if '__dataclass_fields__' in vars(annotated) else function
+    dataclass = cast('Mapping[str, Any]', vars(annotated)).get('__dataclass_params__')
+    source: Any = annotated if dataclass is not None and dataclass.init else function
     hints = inspect.get_annotations(source, eval_str=True)
     names: set[str] = set()
     for parameter in inspect.signature(function).parameters.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -514,6 +514,7 @@ def bare(schema: Any) -> Any:
 
 
 @checked
+@dataclass(init=False)
 class A2A(AbstractCapability[AgentDepsT]):
     """A remote A2A agent that an agent can ask.
 
@@ -541,9 +542,38 @@ class A2A(AbstractCapability[AgentDepsT]):
         self._prefix = tool_prefix
 
     @classmethod
-    def get_serialization_name(cls) -> str | None:
-        """Return no name: the target may be an object of this process."""
-        return None
+    @checked
+    def from_spec(
+        cls,
+        target: str,
+        *,
+        tool_prefix: str | None = None,
+        headers: dict[str, str] | None = None,
+        auth: str | None = None,
+        timeout: float = 30.0,
+        trusted_origins: Sequence[str] = (),
+        id: str | None = None,
+        max_retries: int | None = None,
+        tool_error_behavior: ErrorBehavior = 'failed',
+        tools: Literal['agent', 'skills'] = 'agent',
+        include_descriptions: bool = True,
+        context: Literal['conversation', 'call'] = 'conversation',
+    ) -> A2A[AgentDepsT]:
+        """Make the capability by an agent file, which has the options that are text, numbers, lists or mappings."""
+        return cls(
+            target,
+            tool_prefix=tool_prefix,
+            headers=headers,
+            auth=auth,
+            timeout=timeout,
+            trusted_origins=trusted_origins,
+            id=id,
+            max_retries=max_retries,
+            tool_error_behavior=tool_error_behavior,
+            tools=tools,
+            include_descriptions=include_descriptions,
+            context=context,
+        )
 
     def get_toolset(self) -> AbstractToolset[AgentDepsT]:
         """Return the tools of the agent."""

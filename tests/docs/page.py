@@ -92,7 +92,7 @@ class Page:
             self._server = None
 
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
-        if (block.title or '').startswith('client_') or block.language == 'javascript':
+        if (block.title or '').startswith('client_') or block.language in ('javascript', 'yaml'):
             return self._save
         runners = {'python': self._python, 'bash': self._bash, 'text': _nothing}
         assert block.language in runners, f'nobody knows how to check a block of {block.language!r}'

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, CancellationToken, ImageUrl
+from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken, ImageUrl
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -23,6 +25,7 @@ from pydantic_ai_a2a import (
     A2AClient,
     A2ATaskEvent,
     A2AToolset,
+    BearerAuth,
     CardRefused,
     Messages,
     RemoteAgent,
@@ -37,11 +40,12 @@ from pydantic_ai_a2a.client.content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card, read_task
 from pydantic_ai_a2a.remote import model as remote_model
-from pydantic_ai_a2a.remote.toolset import remote_tools
+from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
 from pydantic_ai_a2a.remote.waiting import difference
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
 from ..bounds import LIMIT
+from ..tables import each_case
 from .agents import Stuck, caller, echo, prompt_of
 
 DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
@@ -338,8 +342,73 @@ async def test_progress_is_told_in_the_events_of_the_run() -> None:
         assert {event.tool_call_id for event in told} == {'outer-call'}
 
 
-def test_a_capability_with_objects_of_this_process_has_no_name_in_specs() -> None:
-    assert A2A.get_serialization_name() is None
+TOKEN = 'a-token-of-ann-1234'
+SHORT = """
+model: test
+capabilities:
+  - A2A: URL
+"""
+LONG = f"""
+model: test
+capabilities:
+  - A2A:
+      target: URL
+      auth: {TOKEN}
+      tool_prefix: my
+      timeout: 20
+"""
+HEADERS = {'target': 'URL', 'headers': {'Authorization': f'Bearer {TOKEN}'}, 'trusted_origins': ['https://api.example']}
+WRAPPED = {'PrefixTools': {'prefix': 'my', 'capability': {'A2A': {'target': 'URL', 'auth': TOKEN}}}}
+
+
+@each_case(
+    'file, text, users, tool',
+    [
+        ('agent.yaml', SHORT, None, 'echo'),
+        ('agent.yaml', LONG, {TOKEN: 'ann'}, 'my_echo'),
+        ('agent.json', json.dumps({'model': 'test', 'capabilities': [{'A2A': HEADERS}]}), {TOKEN: 'ann'}, 'echo'),
+        ('agent.json', json.dumps({'model': 'test', 'capabilities': [WRAPPED]}), {TOKEN: 'ann'}, 'my_echo'),
+    ],
+    ids=('the URL alone', 'a token', 'headers', 'inside another capability'),
+)
+async def test_an_agent_file_names_a_remote_agent(
+    file: str, text: str, users: dict[str, str] | None, tool: str, tmp_path: Path
+) -> None:
+    remote = Agent(TestModel(custom_output_text='Hello!'), name='echo')
+    with serve(to_a2a(remote, auth=None if users is None else BearerAuth(users))) as server:
+        (tmp_path / file).write_text(text.replace('URL', server.url))
+        async with asyncio.timeout(LIMIT):
+            ended = await Agent.from_file(tmp_path / file, custom_capability_types=[A2A]).run('hello')
+    [part] = returns(ended.all_messages())
+    assert (part.tool_name, part.content) == (tool, 'Hello!')
+
+
+@each_case(
+    'options, text',
+    [
+        ('localhost:8000', "'localhost:8000' is not a URL of HTTP. Write http://localhost:8000."),
+        (7, 'from_spec(): target takes a string, not an int.'),
+        (
+            {'target': 'http://a.example', 'tool_prefx': 'my'},
+            "from_spec() takes no 'tool_prefx'. Did you mean 'tool_prefix'?",
+        ),
+        (
+            {'target': 'http://a.example', 'tools': 'skill'},
+            "from_spec(): tools takes 'agent' or 'skills', not the string 'skill'.",
+        ),
+    ],
+)
+def test_a_mistake_in_an_agent_file_is_named(options: Any, text: str) -> None:
+    spec = {'model': 'test', 'capabilities': [{'A2A': options}]}
+    with pytest.raises(ValueError, match=f"^Failed to instantiate capability 'A2A'.*: {re.escape(text)}"):
+        Agent.from_spec(spec, custom_capability_types=[A2A])
+
+
+def test_the_schema_of_agent_files_has_the_options_of_a_remote_agent() -> None:
+    schema = AgentSpec.model_json_schema_with_capabilities([A2A])['$defs']['spec_params_A2A']
+    objects = {'http_client', 'card_keys'}
+    assert {*schema['properties']} == {'target', 'tool_prefix', *ToolsetOptions.__annotations__} - objects
+    assert schema['required'] == ['target']
 
 
 def test_usage_of_unknown_kinds_is_passed_over() -> None:
