@@ -15,10 +15,11 @@ from ..docs.blocks import ROOT
 from .agents import call, scripted
 from .browser import ARGUMENTS, chromium
 
-__all__ = ('IMAGES', 'NAMES')
+__all__ = ('IMAGES', 'MOVING', 'NAMES')
 
 IMAGES = ROOT / 'docs' / 'images'
 NAMES = ('playground-light', 'playground-dark', 'playground-approval', 'playground-narrow')
+MOVING = 'crash-and-approval.gif'
 
 _PLAN = """### Three days in Lisbon
 

@@ -21,7 +21,9 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
 from pydantic_ai_a2a.http.playground import page
 from pydantic_ai_a2a.http.playground.page import FILES
 
-from .pictures import IMAGES, NAMES
+from ..docs.blocks import ROOT
+from ..tables import each_case
+from .pictures import IMAGES, MOVING, NAMES
 
 STATIC = Path(page.__file__).with_name('static')
 SUMS = re.findall(r'^(\w{64})  (\S+)$', (STATIC / 'vendor' / 'SHA256SUMS').read_text(), re.MULTILINE)
@@ -200,6 +202,17 @@ def test_a_server_names_what_a_card_lacks(capfd: pytest.CaptureFixture[str]) -> 
         ('bare', 'no description and no skills and no examples'),
         ('half', 'no examples'),
     ]
+
+
+@each_case('place', ['README.md', 'docs/index.md'])
+def test_the_moving_picture_is_small_and_has_an_alternative_text(place: str) -> None:
+    shown = re.findall(r'!\[([^\]]+)\]\(([^)]+\.gif)\)', (ROOT / place).read_text())
+    [(text, path)] = shown
+    assert len(text) > 100
+    picture = (ROOT / place).parent / path
+    assert picture == IMAGES / MOVING
+    assert picture.read_bytes()[:6] == b'GIF89a'
+    assert picture.stat().st_size <= 600_000
 
 
 def test_the_pictures_of_the_documentation_are_small() -> None:
