@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 from dataclasses import fields, is_dataclass
@@ -167,6 +168,21 @@ def test_every_make_target_that_is_named_exists(path: Path) -> None:
     named = {words[1] for words in commands} | set(re.findall(r'`make (\w+)', path.read_text()))
     assert named
     assert named <= targets | {'help'}
+
+
+def test_the_table_of_servers_says_what_a_client_has_seen() -> None:
+    rows = {row[0]: row[1:] for row in table(ROOT / 'README.md', 'November 2026')}
+    ends = {'completed': 'the run goes on', 'working': 'the task stays working', 'Task not found': 'the task is gone'}
+    for column, shown in enumerate(json.loads((ROOT / 'interop' / 'peers.json').read_text()).values()):
+        facts = {
+            'Two tasks at a time': 'yes' if shown['two tasks'][-1] == 'together' else 'no',
+            'A cancel stops the run': 'yes' if 'canceled stopped' in shown['canceled'] else 'no',
+            'After kill -9': ends[shown['killed'][0]],
+            'Tools that need an approval': 'yes' if shown['approve'] == 'input_required' else 'no',
+        }
+        for row, fact in facts.items():
+            cell = rows[row][column]
+            assert cell == fact or cell.startswith('[')
 
 
 def test_the_links_of_the_readme_lead_somewhere() -> None:
