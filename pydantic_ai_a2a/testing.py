@@ -378,16 +378,16 @@ _CHANGING = re.compile(rf'(?<![0-9a-f])(?:(?P<id>{_ID})|(?P<time>{_TIME}))(?![0-
 """Generated ids and times, in any text."""
 
 
-def dump(value: Task | Message | Any) -> Any:
-    """Return a task, a message or JSON for a snapshot, with the same values in each run.
+def dump(value: RemoteResult | Task | Message | Any) -> Any:
+    """Return a result, a task, a message or JSON for a snapshot, with the same values in each run.
 
     Generated ids become `<id 1>`, `<id 2>` and so on, in the order of the value. Times become `<time>`. Ids that the
     test has chosen stay.
 
     Args:
-        value: A task or a message, which becomes JSON of A2A 1.0, or JSON of a recording.
+        value: A result, a task or a message, which becomes JSON of A2A 1.0, or JSON of a recording.
     """
-    return _Names().replaced(_json(value))
+    return _Names().replaced(_json(value.outcome if isinstance(value, RemoteResult) else value))
 
 
 def _json(value: Any) -> Any:

@@ -116,9 +116,9 @@ def _data(value: object) -> Part:
 class SendOptions(TypedDict, total=False):
     """Options of a message."""
 
-    context_id: str
+    context_id: str | None
     """Conversation of the message. Default: a new conversation."""
-    task_id: str
+    task_id: str | None
     """Task that the message continues or answers. Default: a new task."""
     metadata: dict[str, Any]
     """Metadata of the request. Default: none."""

@@ -35,7 +35,7 @@ from .content import (
 )
 from .following import WAITING, Update
 from .messages import Content, SendOptions, WaitOptions
-from .waiting import WaitingTask, answer_to, waiting_task
+from .waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
 
 if TYPE_CHECKING:
     from .client import A2AClient
@@ -79,9 +79,15 @@ class RemoteResult(Generic[OutputT]):
         return None if self.task is None else self.task['status']['state']
 
     @property
-    def task_id(self) -> str | None:
-        """Id of the task; None without a task."""
-        return None if self.task is None else self.task['id']
+    def task_id(self) -> str:
+        """Id of the task.
+
+        Raises:
+            RemoteError: The agent has answered without a task.
+        """
+        if self.task is None:
+            raise RemoteError('The agent has answered with a message, without a task.')
+        return self.task['id']
 
     @property
     def context_id(self) -> str | None:
@@ -172,11 +178,16 @@ class RemoteResult(Generic[OutputT]):
             return None
         return waiting_task(self._sent.card['name'], self.task)
 
+    @property
+    def pending(self) -> list[PendingRemoteCall]:
+        """The pending calls of a task that waits. Empty for a question of the agent itself."""
+        return [] if (waiting := self.waiting) is None else waiting['pending']
+
     async def approve(self, call_id: str | None = None, *, args: dict[str, Any] | None = None) -> RemoteResult[OutputT]:
         """Approve pending calls, and wait until the task has ended or waits again. Also says that a sign-in is done.
 
         Args:
-            call_id: Id of the call, from `waiting`. Default: all calls that wait for an approval.
+            call_id: Id of the call, from `pending`. Default: all calls that wait for an approval.
             args: Arguments in place of those of the call. Default: those of the call.
 
         Raises:
@@ -197,7 +208,7 @@ class RemoteResult(Generic[OutputT]):
 
         Args:
             reason: Reason for the agent. Default: none.
-            call_id: Id of the call, from `waiting`. Default: all pending calls.
+            call_id: Id of the call, from `pending`. Default: all pending calls.
 
         Raises:
             UserError: The task does not wait for this call. For other errors, see `A2AClient.send`.
@@ -211,7 +222,7 @@ class RemoteResult(Generic[OutputT]):
         Args:
             value: Text or data for a question. For an approval True, False, `ToolApproved` or `ToolDenied`. For several
                 calls a mapping of answers by the ids of the calls.
-            call_id: Id of the call, from `waiting`. Default: the one pending call, or the agent's own question.
+            call_id: Id of the call, from `pending`. Default: the one pending call, or the agent's own question.
 
         Raises:
             UserError: The answer does not suit the pending calls. For other errors, see `A2AClient.send`.

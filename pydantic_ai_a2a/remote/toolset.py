@@ -235,7 +235,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         else:
             parts = answer.get('parts', [])
             options['task_id'], options['context_id'] = waiting['task'], waiting['context']
-        message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id', ''), parts))
+        message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id') or '', parts))
         try:
             outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
             result = self._result(agent, place, outcome, ctx, waiting)

@@ -198,10 +198,12 @@ async def test_an_agent_that_answers_without_a_task() -> None:
     async with A2AClient(Canned(result({'message': message})).app) as client:
         answer = await client.send('Hello.', resend=True)
         assert (answer.text, answer.output, answer.data, answer.files) == ('Hi.', 'Hi.', None, [])
-        assert (answer.task, answer.state, answer.task_id, answer.context_id) == (None, None, None, None)
+        assert (answer.task, answer.state, answer.context_id, answer.pending) == (None, None, None, [])
+        with pytest.raises(RemoteError, match='The agent has answered with a message, without a task'):
+            print(answer.task_id)
         with pytest.raises(UserError, match='There is nothing to answer'):
             await answer.answer('Yes.')
-        assert await client.send_text('Hello.', resend=True) == 'Hi.'
+        assert await client.send_text('Hello.', context_id=answer.context_id, resend=True) == 'Hi.'
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ ASK = ('ask', {'what': 'pizza'})
 async def test_an_approval_from_code() -> None:
     async with A2AClient(clerk(A)) as client:
         asked = await client.send('Go.', metadata={'n': 1})
-        [call] = asked.waiting['pending'] if asked.waiting else []
+        [call] = asked.pending
         assert (asked.state, call['tool'], call.get('args')) == ('input-required', 'delete_file', {'path': 'a'})
         assert asked.text.startswith(f'{call["text"]}\n')
         done = await asked.approve()
@@ -296,22 +298,19 @@ async def test_an_approval_from_code() -> None:
 async def test_calls_are_decided_one_by_one_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')
-        assert asked.waiting is not None
-        first, second, question = (call['id'] for call in asked.waiting['pending'])
+        first, second, question = (call['id'] for call in asked.pending)
         with pytest.raises(UserError, match='`args` are of one call'):
             await asked.approve(args={'path': 'c'})
         with pytest.raises(UserError, match="The remote task has no pending call 'x', only"):
             await asked.approve('x')
         left = await asked.approve(first, args={'path': 'c'})
-        assert left.waiting
-        assert [call['id'] for call in left.waiting['pending']] == [second, question]
+        assert [call['id'] for call in left.pending] == [second, question]
         left = await left.deny('No.', call_id=second)
         done = await left.answer('salami', call_id=question)
         assert done.text == 'c is deleted, No., salami'
         asked = await client.send('Go.')
         left = await asked.approve()
-        assert left.waiting
-        assert [call['kind'] for call in left.waiting['pending']] == ['question']
+        assert [call['kind'] for call in left.pending] == ['question']
         with pytest.raises(UserError, match='An approval is no answer'):
             await left.approve()
         assert (await left.answer('salami')).text == 'a is deleted, b is deleted, salami'
@@ -334,7 +333,7 @@ def pizzeria() -> Agent[None, str | InputRequired]:
 async def test_the_question_of_the_agent_itself() -> None:
     async with A2AClient(pizzeria()) as client:
         asked = await client.send('Go.')
-        assert asked.text == 'Which pizza?'
+        assert (asked.text, asked.pending) == ('Which pizza?', [])
         done = await asked.answer('Salami')
         assert (done.output, done.task_id) == ('With salami.', asked.task_id)
         assert (await (await client.send('Go.')).deny()).state == 'canceled'
@@ -352,7 +351,7 @@ async def test_another_client_answers_the_tasks_that_wait() -> None:
         [waiting] = [listed async for listed in approver.list(state='input-required')]
         assert waiting.task_id == asked.task_id
         await waiting.approve()
-        assert (await client.get(asked.task_id or '')).text == 'a is deleted'
+        assert (await client.get(asked.task_id)).text == 'a is deleted'
 
 
 # --- conversations ----------------------------------------------------------------------------------------------------

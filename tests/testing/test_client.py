@@ -155,13 +155,17 @@ async def test_an_agent_without_a_task_must_not_have_been_expected_to_ask(a2a_cl
     client = await a2a_client(to_a2a(Agent(TestModel()), messages=Messages(reply='message')))
     with pytest.raises(AssertionError, match=r'not asked about ask\. The agent has answered without a task\.'):
         await client.send('Go.', answers=Answers({'ask': 'salami'}))
-    message = (await client.send('Go.', answers=Answers(), context_id='talk')).outcome
-    assert dump(message) == {
-        'role': 'ROLE_AGENT',
-        'parts': [{'text': 'success (no tool calls)', 'mediaType': 'text/plain'}],
-        'messageId': '<id 1>',
-        'contextId': 'talk',
-    }
+    answer = await client.send('Go.', answers=Answers(), context_id='talk')
+    assert (
+        dump(answer)
+        == dump(answer.outcome)
+        == {
+            'role': 'ROLE_AGENT',
+            'parts': [{'text': 'success (no tool calls)', 'mediaType': 'text/plain'}],
+            'messageId': '<id 1>',
+            'contextId': 'talk',
+        }
+    )
 
 
 async def test_an_agent_that_asks_forever_fails_the_test(a2a_client: ClientFactory) -> None:
