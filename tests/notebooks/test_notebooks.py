@@ -29,13 +29,16 @@ def check_tour(outputs: dict[str, list[str]]) -> None:
     assert '>playground</a>' in outputs['serve'][0]
     assert '<strong>joker</strong>' in outputs['card'][0]
     for step in ('send', 'approve', 'table'):
-        assert '<strong>completed</strong>' in outputs[step][0]
+        assert '<strong>completed</strong>' in outputs[step][-1]
     events = outputs['stream'][0].splitlines()
-    assert (events[0], events[-1]) == ('task submitted', 'status_update completed')
+    assert (events[1], events[-1]) == ("Update(task, state='submitted')", "Update(status_update, state='completed')")
+    assert events[0] == 'What do you call a bear with no teeth? A gummy bear.'
     assert '<strong>input-required</strong>' in outputs['approval'][0]
     assert 'May I call delete_file {&quot;path&quot;:&quot;a&quot;}?' in outputs['approval'][0]
-    assert 'old.txt is deleted' in outputs['approve'][0]
-    assert '<tr><td>Saturday</td><td>showers</td><td>21.0</td></tr>' in outputs['table'][0]
+    assert outputs['approve'][0] == "delete_file {'path': 'a'}\n"
+    assert 'old.txt is deleted' in outputs['approve'][1]
+    assert outputs['table'][0] == "day='Friday' sky='sunny' celsius=24.5\n"
+    assert '<tr><td>Saturday</td><td>showers</td><td>21.0</td></tr>' in outputs['table'][1]
     assert outputs['remote'] == [
         "[Day(day='Friday', sky='sunny', celsius=24.5),\n Day(day='Saturday', sky='showers', celsius=21.0)]"
     ]
@@ -55,7 +58,7 @@ def check_notebook_about_tests(outputs: dict[str, list[str]]) -> None:
     )
     assert outputs['function'] == ['I was told: Keep the report.\n']
     assert outputs['until'][0].split() == ['working', 'completed']
-    assert outputs['record'][0].splitlines()[-1] == 'status_update completed'
+    assert outputs['record'][0].splitlines()[-1] == "Update(status_update, state='completed')"
     assert "'taskId': '<id 1>'" in outputs['record'][1]
     assert outputs['write'] == ['Writing test_keeper.py\n']
     assert '1 passed' in outputs['pytest'][0]
