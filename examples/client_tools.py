@@ -7,9 +7,7 @@ The model needs no API key: it reads the note that the prompt names, if the clie
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from fasta2a.schema import Part
 from pydantic_ai import Agent, FunctionToolset, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -44,12 +42,10 @@ def read_note(name: str) -> str:
 
 async def ask(client: A2AClient, question: str) -> str:
     """Ask the agent, and answer its calls until the task is over."""
-    task: Any = await client.send(question, tools=[Tool(read_note).tool_def])
-    while task['status']['state'] == 'input-required':
-        pending = task['status']['message']['parts'][1]['data']['pending']
-        answers = [{'id': call['id'], 'decision': 'result', 'result': read_note(**call['args'])} for call in pending]
-        task = await client.send([Part(data={'callAnswers': answers})], task_id=task['id'])
-    return task['artifacts'][0]['parts'][0]['text']
+    result = await client.send(question, tools=[Tool(read_note).tool_def])
+    while calls := result.pending:
+        result = await result.answer({call['id']: read_note(**call.get('args', {})) for call in calls})
+    return result.text
 
 
 async def main(url: str) -> None:
