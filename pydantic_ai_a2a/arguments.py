@@ -112,8 +112,7 @@ def checked(target: T) -> T:
 
 
 def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callable[..., Any]:
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         hints, names = _annotations(function, annotated)
         if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
             raise TypeError(f'{name}() takes no {unknown!r}.{_elsewhere(unknown, hints) or suggestion(unknown, names)}')
@@ -121,9 +120,19 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
             problem = _problem(value, hints.get(argument, Any), argument)
             if problem is not None:
                 raise problem.error(f'{name}(): {_sentence(problem)}')
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
         return function(*args, **kwargs)
 
-    return call
+    @wraps(function)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return await function(*args, **kwargs)
+
+    # Mocks and frameworks ask if a function is a coroutine function.
+    return call_async if inspect.iscoroutinefunction(function) else call
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -354,7 +355,13 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
             lambda: A2AClient(REMOTE).send('x', **odd(contextid='c')),
             "send() takes no 'contextid'. Did you mean",
         ),
-        (lambda: A2AClient(REMOTE).stream('x', **odd(task_id=3)), 'stream(): task_id takes a string, not an int.'),
+        (
+            lambda: A2AClient(REMOTE).stream('x', **odd(task_id=3)),
+            'stream(): task_id takes a string or None, not an int.',
+        ),
+        (lambda: A2AClient(REMOTE).get(**odd(task_id=3)), 'get(): task_id takes a string, not an int.'),
+        (lambda: A2AClient(REMOTE).cancel('t', **odd(metdata={})), "cancel() takes no 'metdata'. Did you mean"),
+        (lambda: A2AClient(REMOTE).conversation(**odd(context=3)), "conversation() takes no 'context'. Did you"),
         (lambda: RemoteAgent(REMOTE, **odd(nam='x')), "RemoteAgent() takes no 'nam'. Did you mean 'name'?"),
         (lambda: A2AToolset[None](REMOTE, **odd(tool='agent')), "A2AToolset() takes no 'tool'. Did you mean 'tools'?"),
         (lambda: A2A[None](REMOTE, **odd(heders={})), "A2A() takes no 'heders'. Did you mean 'headers'?"),
@@ -365,9 +372,13 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
         ),
     ],
 )
-def test_the_client_half_checks_its_arguments(use: Callable[[], object], text: str) -> None:
+async def test_the_client_half_checks_its_arguments(use: Callable[[], object], text: str) -> None:
+    async def calling() -> None:
+        if inspect.isawaitable(waits := use()):
+            await waits
+
     with pytest.raises(TypeError) as refused:
-        use()
+        await calling()
     assert str(refused.value).startswith(text)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
+from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from typing_extensions import Unpack
@@ -251,7 +252,8 @@ class A2AClient(Sender):
         Args:
             content: The message: see `Content`.
             output_type: Type of the result's `output`, such as a Pydantic model. Agents that declare the extension
-                `client-schema-v1` answer with data of this form. Default: as the agent answers.
+                `client-schema-v1` get the JSON Schema of a type whose values are objects. Default: as the agent
+                answers.
             options: See `WaitOptions`.
 
         Returns:
@@ -373,7 +375,7 @@ class A2AClient(Sender):
             tenant=transport.tenant,
         )
         async for task in transport.items('ListTasks', params):
-            yield Sent(self, card).result(task)
+            yield Sent(self, card, without_artifacts=not include_artifacts).result(task)
 
     @checked
     async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> RemoteResult:
@@ -425,6 +427,7 @@ class A2AClient(Sender):
         params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
+    @checked
     def conversation(self, context_id: str | None = None) -> Conversation:
         """Return a conversation with the agent.
 
@@ -439,8 +442,9 @@ class A2AClient(Sender):
         follower, streams, may_repeat = self._following(
             card, transport, resend=options.get('resend', False), message_id=message['message_id']
         )
+        adapter = None if output_type is None else TypeAdapter[Any](output_type)
         params = send_params(message, options, card, transport.tenant, output_type)
-        return _Exchange(follower, params, streams, may_repeat, Sent(self, card, options, output_type))
+        return _Exchange(follower, params, streams, may_repeat, Sent(self, card, options, output_type, adapter))
 
     def _following(
         self, card: AgentCard, transport: Transport, *, resend: bool = False, message_id: str = ''

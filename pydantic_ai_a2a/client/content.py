@@ -138,12 +138,14 @@ def digest_id(*values: Any) -> str:
 def items_of(parts: Sequence[Part]) -> list[Any]:
     """Return the content of each part. Neighbouring texts are one item."""
     items: list[Any] = []
+    after_text = False
     for part in parts:
         item = _item(part)
-        if isinstance(item, str) and items and isinstance(items[-1], str) and 'text' in part:
+        if after_text and 'text' in part:
             items[-1] += item
         else:
             items.append(item)
+        after_text = 'text' in part
     return items
 
 

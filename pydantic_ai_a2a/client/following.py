@@ -269,6 +269,11 @@ class Update:
         return None if self._fields is None else self._fields['id']
 
     @property
+    def context_id(self) -> str | None:
+        """Id of the conversation; None for a message without one."""
+        return (self._fields or self.outcome).get('context_id')
+
+    @property
     def state(self) -> TaskState | None:
         """State of the task; None without a task."""
         return None if self._fields is None else self._fields['status']['state']
@@ -288,7 +293,7 @@ class Update:
 
     @property
     def text(self) -> str:
-        """New text of the event: of a status, an artifact or a message. Empty for a whole task."""
+        """New text of the event: of a status, an artifact, a thought or a message. Empty for a whole task."""
         event = self.event
         if 'artifact_update' in event:
             parts = event['artifact_update']['artifact']['parts']

@@ -33,11 +33,13 @@ from .agent_finder import takes_schemas
 from .cards import extensions_of
 
 
-class _Dataclass(Protocol):
+class Dataclass(Protocol):
+    """Any dataclass."""
+
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
-Content: TypeAlias = str | BaseModel | _Dataclass | Mapping[str, Any] | Sequence[Any]
+Content: TypeAlias = str | BaseModel | Dataclass | Mapping[str, Any] | Sequence[Any]
 """A message to an agent. A text; a file as `BinaryContent`, or as a URL such as `ImageUrl`; data as a dict, a list, a
 Pydantic model or a dataclass; a list of these or of A2A's `Part`; or a whole `Message`."""
 
@@ -54,7 +56,7 @@ def message_of(content: Content) -> Message:
         TypeError: The content is none of what a message takes.
         ValueError: The message has fields that messages do not have.
     """
-    if isinstance(content, Mapping) and 'parts' in content:
+    if isinstance(content, Mapping) and _is_message(content):
         fields: Any = content
         if fields.get('role') in stored.ROLES:
             fields = stored.load_message(dump_json(content))
@@ -66,12 +68,18 @@ def message_of(content: Content) -> Message:
     return Message(role='user', parts=[*_parts(content)], message_id=uuid4().hex)
 
 
+def _is_message(content: Mapping[str, Any]) -> bool:
+    """Return True for a dict with a list of parts. Other dicts are data."""
+    parts = content.get('parts')
+    return isinstance(parts, list | tuple) and all(isinstance(part, Mapping) for part in cast('Sequence[Any]', parts))
+
+
 def _parts(content: Content) -> Iterator[Part]:
     """Yield the parts of a content. A list without any text, file, model or part is data as a whole."""
     items = cast('Sequence[Any]', content) if isinstance(content, list | tuple) else ()
     if items and any(isinstance(item, str) or _is_part(item) or _is_object(item) for item in items):
         yield from (cast('Part', item) if _is_part(item) else part_of(item) for item in items)
-    elif content != []:
+    elif items or not isinstance(content, list | tuple):
         yield part_of(content)
 
 
@@ -163,7 +171,10 @@ def send_params(
     Raises:
         UnsupportedOperationError: The agent takes no tools of clients.
     """
-    schema = usable(TypeAdapter(output_type).json_schema()) if output_type is not None and takes_schemas(card) else None
+    is_file = isinstance(output_type, type) and issubclass(output_type, BinaryContent | FileUrl)
+    schema = None
+    if output_type is not None and not is_file and takes_schemas(card):
+        schema = usable(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
     for name in ('context_id', 'task_id'):

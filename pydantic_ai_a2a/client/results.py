@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,9 +19,9 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..conversion.outbound import type_name
 from ..conversion.remote_calls import open_calls
-from ..errors import RemoteError
+from ..errors import RemoteError, TaskNotFoundError, UnsupportedOperationError
 from ..notebooks import task_html, text_html
-from ..types import AgentCard, Message, Task, TaskState
+from ..types import AgentCard, Message, Part, Task, TaskState, dump_json
 from .agent_finder import output_schema
 from .content import (
     answer_parts,
@@ -31,6 +32,7 @@ from .content import (
     named,
     output_problem,
     partial_text,
+    text_of,
     value_of,
 )
 from .following import WAITING, Update
@@ -39,6 +41,8 @@ from .waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
 
 if TYPE_CHECKING:
     from .client import A2AClient
+
+FAILED = ('failed', 'rejected', 'canceled')
 
 OutputT = TypeVar('OutputT', default=Any)
 
@@ -50,7 +54,12 @@ class Sent:
     client: A2AClient
     card: AgentCard
     options: SendOptions = field(default_factory=SendOptions)
-    output_type: Any = None
+    wanted: Any = None
+    """The type of the output; None as the agent answers."""
+    output_type: TypeAdapter[Any] | None = None
+    """Reads the type of the output."""
+    without_artifacts: bool = False
+    """True for a task that was listed without its artifacts."""
 
     def result(self, outcome: Task | Message) -> RemoteResult:
         """Return the result of a task or a message."""
@@ -96,65 +105,92 @@ class RemoteResult(Generic[OutputT]):
 
     @property
     def text(self) -> str:
-        """Text of the answer, with data as JSON and files by their names. Of a task that waits, the question."""
+        """Text of the answer, with data as JSON and files by their names.
+
+        Of a task that waits, the question. Of a task that has failed, was rejected or canceled, what the agent says
+        about it.
+
+        Raises:
+            RemoteError: The task was listed without its artifacts.
+        """
         if (waiting := self.waiting) is not None:
-            return waiting['text']
-        return as_lines([[named(part) for part in parts] for parts in answer_parts(self.outcome)])
+            return '\n'.join(call['text'] for call in waiting['pending']) or waiting['text']
+        if self.task is not None and self.state in FAILED and (message := self.task['status'].get('message')):
+            return text_of(message['parts'])
+        return as_lines([[named(part) for part in parts] for parts in self._parts()])
 
     @property
     def data(self) -> Any:
-        """Data of the answer, without the object around a typed result; a list for several values, None for none."""
-        values = [value_of(part) for parts in answer_parts(self.outcome) for part in parts if 'data' in part]
+        """Data of the answer, without the object around a typed result; a list for several values, None for none.
+
+        Raises:
+            RemoteError: The task was listed without its artifacts.
+        """
+        values = self._values()
         return values if len(values) > 1 else next(iter(values), None)
 
     @property
     def files(self) -> list[BinaryContent | FileUrl]:
-        """Files of the answer.
+        """Files of the answer, by their content or by a URL of HTTP. `output` also has other URLs.
 
         Raises:
+            RemoteError: The task was listed without its artifacts.
             RemoteProtocolError: A file is not base64.
         """
-        items = (item for parts in answer_parts(self.outcome) for item in items_of(parts))
+        items = (item for parts in self._parts() for item in items_of(parts))
         return [item for item in items if isinstance(item, BinaryContent | FileUrl)]
 
-    @property
+    def _parts(self) -> list[list[Part]]:
+        if self._sent.without_artifacts and self.state == 'completed':
+            raise RemoteError(
+                f'The task {self.task_id} was listed without its artifacts: use `include_artifacts=True`.'
+            )
+        return answer_parts(self.outcome)
+
+    def _values(self) -> list[Any]:
+        return [value_of(part) for parts in self._parts() for part in parts if 'data' in part]
+
+    @cached_property
     def output(self) -> OutputT:
         """The answer in the form of `output_type`. Without that type: text, data or a file, or a list of several.
 
         Raises:
-            RemoteError: The task has not completed, or its answer is not of this type, or its data does not fit the
-                schema on the card.
+            RemoteError: The task has not completed, was listed without its artifacts, or its answer is not of this
+                type, or does not fit the schema on the card.
             RemoteProtocolError: A file is not base64.
         """
-        content = content_of(self.completed().outcome)
+        self.raise_for_state()
+        self._parts()
         if self._sent.output_type is not None:
-            return self._validated(content)
+            return self._validated(self._sent.output_type)
         if (fault := output_problem(self.outcome, output_schema(self._sent.card))) is not None:
             raise RemoteError(f'The answer of the agent does not fit the outputSchema of its card: {fault}.')
-        return content
+        return content_of(self.outcome)
 
-    def _validated(self, content: Any) -> OutputT:
-        """Return the first item of the content that has the wanted type. A text may be the JSON of a value."""
-        output_type = self._sent.output_type
-        if output_type is str:
+    def _validated(self, adapter: TypeAdapter[OutputT]) -> OutputT:
+        """Return the first of the answer's values that has the wanted type. A text may be the JSON of a value."""
+        if adapter.core_schema['type'] == 'str':
             return cast('OutputT', self.text)
-        adapter = TypeAdapter[OutputT](output_type)
-        items = [content, *(cast('list[Any]', content) if isinstance(content, list) else ())]
-        tries = [(adapter.validate_python, item) for item in items]
-        tries += [(adapter.validate_json, item) for item in items if isinstance(item, str)]
+        values, files = self._values(), self.files
+        texts = [part.get('text', '') for parts in self._parts() for part in parts if 'text' in part] or ['']
+        tries: list[tuple[Callable[[Any], OutputT], Any]] = []
+        tries += [(adapter.validate_json, dump_json(value)) for value in (*values, *([values] if values else ()))]
+        tries += [(adapter.validate_python, file) for file in (*files, *([files] if files else ()))]
+        tries += [(adapter.validate_python, text) for text in texts] + [(adapter.validate_json, text) for text in texts]
         faults: list[ValidationError] = []
-        for validate, item in tries:
+        for validate, value in tries:
             try:
-                return validate(item)
+                return validate(value)
             except ValidationError as error:
                 faults.append(error)
-        fault = faults[-1].errors()[0]
-        place = ''.join(f'{step}: ' for step in fault['loc'][-1:])
-        name = type_name(output_type)
-        raise RemoteError(f'The answer of the agent is no {name}: {place}{fault["msg"]}.') from faults[-1]
+        error = faults[0] if values else faults[-1]
+        fault = error.errors()[0]
+        place = ''.join(['.'.join(map(str, fault['loc'])), ': ' if fault['loc'] else ''])
+        name = type_name(self._sent.wanted)
+        raise RemoteError(f'The answer of the agent is no {name}: {place}{fault["msg"]}.') from error
 
-    def completed(self) -> Self:
-        """Return this result, for a task that has completed and for a message.
+    def raise_for_state(self) -> Self:
+        """Return this result if the task has completed, or if the agent has answered without a task.
 
         Raises:
             RemoteError: The task has failed, was rejected or canceled, waits for an answer, or has not ended.
@@ -183,12 +219,16 @@ class RemoteResult(Generic[OutputT]):
         """The pending calls of a task that waits. Empty for a question of the agent itself."""
         return [] if (waiting := self.waiting) is None else waiting['pending']
 
-    async def approve(self, call_id: str | None = None, *, args: dict[str, Any] | None = None) -> RemoteResult[OutputT]:
+    @checked
+    async def approve(
+        self, *, call_id: str | None = None, args: dict[str, Any] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
         """Approve pending calls, and wait until the task has ended or waits again. Also says that a sign-in is done.
 
         Args:
             call_id: Id of the call, from `pending`. Default: all calls that wait for an approval.
             args: Arguments in place of those of the call. Default: those of the call.
+            options: See `WaitOptions`. Default: those of the message.
 
         Raises:
             UserError: The task does not wait for this approval. For other errors, see `A2AClient.send`.
@@ -199,42 +239,51 @@ class RemoteResult(Generic[OutputT]):
             raise UserError(f'The remote task asks: {waiting["text"]!r}. An approval is no answer: use `answer`.')
         if args is not None and call_id is None and len(calls) > 1:
             raise UserError(f'`args` are of one call: give the id of the call, one of {calls}.')
-        return await self._decided(ToolApproved(override_args=args), calls if call_id is None else [call_id])
+        decision = ToolApproved(override_args=args)
+        return await self._decided(decision, calls if call_id is None else [call_id], options)
 
-    async def deny(self, reason: str | None = None, *, call_id: str | None = None) -> RemoteResult[OutputT]:
+    @checked
+    async def deny(
+        self, reason: str | None = None, *, call_id: str | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
         """Deny pending calls, and wait until the task has ended or waits again.
 
-        A task that waits for information or a sign-in, without a call, is canceled.
+        A task that waits for information or a sign-in, without a call, is canceled, and the agent gets no reason.
 
         Args:
             reason: Reason for the agent. Default: none.
             call_id: Id of the call, from `pending`. Default: all pending calls.
+            options: See `WaitOptions`. Default: those of the message.
 
         Raises:
             UserError: The task does not wait for this call. For other errors, see `A2AClient.send`.
         """
         calls = [call['id'] for call in open_calls(self._waits())] if call_id is None else [call_id]
-        return await self._decided(False if reason is None else ToolDenied(reason), calls)
+        return await self._decided(ToolDenied() if reason is None else ToolDenied(reason), calls, options)
 
-    async def answer(self, value: Any, *, call_id: str | None = None) -> RemoteResult[OutputT]:
+    @checked
+    async def answer(
+        self, value: Any, *, call_id: str | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
         """Answer the question of a task, and wait until the task has ended or waits again.
 
         Args:
             value: Text or data for a question. For an approval True, False, `ToolApproved` or `ToolDenied`. For several
                 calls a mapping of answers by the ids of the calls.
             call_id: Id of the call, from `pending`. Default: the one pending call, or the agent's own question.
+            options: See `WaitOptions`. Default: those of the message.
 
         Raises:
             UserError: The answer does not suit the pending calls. For other errors, see `A2AClient.send`.
         """
-        return await self._decided(value, [] if call_id is None else [call_id])
+        return await self._decided(value, [] if call_id is None else [call_id], options)
 
     def _waits(self) -> WaitingTask:
         if (waiting := self.waiting) is None:
             raise UserError('There is nothing to answer: the remote task does not wait.')
         return waiting
 
-    async def _decided(self, value: Any, calls: Collection[str]) -> RemoteResult[OutputT]:
+    async def _decided(self, value: Any, calls: Collection[str], options: WaitOptions) -> RemoteResult[OutputT]:
         """Send an answer to calls, or to the agent's own question if there are none."""
         waiting, sent = self._waits(), self._sent
         pending = {call['id'] for call in open_calls(waiting)}
@@ -243,13 +292,14 @@ class RemoteResult(Generic[OutputT]):
         answer = answer_to(waiting, dict.fromkeys(calls, value) if calls else value)
         if 'denied' in answer:
             return cast('RemoteResult[OutputT]', await sent.client.cancel(waiting['task']))
-        return await sent.client.send(
-            answer.get('parts', []), output_type=sent.output_type, **answering(waiting, sent.options)
-        )
+        kept = cast('WaitOptions', {**answering(waiting, sent.options), **options})
+        return await sent.client.send(answer.get('parts', []), output_type=sent.wanted, **kept)
 
     def __repr__(self) -> str:
         """Return the state and the beginning of the text."""
-        return f'RemoteResult(state={self.state!r}, text={reprlib.repr(self.text)})'
+        listed = self._sent.without_artifacts and self.state == 'completed'
+        shown = f'task_id={self.task_id!r}' if listed else f'text={reprlib.repr(self.text)}'
+        return f'RemoteResult(state={self.state!r}, {shown})'
 
     def _repr_html_(self) -> str:
         return text_html(self.text) if self.task is None else task_html(self.task)
@@ -286,11 +336,13 @@ class Sender(ABC):
         Raises:
             RemoteError: The task has not completed. For other errors, see `send`.
         """
-        return (await self.send(content, **options)).completed().text
+        return (await self.send(content, **options)).raise_for_state().text
 
     @checked
     async def stream_text(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[str, None]:
-        """Send a message, and yield the text of the answer in pieces. Text in place of earlier text begins a paragraph.
+        """Send a message, and yield the text of the answer in pieces.
+
+        Text in place of earlier text begins a paragraph. Data and files come only if the answer has no text.
 
         Raises:
             RemoteError: The task has not completed. For other errors, see `send`.
@@ -299,13 +351,19 @@ class Sender(ABC):
         async with aclosing(self.stream(content, **options)) as updates:
             async for update in updates:
                 text = partial_text(update.outcome)
-                if text != shown:
+                if text and text != shown:
                     yield text.removeprefix(shown) if text.startswith(shown) else f'\n\n{text}'
                     shown = text
         assert update is not None, 'a stream has an event'
-        text = update.result.completed().text
+        text = update.result.raise_for_state().text
         if text.startswith(shown) and text != shown:
             yield text.removeprefix(shown)
+
+
+_ENDED = (UnsupportedOperationError, TaskNotFoundError)
+"""Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
+OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
+AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
 
 
 class Conversation(Sender):
@@ -327,32 +385,42 @@ class Conversation(Sender):
         self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
-        result = await self._client.send(
-            content, output_type=output_type, **cast('WaitOptions', self._continued(options))
-        )
-        self._keep(result)
-        return result
+        try:
+            sending = self._client.send(content, output_type=output_type, **self._continued(options))
+            return self._keep(await sending)
+        except _ENDED:
+            if not self._forgets(options):
+                raise
+        return await self.send(content, output_type=output_type, **options)
 
     @checked
     async def stream(
         self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
     ) -> AsyncGenerator[Update, None]:
         """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
-        update = None
+        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
         try:
-            async with aclosing(
-                self._client.stream(content, output_type=output_type, **self._continued(options))
-            ) as updates:
+            async with aclosing(updates):
                 async for update in updates:
-                    yield update
-        finally:
-            if update is not None:
-                self._keep(update.result)
+                    yield self._keep(update)  # before the caller may leave
+            return
+        except _ENDED:
+            if not self._forgets(options):
+                raise
+        async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
+            async for update in updates:
+                yield update
 
-    def _continued(self, options: SendOptions) -> SendOptions:
+    def _continued(self, options: OptionsT) -> OptionsT:
         ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
-        return cast('SendOptions', {**{name: value for name, value in ids.items() if value is not None}, **options})
+        return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
 
-    def _keep(self, result: RemoteResult[Any]) -> None:
-        self.context_id = result.context_id or self.context_id
-        self._waiting_task = result.task_id if result.state in WAITING else None
+    def _keep(self, answer: AnswerT) -> AnswerT:
+        self.context_id = answer.context_id or self.context_id
+        self._waiting_task = answer.task_id if answer.state in WAITING else None
+        return answer
+
+    def _forgets(self, options: SendOptions) -> bool:
+        """Forget the task that waited, which has ended otherwise. Return False if the message was not for it."""
+        waiting, self._waiting_task = self._waiting_task, None
+        return waiting is not None and 'task_id' not in options

@@ -10,7 +10,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..conversion.asking import MEDIA_TYPE
-from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_calls
+from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_calls, wanted_schema
 from ..conversion.schemas import UnusableSchema, check_schema
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_object
@@ -163,7 +163,7 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     Args:
         waiting: The task.
         answer: The answer to the one pending call, or to the question of the agent itself. For several pending calls, a
-            mapping of answers by the ids of the calls.
+            mapping of answers by the ids of the calls. False denies, but answers a question for a boolean.
 
     Raises:
         UserError: The answer does not suit the pending calls.
@@ -173,7 +173,7 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
         answers = _by_call(calls, answer)
         decisions = [(call, _answer(call, answers[call['id']])) for call in calls if call['id'] in answers]
         return RemoteAnswer(parts=cast('list[Part]', answers_of(decisions)))
-    if _is_denial(answer):
+    if _is_denial(answer) and not _is_boolean(answer, waiting.get('schema')):
         return RemoteAnswer(denied=answer.message if isinstance(answer, ToolDenied) else ToolDenied().message)
     if answer is True or isinstance(answer, ToolApproved):
         return RemoteAnswer(parts=[Part(text=CONTINUE)])
@@ -199,6 +199,11 @@ def _is_denial(answer: object) -> bool:
     return answer is False or isinstance(answer, ToolDenied)
 
 
+def _is_boolean(answer: object, schema: object) -> bool:
+    """Return True for False as the answer to a question whose answer is a boolean."""
+    return answer is False and 'boolean' in (as_object(schema).get('type'), (wanted_schema(schema) or {}).get('type'))
+
+
 def _by_call(pending: Sequence[PendingRemoteCall], answer: Any) -> Mapping[str, Any]:
     ids = {call['id'] for call in pending}
     answers = as_object(answer)
@@ -212,7 +217,9 @@ def _by_call(pending: Sequence[PendingRemoteCall], answer: Any) -> Mapping[str, 
 def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
     call_id = call['id']
     if call['kind'] != 'approval':
-        if _is_denial(answer) or isinstance(answer, ModelRetry):
+        if isinstance(answer, ToolApproved):
+            raise UserError(f'The remote call {call_id!r} asks for a value. An approval is no answer.')
+        if (_is_denial(answer) and not _is_boolean(answer, call.get('answerSchema'))) or isinstance(answer, ModelRetry):
             return {'id': call_id, 'decision': 'retry', 'reason': getattr(answer, 'message', 'No answer was given.')}
         return {'id': call_id, 'decision': 'result', 'result': answer}
     if answer is True:

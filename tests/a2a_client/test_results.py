@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fasta2a.schema import Part
 from pydantic import BaseModel
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_ai import Agent, BinaryContent, DocumentUrl, ImageUrl, ToolApproved, ToolDenied, UploadedFile, UserError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -21,12 +22,14 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, InputRequired, RemoteError, RemoteProtocolError, to_a2a
+from pydantic_ai_a2a import A2AClient, A2AError, AuthRequired, InputRequired, RemoteError, RemoteProtocolError, to_a2a
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.client.messages import message_of
 from pydantic_ai_a2a.testing import Answers
 
+from ..bounds import LIMIT
 from .canned import CARD, TASK, Canned, result, stream
 
 
@@ -77,6 +80,7 @@ def data(value: Any) -> Part:
         ([Part(text='Hi'), Part(data=1)], [Part(text='Hi'), Part(data=1)]),
         ([], []),
         ({'role': 'user', 'parts': [Part(text='Hi')]}, [Part(text='Hi')]),
+        ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
     ],
 )
 def test_a_message_takes_text_data_files_and_lists_of_them(content: Any, parts: list[Part]) -> None:
@@ -108,6 +112,7 @@ SCHEMA = {'json_schema': {'type': 'object'}}
         ([{'data': {'result': PARIS}, 'metadata': SCHEMA}], None, PARIS, PARIS),
         ([{'data': [1]}, {'data': 2}], '[1]\n2', [[1], 2], [[1], 2]),
         ([{'text': 'See:'}, {'data': 2}], 'See:\n2', 2, ['See:', 2]),
+        ([{'data': 'abc'}, {'text': 'See:'}], 'abc\nSee:', 'abc', ['abc', 'See:']),
         ([], '', None, ''),
     ],
 )
@@ -141,6 +146,9 @@ TYPED: list[tuple[Any, list[dict[str, Any]], Any]] = [
     (City, [{'text': 'Of course:'}, {'data': PARIS}], City.model_validate(PARIS)),
     (City, [{'text': '{"name": "Paris", "founded": "0250-01-01"}'}], City.model_validate(PARIS)),
     (list[int], [{'data': [1, 2]}], [1, 2]),
+    (list[int], [{'data': 1}, {'data': 2}], [1, 2]),
+    (City | str, [{'text': 'Of course:'}, {'data': PARIS}], City.model_validate(PARIS)),
+    (list[BinaryContent], [{'raw': 'cG5n', 'mediaType': 'application/zip'}], None),
     (int, [{'text': '42'}], 42),
     (str, [{'data': {'a': 1}}], '{"a":1}'),
     (BinaryContent, [{'text': 'Here.'}, {'raw': 'cG5n', 'mediaType': 'application/zip'}], b'png'),
@@ -149,14 +157,33 @@ TYPED: list[tuple[Any, list[dict[str, Any]], Any]] = [
 
 @pytest.mark.parametrize(('output_type', 'parts', 'output'), TYPED)
 async def test_an_answer_in_the_wanted_type(output_type: Any, parts: list[dict[str, Any]], output: Any) -> None:
-    found = (await answered(*parts, output_type=output_type)).output
-    assert output == (found.data if isinstance(found, BinaryContent) else found)
+    answer = await answered(*parts, output_type=output_type)
+    found = answer.output
+    assert found is answer.output
+    if output is None:
+        assert found == answer.files
+    else:
+        assert output == (found.data if isinstance(found, BinaryContent) else found)
 
 
 async def test_an_answer_of_another_type() -> None:
     wrong = await answered({'data': {'name': 'Paris', 'founded': 'long ago'}}, output_type=City)
     with pytest.raises(RemoteError, match='The answer of the agent is no City: founded: Input should be a valid date'):
         print(wrong.output)
+    nested = await answered({'text': 'Of course:'}, {'data': [PARIS, {'name': 1}]}, output_type=list[City])
+    with pytest.raises(RemoteError, match=r'no list\[City\]: 1.name: Input should be a valid string'):
+        print(nested.output)
+    prose = await answered({'text': 'In Paris.'}, output_type=City)
+    with pytest.raises(RemoteError, match='no City: Invalid JSON'):
+        print(prose.output)
+
+
+async def test_a_type_without_a_schema_is_refused_before_the_message_is_sent() -> None:
+    canned = Canned()
+    async with A2AClient(canned.app) as client:
+        with pytest.raises(PydanticSchemaGenerationError):
+            await client.send('Hello.', output_type=Canned)
+    assert canned.methods == []
 
 
 async def test_an_answer_that_the_card_does_not_declare() -> None:
@@ -241,7 +268,10 @@ STATUS = {'statusUpdate': {**DONE['statusUpdate'], 'status': {'state': 'TASK_STA
 @pytest.mark.parametrize(
     ('events', 'pieces'),
     [
-        ([artifact('Dra'), artifact('ft', append=True), artifact('Text'), DONE], ['Dra', 'ft', '\n\nText']),
+        (
+            [artifact('Dra'), artifact('ft', append=True), artifact(''), artifact('Text'), DONE],
+            ['Dra', 'ft', '\n\nText'],
+        ),
         ([STATUS], ['Hi.']),
         ([{'message': SAID}], ['Hi.']),
         ([artifact('Text'), STATUS], ['Text']),
@@ -287,7 +317,7 @@ async def test_an_approval_from_code() -> None:
         asked = await client.send('Go.', metadata={'n': 1})
         [call] = asked.pending
         assert (asked.state, call['tool'], call.get('args')) == ('input-required', 'delete_file', {'path': 'a'})
-        assert asked.text.startswith(f'{call["text"]}\n')
+        assert asked.text == call['text']
         done = await asked.approve()
         assert (done.state, done.text, done.task_id) == ('completed', 'a is deleted', asked.task_id)
         assert (await (await client.send('Go.')).approve(args={'path': 'c'})).text == 'c is deleted'
@@ -302,8 +332,8 @@ async def test_calls_are_decided_one_by_one_or_together() -> None:
         with pytest.raises(UserError, match='`args` are of one call'):
             await asked.approve(args={'path': 'c'})
         with pytest.raises(UserError, match="The remote task has no pending call 'x', only"):
-            await asked.approve('x')
-        left = await asked.approve(first, args={'path': 'c'})
+            await asked.approve(call_id='x')
+        left = await asked.approve(call_id=first, args={'path': 'c'})
         assert [call['id'] for call in left.pending] == [second, question]
         left = await left.deny('No.', call_id=second)
         done = await left.answer('salami', call_id=question)
@@ -339,6 +369,70 @@ async def test_the_question_of_the_agent_itself() -> None:
         assert (await (await client.send('Go.')).deny()).state == 'canceled'
 
 
+async def test_an_approval_is_no_answer_to_a_question() -> None:
+    async with A2AClient(clerk(A, ASK)) as client:
+        asked = await client.send('Go.')
+        question = asked.pending[1]['id']
+        for answer in (asked.approve(call_id=question), asked.answer(ToolApproved(), call_id=question)):
+            with pytest.raises(UserError, match='An approval is no answer'):
+                await answer
+
+
+async def test_false_answers_a_question_for_a_boolean() -> None:
+    agent = Agent(FunctionModel(once('sure')), name='asker')
+
+    @agent.tool_plain
+    def sure() -> str:
+        raise InputRequired('Are you sure?', {'type': 'boolean'})
+
+    async with A2AClient(agent) as client:
+        assert (await (await client.send('Go.')).answer(False)).text == 'False'
+
+
+def once(tool: str) -> Any:
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse(parts=[TextPart(returns[0]) if returns else ToolCallPart(tool, {})])
+
+    return call
+
+
+async def test_the_options_of_a_message_hold_for_its_answers() -> None:
+    agent = Agent(FunctionModel(cities), output_type=City, name='mapper')
+
+    @agent.tool_plain(requires_approval=True)
+    def look() -> str:
+        return 'Paris'
+
+    async with A2AClient(agent) as client:
+        asked = await client.send('Go.', output_type=City, accepted_output_modes=['application/json'])
+        assert (await asked.approve(max_wait=LIMIT)).output == City.model_validate(PARIS)
+
+
+def cities(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
+    return ModelResponse(parts=[ToolCallPart('look', {})])
+
+
+async def test_a_sign_in_is_said_to_be_done_or_is_denied() -> None:
+    signed_in: list[bool] = []
+    agent = Agent(FunctionModel(once('mail')), name='post')
+
+    @agent.tool_plain
+    def mail() -> str:
+        if not signed_in:
+            raise AuthRequired('Please sign in.')
+        return 'Lunch?'
+
+    async with A2AClient(agent) as client:
+        asked = await client.send('Go.')
+        assert (asked.state, asked.text) == ('auth-required', 'Please sign in.')
+        assert (await (await client.send('Go.')).deny()).state == 'canceled'
+        signed_in.append(True)
+        assert (await asked.approve()).text == 'Lunch?'
+
+
 async def test_the_answers_of_a_test_work_with_any_client() -> None:
     async with A2AClient(clerk(A, ASK)) as client:
         answers = Answers({'delete_file': ToolApproved(override_args={'path': 'c'}), 'ask': 'salami'})
@@ -368,10 +462,39 @@ async def test_a_conversation_keeps_its_context_and_answers_questions() -> None:
         assert await chat.send_text('And now?') == 'With salami.'
         assert ''.join([piece async for piece in chat.stream_text('Once more?')]) == 'With salami.'
         assert len([listed async for listed in client.list(context_id=chat.context_id)]) == 3
-        again = client.conversation(chat.context_id)
-        async for update in again.stream('And again?'):
-            assert update.result.context_id == chat.context_id
-            break
+        left = client.conversation()
+        async for _ in left.stream('Go.'):
+            break  # the conversation is known from the first event on
+        assert left.context_id not in (None, chat.context_id)
+
+
+async def test_a_conversation_goes_on_after_its_question_was_answered_otherwise() -> None:
+    async with A2AClient(clerk(A)) as client:
+        chat = client.conversation()
+        asked = await chat.send('Go.')
+        await asked.approve()
+        again = await chat.send('Go.')
+        assert (again.state, again.context_id) == ('input-required', chat.context_id)
+        await again.deny()
+        updates = [update async for update in chat.stream('Go.')]
+        assert (updates[-1].state, updates[-1].context_id) == ('input-required', chat.context_id)
+        await client.cancel(updates[-1].result.task_id)
+        with pytest.raises(A2AError):  # the caller has named the task
+            await chat.send('Go.', task_id=asked.task_id)
+        with pytest.raises(A2AError):
+            await anext(chat.stream('Go.', task_id=asked.task_id))
+
+
+async def test_a_listed_task_has_its_answer_only_with_its_artifacts() -> None:
+    async with A2AClient(Agent(TestModel(custom_output_text='Ha!'))) as client:
+        await client.send('Hello.')
+        [bare] = [listed async for listed in client.list()]
+        [whole] = [listed async for listed in client.list(include_artifacts=True)]
+        assert whole.output == whole.text == 'Ha!'
+        assert repr(bare) == f"RemoteResult(state='completed', task_id={bare.task_id!r})"
+        for attribute in ('output', 'text', 'data', 'files'):
+            with pytest.raises(RemoteError, match='listed without its artifacts'):
+                getattr(bare, attribute)
 
 
 async def test_a_conversation_without_an_answer_stays_as_it_was() -> None:
