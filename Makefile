@@ -67,6 +67,7 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive pydantic_ai_a2a
+	$(BIN)/python -m tests.docs.types
 	@$(BIN)/python -m tests.words
 	@$(BIN)/python -m tests.audit
 	@$(BIN)/python -m tests.measure
