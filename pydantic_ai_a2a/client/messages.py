@@ -128,6 +128,8 @@ class SendOptions(TypedDict, total=False):
     """Conversation of the message. Default: a new conversation."""
     task_id: str | None
     """Task that the message continues or answers. Default: a new task."""
+    reference_task_ids: list[str]
+    """Earlier tasks whose results the agent gets with the message. Default: none."""
     metadata: dict[str, Any]
     """Metadata of the request. Default: none."""
     accepted_output_modes: Sequence[str]
@@ -177,7 +179,7 @@ def send_params(
         schema = usable(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
-    for name in ('context_id', 'task_id'):
+    for name in ('context_id', 'task_id', 'reference_task_ids'):
         if value := options.get(name):
             message[name] = value
     extensions = tuple(options.get('extensions', ()))

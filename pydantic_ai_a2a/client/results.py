@@ -306,8 +306,8 @@ class RemoteResult(Generic[OutputT]):
 
 
 def answering(waiting: WaitingTask, options: SendOptions) -> SendOptions:
-    """Return the options of an answer to a task. The webhook of the task is registered already."""
-    kept = {name: value for name, value in options.items() if name != 'push'}
+    """Return the options of an answer to a task, which has its webhook and the results of other tasks already."""
+    kept = {name: value for name, value in options.items() if name not in ('push', 'reference_task_ids')}
     return cast('SendOptions', {**kept, 'task_id': waiting['task'], 'context_id': waiting['context']})
 
 

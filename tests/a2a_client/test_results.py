@@ -325,6 +325,16 @@ async def test_an_approval_from_code() -> None:
         assert (await (await client.send('Go.')).deny()).text == 'The tool call was denied.'
 
 
+async def test_a_message_names_earlier_tasks_and_the_answer_to_its_question_does_not() -> None:
+    async with A2AClient(clerk(A)) as client:
+        first = await (await client.send('Go.')).approve()
+        asked = await client.send('Once more.', reference_task_ids=[first.task_id])
+        done = await asked.approve()
+    history = [] if done.task is None else done.task.get('history', [])
+    names = [message.get('reference_task_ids') for message in history if message['role'] == 'user']
+    assert names == [[first.task_id], None]
+
+
 async def test_calls_are_decided_one_by_one_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')
