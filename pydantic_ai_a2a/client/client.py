@@ -257,7 +257,7 @@ class A2AClient(Sender):
             options: See `WaitOptions`.
 
         Returns:
-            The task, or the message of an agent that answers without a task.
+            The result, with the text, the data and the files of the answer.
 
         Raises:
             A2AError: The agent has refused the message, or takes no tools of clients.
