@@ -22,6 +22,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
 from ..types import without_surrogates
+from .ports import Tried
 
 _LIMIT = 32_000_000
 """Limit of the memory of the cache, in bytes as `memory_of` estimates them."""
@@ -170,6 +171,11 @@ def _usage_ta() -> TypeAdapter[RunUsage]:
     return TypeAdapter(RunUsage)
 
 
+@cache
+def _tried_ta() -> TypeAdapter[Tried]:
+    return TypeAdapter(Tried)
+
+
 def prepare() -> None:
     """Build the schemas of stored values before the first task: building takes tens of milliseconds."""
     _record_ta()
@@ -229,6 +235,16 @@ def dump_usage(usage: RunUsage | RequestUsage) -> bytes:
 def load_usage(body: bytes) -> RunUsage:
     """The inverse of `dump_usage`."""
     return _usage_ta().validate_json(body)
+
+
+def dump_tried(tried: Tried) -> bytes:
+    """Return the failed tries of a run as JSON."""
+    return _tried_ta().dump_json(tried)
+
+
+def load_tried(body: bytes) -> Tried:
+    """The inverse of `dump_tried`."""
+    return _tried_ta().validate_json(body)
 
 
 def dump_record(record: ConversationRecord) -> bytes:

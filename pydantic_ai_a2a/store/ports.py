@@ -812,6 +812,18 @@ class Checkpoint:
 
 
 @frozen
+class Tried:
+    """The tries of a run that an error of the model has ended."""
+
+    number: int
+    """Number of the tries since the last stored step of the run."""
+    spent: float
+    """Seconds of all tries of the run, with the pauses between them."""
+    usage: RunUsage
+    """The run's usage over all attempts and tries."""
+
+
+@frozen
 class Claim:
     """A claimed task, with the holder's right to write."""
 
@@ -843,6 +855,16 @@ class Claim:
     """True if the task has, or had, push notification configurations."""
     pending: bytes | None = None
     """The task's pending calls with their answers; None if the task waited only for a message."""
+    tried: Tried | None = None
+    """The failed tries of the run; None without a failed try."""
+
+    @property
+    def used(self) -> RunUsage | None:
+        """Usage of the run in earlier attempts and tries; None without any."""
+        tried, checkpoint = self.tried, self.checkpoint
+        if tried is None or (checkpoint is not None and checkpoint.usage.requests > tried.usage.requests):
+            return None if checkpoint is None else checkpoint.usage
+        return tried.usage
 
 
 @frozen
@@ -951,8 +973,8 @@ class TaskQueue(ABC):
         owner. A task gets a round once the task is the first of the context: the round after the owner's last queued
         task, or the current round. Tasks of one round are in the order of submission.
 
-        With `task_id`, only that task is claimed. A task with the expired lease of another holder counts as one more
-        attempt.
+        With `task_id`, only that task is claimed, also before the end of its pause (see `release`). A task with the
+        expired lease of another holder counts as one more attempt.
 
         The store measures leases with one clock for all processes; setting the wall clock does not change a lease. A
         lease of less than 0 has expired at once.
@@ -1007,8 +1029,17 @@ class TaskQueue(ABC):
         """
 
     @abstractmethod
-    async def release(self, claim: Claim) -> None:
-        """Release a running task, for any holder to claim. The state, context and checkpoint stay."""
+    async def release(
+        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+    ) -> None:
+        """Release a running task, for any holder to claim. The state, context and checkpoint stay.
+
+        Args:
+            claim: The claim. A claim that is no longer valid changes nothing.
+            tried: The failed tries of the run, for the next claim of the run.
+            pause: Milliseconds until `claim` finds the task, by the clock of leases; None for none.
+            charges: The run's usage over all attempts and tries, as `Finish.charges`.
+        """
 
     @abstractmethod
     def rehearsal(self) -> TaskQueue:
@@ -1062,8 +1093,10 @@ class WrappedQueue(TaskQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await self.inner.finish(claim, finish)
 
-    async def release(self, claim: Claim) -> None:
-        await self.inner.release(claim)
+    async def release(
+        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+    ) -> None:
+        await self.inner.release(claim, tried, pause=pause, charges=charges)
 
     def rehearsal(self) -> TaskQueue:
         return self.inner.rehearsal()

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary, finalize
 from ..errors import BackendUnusable, LeaseLost, StoreUnavailable
 from ..types import TaskEvent
 from .events import EventBus
-from .ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
+from .ports import Accepted, Charge, Checkpoint, Claim, Finish, Slot, Status, Submission, Tried
 from .sql.database import BoundWrite, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
 from .sql.reads import WATCH, Noticed, wants_live, watch_mark
@@ -212,9 +212,11 @@ class _Queue(SqlQueue):
         finally:
             self._backend.process.peers.share([claim.header.id])
 
-    async def release(self, claim: Claim) -> None:
+    async def release(
+        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+    ) -> None:
         self._backend.process.peers.share([claim.header.id])
-        await super().release(claim)
+        await super().release(claim, tried, pause=pause, charges=charges)
 
 
 # --- state of a process about other processes on the same database, and the callbacks of local workers ----------------

@@ -90,9 +90,9 @@ class CountsHandedBack(SqlQueue):
         super().__init__(*args)
         self.released: set[str] = set()
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *rest: Any, **options: Any) -> None:
         self.released.add(claim.header.id)
-        await super().release(claim)
+        await super().release(claim, *rest, **options)
 
     async def claim(self, *args: Any, **options: Any) -> list[Claim]:
         claims = await super().claim(*args, **options)
@@ -100,8 +100,18 @@ class CountsHandedBack(SqlQueue):
 
 
 class NeverHandsBack(SqlQueue):
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *rest: Any, **options: Any) -> None:
         pass
+
+
+class ForgetsPauses(SqlQueue):
+    async def release(self, claim: Claim, *rest: Any, **options: Any) -> None:
+        await super().release(claim, *rest)
+
+
+class ForgetsTries(SqlQueue):
+    async def claim(self, *args: Any, **options: Any) -> list[Claim]:
+        return [replace(each, tried=None) for each in await super().claim(*args, **options)]
 
 
 class ForgetsContexts(SqlQueue):
@@ -259,6 +269,7 @@ def broken(part: type[Any]) -> Backend:
 BROKEN: list[type[Any]] = [
     MemoryBackend,  # which is not
     *(LosesAnEvent, WritesByHalves, TellsTooEarly, ForgetsTheFence, ForgetsAttempts, CountsHandedBack, NeverHandsBack),
+    *(ForgetsPauses, ForgetsTries),
     *(ForgetsContexts, ReplaysFromNow, CancelsForAnyone, CancelsWhatHasEnded, DropsMetadata, TakesItsInputsApart),
     *(ReadsForAnyone, ListsForAnyone, ReadsWhatWas, StartsTooLate, HasEverything, SeesNobody, ErasesForAnyone),
     *(RetriesAgain, KeepsEverything, OneConversationForAll, TellsElsewhere, ForgetsCheckpoints),

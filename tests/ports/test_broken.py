@@ -18,6 +18,8 @@ BROKEN = {
     'ForgetsAttempts': 'test_a_task_is_taken_over_once_its_lease_has_run_out',
     'CountsHandedBack': 'test_whatever_happens_the_queue_keeps_its_promises',
     'NeverHandsBack': 'test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt',
+    'ForgetsPauses': 'test_a_released_task_is_found_once_its_pause_is_over',
+    'ForgetsTries': 'test_the_failed_tries_of_a_run_are_given_to_its_next_holder_and_not_to_the_next_run',
     'ForgetsContexts': 'test_tasks_of_one_context_are_claimed_one_after_the_other',
     'ReplaysFromNow': 'test_a_message_to_a_task_is_replayed_from_where_the_task_was_then',
     'CancelsForAnyone': 'test_only_its_owner_or_one_who_acts_for_all_cancels_a_task',

@@ -10,7 +10,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, Checkpoint, Claim
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, Checkpoint, Claim, Tried
 from pydantic_ai_a2a.types import TaskState
 
 from .steering import SteeredCheckpointSuite
@@ -68,6 +68,15 @@ class CheckpointSuite(SteeredCheckpointSuite):
         assert again.checkpoint is not None
         assert said(again.checkpoint.messages) == ['hi', 'step']
         assert again.attempt == 1
+
+    async def test_the_usage_of_a_run_is_that_of_its_newest_step_or_try(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        fewer, more = (Tried(number=1, spent=1.0, usage=RunUsage(requests=count)) for count in (1, 2))
+        await backend.queue.release(claimed, fewer)
+        again = await claim_one(backend, 't', 'next')
+        assert again.used == USAGE
+        await backend.queue.release(again, more)
+        assert (await claim_one(backend, 't', 'next')).used == more.usage
 
     async def test_each_checkpoint_adds_what_is_new_and_replaces_what_has_changed(self, backend: Backend) -> None:
         claimed = await begun(backend)

@@ -6,9 +6,10 @@ import asyncio
 import json
 
 import pytest
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.store.ports import Backend, Marks
+from pydantic_ai_a2a.store.ports import Backend, Marks, Tried
 
 from .base import PortSuite
 from .values import (
@@ -33,6 +34,7 @@ __all__ = ('ClaimSuite',)
 
 
 HOUR = 3_600_000
+TRIED = Tried(number=2, spent=1.5, usage=RunUsage(requests=3, input_tokens=10, details={'cached': 3}))
 
 
 class ClaimSuite(PortSuite):
@@ -272,6 +274,69 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='t'))
         await backend.queue.release(await claim_one(backend, 't', 'one'))
         assert (await claim_one(backend, 't', 'two')).holder == 'two'
+
+    async def test_a_released_task_is_found_once_its_pause_is_over(self, backend: Backend) -> None:
+        for task_id in ('waits', 'due'):
+            await submit(backend, message(new=task_id, context=task_id))
+        waits, due = await claim(backend)
+        await backend.queue.release(waits, TRIED, pause=HOUR)
+        await backend.queue.release(due, TRIED, pause=0)
+        await submit(backend, message(new='behind', context='waits'))
+        assert [task.header.id for task in await claim(backend)] == ['due']
+        assert await state_of(backend, 'waits') == 'working'
+        again = await claim_one(backend, 'waits', 'other')  # by its id, before the end of the pause
+        assert (again.holder, again.attempt, again.fence > waits.fence) == ('other', 1, True)
+        assert await claim(backend) == []
+
+    async def test_due_tries_and_queued_tasks_take_turns_after_lost_tasks(self, backend: Backend) -> None:
+        for n in range(2):
+            await submit(backend, message(new=f'tried {n}'))
+        for claimed in await claim(backend):
+            await backend.queue.release(claimed, TRIED, pause=0)
+        for task_id in ('lost', 'queued 0', 'queued 1'):
+            await submit(backend, message(new=task_id))
+        await claim_one(backend, 'lost', 'gone', lease=OVER)
+        claims = [task.header.id.partition(' ')[0] for task in await claim(backend, limit=3)]
+        assert (claims[0], sorted(claims)) == ('lost', ['lost', 'queued', 'tried'])
+        assert len(await claim(backend)) == 2
+
+    async def test_a_task_that_was_cancelled_in_its_pause_has_ended(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        await backend.queue.release(await claim_one(backend, 't'), TRIED, pause=HOUR)
+        assert (await backend.queue.cancel('t', None, at=AT)).state == 'canceled'
+        await submit(backend, message(new='next', context='c'))
+        assert [task.header.id for task in await claim(backend)] == ['next']
+
+    async def test_the_failed_tries_of_a_run_are_given_to_its_next_holder_and_not_to_the_next_run(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='t'))
+        await submit(backend, message('more', to='t'))
+        first = await claim_one(backend, 't')
+        assert (first.tried, first.used) == (None, None)
+        await backend.queue.release(first, TRIED)
+        second = await claim_one(backend, 't')
+        assert (second.tried, second.used) == (TRIED, TRIED.usage)
+        await backend.queue.release(second)
+        third = await claim_one(backend, 't')
+        assert third.tried == TRIED
+        following = await backend.queue.finish(third, ending(third))
+        assert following is not None
+        assert following.tried is None
+        await backend.queue.release(following, TRIED)
+        fourth = await claim_one(backend, 't')
+        await backend.queue.finish(fourth, ending(fourth, 'input-required', after=3))
+        await submit(backend, message('answer', to='t'))
+        assert (await claim_one(backend, 't')).tried is None
+
+    async def test_a_stale_claim_postpones_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        stale = await claim_one(backend, 't', 'lost', lease=OVER)
+        [valid] = await claim(backend, 'other')
+        await backend.queue.release(stale, TRIED, pause=HOUR)
+        assert await backend.queue.renew('other', ['t'], lease=LEASE) == Marks([], [])
+        await backend.queue.release(valid)
+        assert (await claim_one(backend, 't')).tried is None
 
     async def test_a_handed_back_task_that_has_ended_stays_ended(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

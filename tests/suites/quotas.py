@@ -10,10 +10,11 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost, QuotaExceededError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submission
+from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submission, Tried
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
@@ -99,6 +100,18 @@ class QuotaSuite(PortSuite):
         await submit(backend, message(new='t'))
         await run(backend, 't', state, charges=[CHARGE])
         assert await spent(backend) == [(1, 20, 300)]
+
+    async def test_a_run_pays_for_its_failed_tries_once(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        for _ in range(2):  # a repeated release, as after a commit without an answer, changes nothing
+            await backend.queue.release(
+                claimed, Tried(number=1, spent=1.0, usage=RunUsage(requests=1)), charges=[CHARGE]
+            )
+        assert await spent(backend) == [(1, 20, 300)]
+        again = await claim_one(backend, 't')
+        await backend.queue.finish(again, ending(again, charges=[CHARGE._replace(requests=3, tokens=50)]))
+        assert await spent(backend) == [(3, 50, 300)]
 
     async def test_each_run_of_a_task_is_charged(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))

@@ -18,7 +18,7 @@ from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
 from .transaction import LockTasks, Statement, Transaction, TryNames, check_stored, where
-from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, header_of, log_from_now
+from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -377,7 +377,8 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
     )
     ready = yield (
         f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
-        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL)",
+        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL"
+        f' AND {IS_DUE})',
         (agent, agent),
     )
     return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -11,10 +13,20 @@ from pydantic_ai.usage import RunUsage
 from ...conversion import stream
 from ...errors import LeaseLost
 from ...types import INTERRUPTED, STOPPED, TERMINAL, TaskEvent, TaskHeader
-from ..histories import dump_message, dump_messages, dump_usage, load_message_rows, load_messages, load_usage
+from ..histories import (
+    dump_message,
+    dump_messages,
+    dump_tried,
+    dump_usage,
+    load_message_rows,
+    load_messages,
+    load_tried,
+    load_usage,
+)
 from ..ports import (
     DEAD_LETTERS,
     Answer,
+    Charge,
     Checkpoint,
     Claim,
     Finish,
@@ -22,6 +34,7 @@ from ..ports import (
     Slot,
     Status,
     Submission,
+    Tried,
     may_have_credentials,
 )
 from ..rules import check_answer, handed_on, hands_on, status_event
@@ -33,6 +46,7 @@ from .vocabulary import (
     HEADER,
     HEADER_SIZE,
     HELD,
+    IS_DUE,
     OF_TASK,
     TASK,
     UNREAD,
@@ -48,9 +62,14 @@ _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND
 
 # The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
 # not found.
-_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY {} LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
-_FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
-_FIND_LOST = _FIND.format(_LOST, 'queue_seq')
+_FIND_QUEUED = (
+    f'SELECT id FROM task WHERE agent = ? AND {QUEUED} ORDER BY round, queue_seq LIMIT ?'
+    ' /* FOR NO KEY UPDATE SKIP LOCKED */'
+)
+_FIND_LOST = (
+    f'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task WHERE agent = ? AND {_LOST} AND {IS_DUE}'
+    ' ORDER BY 2, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+)
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
 _MESSAGE = (
@@ -58,7 +77,7 @@ _MESSAGE = (
     f' AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
 )
 _RUN = (
-    'run, turn,'
+    'run, turn, tried,'
     f' COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
     ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id),'
@@ -130,9 +149,15 @@ def take(
 
 def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:
     rows = yield _FIND_LOST, (agent, holder, limit)
-    if len(rows) < limit:
-        rows += yield _FIND_QUEUED, (agent, limit - len(rows))
-    return rows
+    lost = [row for row in rows if not row[1]]
+    tries = rows[len(lost) :]
+    queued = (yield _FIND_QUEUED, (agent, limit - len(lost))) if len(lost) < limit else []
+    if not (tries and queued):
+        return rows + queued
+    # One after the other, so that neither a model that is down nor a long queue keeps out the other tasks. The random
+    # part decides about the last slot, and needs no secure random numbers.
+    turns = zip_longest(*random.sample((tries, queued), 2))  # nosec B311
+    return [*lost, *(row for turn in turns for row in turn if row is not None)]
 
 
 def _claim_of(
@@ -146,7 +171,7 @@ def _claim_of(
     push: bool = False,
 ) -> Claim:
     """Return the claim of a `_RUN` row. An interrupted task continues from the context head at its pause."""
-    run, turn, request, traceparent, own_messages, pending, *rest = run_row
+    run, turn, tried, request, traceparent, own_messages, pending, *rest = run_row
     head_then, head_now, answer, read, unread, message = rest
     return Claim(
         header=header,
@@ -164,6 +189,7 @@ def _claim_of(
         checkpoint=checkpoint,
         push=push,
         pending=pending,
+        tried=None if tried is None else load_tried(tried),
     )
 
 
@@ -392,8 +418,9 @@ def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...
 
 def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
     row = yield (
-        'UPDATE task SET run = run + 1, turn = turn + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
-        ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL, metadata = COALESCE(?, metadata)'
+        'UPDATE task SET run = run + 1, turn = turn + 1, tried = NULL, inbox_read = ?, status_message = NULL,'
+        ' own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL,'
+        ' metadata = COALESCE(?, metadata)'
         f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
         (read, metadata, agent, claimed.header.id),
     )
@@ -401,12 +428,18 @@ def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> 
     return _claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)
 
 
-def release(agent: str, claim: Claim) -> Transaction[None]:
+def release(
+    agent: str, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+) -> Transaction[None]:
     """See `TaskQueue.release`."""
-    yield (
-        f'UPDATE task SET holder = NULL, lease_until = NULL WHERE {HELD}',
-        (agent, claim.header.id, claim.fence, claim.holder),
+    stored = None if tried is None else dump_tried(tried)
+    rows = yield (
+        'UPDATE task SET holder = NULL, lease_until = a2a_clock() + ?, tried = COALESCE(?, tried)'
+        f' WHERE {HELD} RETURNING paid',
+        (pause, stored, agent, claim.header.id, claim.fence, claim.holder),
     )
+    if rows and charges:
+        yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
 
 
 # --- checkpoints of runs ----------------------------------------------------------------------------------------------

@@ -41,13 +41,14 @@ CREATE TABLE task (
     round BIGINT NOT NULL DEFAULT 0, -- round in which the task is claimed; counts once `behind` is 0
     -- The claim.
     holder TEXT, -- worker that runs the task
-    lease_until BIGINT, -- clock of leases
+    lease_until BIGINT, -- clock of leases; without a holder: when a run is tried again, or NULL
     fence BIGINT NOT NULL DEFAULT 0, -- number of claims; a write with an older number is refused
     cancel_requested INTEGER NOT NULL DEFAULT 0, -- 1: the holder has to cancel the run
     -- Numbers of the work on the task, each from 1.
     attempt INTEGER NOT NULL DEFAULT 0, -- holders that were lost, and the present one
     run INTEGER NOT NULL DEFAULT 0, -- agent runs
     turn INTEGER NOT NULL DEFAULT 1, -- prompts that were run; a run after a pause belongs to the same turn
+    tried BLOB, -- tries of the run that errors of the model have ended: number, seconds, usage; as JSON
     -- Messages and events.
     inbox_read BIGINT NOT NULL DEFAULT 0, -- `item.seq` of the newest message that a run has read
     answer BIGINT, -- `item.seq` of the message that ended a pause and begins the next run

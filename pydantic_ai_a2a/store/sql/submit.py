@@ -326,7 +326,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     event = status_event(header, Status('working', at, None), header.last_event + 1)
     yield lock_rounds(agent, header.owner)
     rows = yield (  # one statement, because another task of the context may be running
-        "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1,"
+        "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1, tried = NULL,"
         f' queue_seq = {QUEUE_SEQ},'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
         (at, place_in_line(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),

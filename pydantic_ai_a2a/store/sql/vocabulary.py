@@ -31,6 +31,8 @@ BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
 OF_TASK = 'agent = ? AND task_id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
+IS_DUE = 'COALESCE(lease_until, 0) <= a2a_clock()'
+"""The pause of a released task is over."""
 UNREAD = (
     "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
     ' AND item.seq > task.inbox_read AND item.answer = 0'
