@@ -17,7 +17,7 @@ from .audit import audit
 from .errors import QuotaExceededError
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
-from .store.ports import Bucket, Charge, QuotaStore, Spent, amounts_of
+from .store.ports import Bucket, Charge, QuotaStore, Spent, Tried, amounts_of
 from .types import Caller
 
 _ALL = '*'
@@ -39,6 +39,17 @@ class Left(NamedTuple):
     def nothing(self) -> bool:
         """True if a budget is used up."""
         return any(rest is not None and rest <= 0 for rest in self)
+
+    def with_paid(self, paid: Any) -> Left:
+        """Return the limits of the whole usage of a run that has paid for a part of its usage, a `RunUsage`."""
+        requests, tokens, cost = self
+        if self.nothing:
+            return self
+        return Left(
+            requests and requests + paid.requests,
+            tokens and tokens + paid.total_tokens,
+            cost and cost + (paid.cost or 0),
+        )
 
 
 class Metering:
@@ -114,8 +125,8 @@ class Metering:
                 if (until := _used_up(spent, kind, budget)) is not None:
                     raise QuotaExceededError.of(f'budgets.{kind}', until - self.now())
 
-    async def left(self, owner: str) -> Left | None:
-        """Return the rest of the budgets for a run; None without budgets."""
+    async def left(self, owner: str, tried: Tried | None = None) -> Left | None:
+        """Return the rest of the budgets for a run, which has paid for its failed tries; None without budgets."""
         if not self._quotas.budgets:
             return None
         rests: dict[str, list[int]] = {kind: [] for kind in _KINDS}
@@ -125,7 +136,8 @@ class Metering:
                 if (most := _most(budget, kind)) is not None:
                     rests[kind].append(most - _total(spent, kind))
         requests, tokens, cost = (min(amounts, default=None) for amounts in rests.values())
-        return Left(requests, tokens, None if cost is None else Decimal(cost) / _BILLION)
+        left = Left(requests, tokens, None if cost is None else Decimal(cost) / _BILLION)
+        return left if tried is None else left.with_paid(tried.usage)
 
     def charges(self, owner: str, usage: Any) -> Sequence[Charge]:
         """Return the charges for a run's usage, Pydantic AI's `RunUsage`: one for each account of a budget."""

@@ -548,9 +548,17 @@ class Retention:
         positive(self, or_zero=('idempotency_window',))
 
 
+class _FixedWorkers:
+    """Times that fit every server. Tests have others, in subclasses of `Workers`."""
+
+    backoff = 2.0
+    """Seconds before the first further try of a run. Each later pause is twice as long, up to 64 seconds. A pause is up
+    to a half longer at random."""
+
+
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Workers:
+class Workers(_FixedWorkers):
     """Execution of tasks in this process."""
 
     running: int = 256
@@ -565,6 +573,14 @@ class Workers:
     attempts: int = 3
     """Starts of a task, including the first. A task starts again after the loss of its process. After the last start
     the task is `failed` and becomes a dead letter. Default 3."""
+    retries: int = 5
+    """Further tries of a run after an error of the model that `retry_on` accepts, such as HTTP 503. A try continues
+    after the last stored step, and each stored step allows as many tries again. In memory, a run is tried again only
+    before its first tool call. The pauses before five tries take 62 to 93 seconds, or longer as the provider asks with
+    `Retry-After`. 0 turns tries off. Default 5."""
+    retry_on: Callable[[Exception], bool] | None = None
+    """Function that returns True for an error of a model request after which the run is tried again. Default None: HTTP
+    408, 429 and 500 or more, timeouts, and dropped connections; not an exhausted quota."""
 
     worker: Worker[Any] | None = None
     """A FastA2A worker of your own, with its own storage and broker. Default None. An `AgentWorker` is called by this
@@ -572,7 +588,7 @@ class Workers:
     does an `AgentWorker` with its own `run_task` or `cancel_task`."""
 
     def __post_init__(self) -> None:
-        positive(self)
+        positive(self, or_zero=('retries',))
 
 
 # --- checks of numbers and time spans ---------------------------------------------------------------------------------

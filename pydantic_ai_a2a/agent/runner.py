@@ -116,6 +116,10 @@ class RunArguments:
     """Tools whose calls the client answers."""
     client_output: ClientOutput | None = None
     """The output by the schema of the client; None for the output of the agent."""
+    spent: float = 0.0
+    """Seconds of the run's timeout that earlier tries have taken."""
+    on_model_error: Callable[[Exception], None] | None = None
+    """Called with an error of a model request if another try of the run repeats no finished tool call."""
 
 
 class Runner:
@@ -151,8 +155,8 @@ class Runner:
         """Connections of the agent to MCP servers."""
         self._options: Any = {name: value for name, value in options.items() if value is not None}
         timeout, metadata = options.get('timeout'), options.get('metadata')
-        if timeout is not None:
-            self._options['timeout'] = seconds(timeout)
+        self.timeout = None if timeout is None else seconds(timeout)
+        """Seconds of a run; None for no limit."""
         self._outputs = outputs if outputs is not None and outputs.holds_data else None
         self._downloads = Downloads(download_time)
         self._states = [*states_of(options.get('output_type') or agent.output_type)]
@@ -244,6 +248,8 @@ class Runner:
         """Return the options of `Agent.iter` for a run, whose prompt follows the messages."""
         metadata: dict[str, Any] = {**self._metadata, 'a2a': arguments.info}
         options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
+        if self.timeout is not None:
+            options['timeout'] = self.timeout - arguments.spent
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = _merged(metadata_of, metadata)
         if arguments.client_output is not None:
@@ -271,11 +277,13 @@ class Runner:
             # `isinstance` takes three calls for a class with an abstract base.
             streams = self._streams(run, node, arguments)
             note, asks = None, type(node) is ModelRequestNode
-            if streams:
-                # Inside of the hooks for nodes, as `Agent.run` does: a hook acts before the model is asked.
-                following = await next_with(run, node, partial(self._observe, run, arguments, answer, shown))
-            else:
-                following = await run.next(node)
+            try:
+                # Streamed inside of the hooks for nodes, as `Agent.run` does: a hook acts before the model is asked.
+                observe = partial(self._observe, run, arguments, answer, shown) if streams else None
+                following = await (run.next(node) if observe is None else next_with(run, node, observe))
+            except Exception as error:
+                _tell(run, node, arguments, error)
+                raise
             before, node = node, following
             if self._changes_history:
                 added.note(run, before, node)
@@ -288,8 +296,8 @@ class Runner:
                 _prepare_tools(run, node.model_response, may_wait=arguments.may_wait)
                 if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()
-                    if self._steps.any and not streams and arguments.watched():
-                        await self._show(node.model_response, arguments.emit)
+                    if self._steps.any and not streams:
+                        await self._show(node.model_response, arguments)
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
                 await arguments.emit(note)
@@ -347,9 +355,16 @@ class Runner:
                 if observe is not None:
                     await observe(event)
 
-    async def _show(self, response: ModelResponse, emit: Emit) -> None:
-        for step in self._steps.of_response(response):
-            await emit(step)
+    async def _show(self, response: ModelResponse, arguments: RunArguments) -> None:
+        for step in self._steps.of_response(response) if arguments.watched() else ():
+            await arguments.emit(step)
+
+
+def _tell(run: AgentRun[Any, Any], node: _Node, arguments: RunArguments, error: Exception) -> None:
+    on_model_error = arguments.on_model_error if type(node) is ModelRequestNode else None
+    # A stored step has the results of its tools. Without stored steps, another try would repeat tool calls.
+    if on_model_error is not None and (arguments.turn is not None or not run.usage.tool_calls):
+        on_model_error(error)
 
 
 def _ended(
@@ -563,7 +578,6 @@ class Turn:
 
     def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
         self._run = run
-        self._checkpoint = checkpoint
         self._save = save
         self._answers = answers
         self._history: Sequence[ModelMessage] = ()
@@ -574,11 +588,6 @@ class Turn:
     def before(self) -> Sequence[ModelMessage]:
         """Messages of earlier attempts; empty without progress."""
         return self._before
-
-    @property
-    def usage(self) -> RunUsage | None:
-        """Usage of earlier attempts, a copy for this attempt to increase."""
-        return None if self._checkpoint is None else deepcopy(self._checkpoint.usage)
 
     def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the starting point of this attempt: the history of the run, and the messages of earlier attempts."""

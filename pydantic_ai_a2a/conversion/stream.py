@@ -16,10 +16,13 @@ from pydantic_ai.exceptions import (
     ConcurrencyLimitExceeded,
     ContentFilterError,
     ModelAPIError,
+    ModelConnectionError,
     ModelHTTPError,
     ModelOverloadedError,
     ModelQuotaExceededError,
     ModelRateLimitError,
+    ModelRequestTimeout,
+    ModelServerError,
     ModelTimeoutError,
     ModelUnavailableError,
     RunTimedOut,
@@ -283,3 +286,23 @@ def classify(error: BaseException) -> Failure:
     if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:
         return _BUSY
     return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)
+
+
+_TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError, ModelRequestTimeout)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same request to the model may succeed later: the provider was busy, down or unreachable."""
+    if isinstance(error, BaseExceptionGroup):  # a FallbackModel's: one of its models may answer then
+        return any(map(is_transient, cast('BaseExceptionGroup[BaseException]', error).exceptions))
+    if isinstance(error, ModelHTTPError) and (error.status_code in (408, 429) or error.status_code >= 500):
+        return not isinstance(error, ModelQuotaExceededError)
+    return isinstance(error, _TRANSIENT)
+
+
+def retry_after(error: BaseException) -> float:
+    """Return the seconds that the provider has asked to wait, the soonest of several providers; 0 for none."""
+    if isinstance(error, BaseExceptionGroup):
+        errors = filter(is_transient, cast('BaseExceptionGroup[BaseException]', error).exceptions)
+        return min(map(retry_after, errors), default=0.0)
+    return (isinstance(error, ModelAPIError) and error.retry_after) or 0.0

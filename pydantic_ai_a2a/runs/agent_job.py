@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import random
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
+from time import perf_counter
 from typing import Any, Protocol
 
 from pydantic_ai.exceptions import RunCancelled
@@ -28,13 +32,12 @@ from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
 from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
 from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, ValidatedInput, client_output, has_tools
-from ..conversion.stream import EXPIRED_ATTEMPTS, classify
-from ..errors import A2AError, BadInput
+from ..conversion.stream import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
+from ..errors import A2AError, BadInput, StoreFailed
 from ..protocol import stored
 from ..quotas import Metering
 from ..settings import LONG, Settings
-from ..store.ports import Backend, Claim
-from ..telemetry import metrics
+from ..store.ports import Backend, Claim, Tried
 from ..types import Caller, Message, PartialArtifact, load_caller, sender_of
 from .ends import Outcome, RunEnds, outcome_of, run_id
 from .recorder import Recorder, Retries, observed_run
@@ -84,6 +87,7 @@ class AgentJob:
         self._metering = metering
         self._approvals = settings.approvals
         self._steers = settings.messages.while_working == 'steer'
+        self._retry_on = settings.workers.retry_on or is_transient
         self._dependencies = dependencies
         self.hooks = hooks
         self._vault = vault
@@ -112,14 +116,13 @@ class AgentJob:
             'idempotency_key': key,
         }
         answers = run_results(pending) if pending is not None and pending.calls else None
-        turn, usage, budget = None, None, None
+        turn, budget = None, None
         if self._backend.durable:
             turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
-            usage = turn.usage
-        if self._metering is not None or recorder.tells or metrics.instruments is not None:
-            usage = recorder.usage = usage or RunUsage()
+        usage = recorder.usage = RunUsage() if recorder.usage is None else deepcopy(recorder.usage)
+        recorder.timeout = self._runner.timeout
         if self._metering is not None:
-            budget = await recorder.store(partial(self._metering.left, claim.header.owner))
+            budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
         vault, client = self._vault, None
@@ -148,12 +151,18 @@ class AgentJob:
             steering=self._steering(claim, recorder) if self._steers else None,
             client_tools=tools,
             client_output=client,
+            spent=0.0 if claim.tried is None else claim.tried.spent,
+            on_model_error=partial(self._model_failed, recorder),
         )
         if self._dependencies is None:
             return self._runner.run(arguments)
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
+
+    def _model_failed(self, recorder: Recorder, error: Exception) -> None:
+        if not isinstance(error, StoreFailed) and self._retry_on(error):
+            recorder.transient = error
 
     async def _input(
         self, claim: Claim, recorder: Recorder, pending: Pending | None, validated: ValidatedInput | None
@@ -499,6 +508,11 @@ def _of_ids(history: Sequence[bytes], message_ids: Collection[str]) -> list[byte
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+_DOUBLED = 5
+"""Number of pauses before tries that are twice as long as the pause before."""
+_LONGEST_PAUSE = 600.0
+"""Seconds. A provider that asks for a longer pause fails the task."""
+
 
 class Attempts:
     """Runs claimed tasks.
@@ -506,7 +520,7 @@ class Attempts:
     Args:
         backend: Stores the events and the ends.
         job: Runs the agent.
-        settings: Most attempts at a task, and the stream of results.
+        settings: Most attempts at a task and tries of a run, and the stream of results.
         ends: Records the ends without a result.
         retries: Repeats writes while the store is unavailable.
         metering: Charges the usage of runs; None for no charges.
@@ -524,7 +538,7 @@ class Attempts:
     ) -> None:
         self._backend = backend
         self._job = job
-        self._limit = settings.workers.attempts
+        self._workers = settings.workers
         self._results = settings.results
         self._ends = ends
         self._retries = retries
@@ -536,8 +550,8 @@ class Attempts:
         Raises:
             BaseException: The process exits, the worker stops, or the store is unavailable.
         """
-        recorder = self.recorder(claim)
-        if claim.attempt > self._limit:
+        recorder, began = self.recorder(claim), perf_counter()
+        if claim.attempt > self._workers.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
         own_task = asyncio.current_task()
         try:
@@ -562,7 +576,23 @@ class Attempts:
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)
                 raise
+            if error is recorder.transient and (pause := self._pause(claim, recorder, error, began)) is not None:
+                return await self._ends.postpone(claim, recorder, error, *pause)
             return await self._ends.failed(claim, recorder, classify(error), error)
+
+    def _pause(
+        self, claim: Claim, recorder: Recorder, error: BaseException, began: float
+    ) -> tuple[Tried, float] | None:
+        """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
+        before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
+        number = 1 if recorder.has_stored_steps else before.number + 1
+        backoff = self._workers.backoff * 2 ** min(number - 1, _DOUBLED)
+        # The random part keeps runs apart, and needs no secure random numbers.
+        pause = max(backoff, retry_after(error)) * random.uniform(1, 1.5)  # nosec B311
+        spent = before.spent + perf_counter() - began + pause
+        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
+            return None
+        return Tried(number=number, spent=spent, usage=recorder.usage), pause
 
     def recorder(self, claim: Claim) -> Recorder:
         """Return a recorder for a claim."""

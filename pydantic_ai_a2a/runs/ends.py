@@ -16,7 +16,7 @@ from ..agent.dependencies import Hooks, RunFailure
 from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
-from ..store.ports import Backend, Claim
+from ..store.ports import Backend, Claim, Tried
 from ..telemetry import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Attempt, PendingWrites, Recorder
@@ -33,7 +33,7 @@ class RunEnds:
         hooks: Called after the end is stored.
         metering: Charges for usage outside a recorder's last write.
         beside: Starts a coroutine beside the runs of the worker.
-        wait: Queues a task here until a slot is free.
+        wait: Queues a task here until a slot is free, after some seconds.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RunEnds:
         *,
         metering: Metering | None,
         beside: Callable[[Coroutine[Any, Any, None]], None],
-        wait: Callable[[str], None],
+        wait: Callable[[str, float], None],
     ) -> None:
         self._backend = backend
         self._pending_writes = pending_writes
@@ -97,10 +97,26 @@ class RunEnds:
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(run_failure(claim.header, failure.kind, run_id(claim), error)))
             if following is not None:  # the next run waits like any task: there may be no free slot
-                self._wait(claim.header.id)
+                self._wait(claim.header.id, 0.0)
                 await self._backend.queue.release(following)
 
         return record
+
+    async def postpone(
+        self, claim: Claim, recorder: Recorder, error: BaseException, tried: Tried, pause: float
+    ) -> None:
+        """Release a task for another try after a pause, now or after the store is back."""
+        text = 'Task %s is tried again in %.3g seconds (retry %d, %s, correlation id %s).'
+        logger.warning(text, claim.header.id, pause, tried.number, type(error).__qualname__, run_id(claim))
+        await recorder.drop_text()
+        charges = () if self._metering is None else self._metering.charges(claim.header.owner, tried.usage)
+
+        async def record() -> None:
+            await self._backend.queue.release(claim, tried, pause=round(1000 * pause), charges=charges)
+            await self._settle(claim, recorder)  # another process may have ended the task
+            self._wait(claim.header.id, pause)
+
+        await self._pending_writes.give(claim.header.id, record)
 
     async def release(self, claim: Claim, recorder: Recorder) -> None:
         """Store the end of a run, if any, and hand its task back, now or after the store is back."""
@@ -164,7 +180,8 @@ def run_id(claim: Claim) -> str:
     """Return the Pydantic AI run id, also the correlation id of a failure: logs, traces and client agree."""
     run = f'{claim.header.id}.{claim.run}'
     # Pydantic AI refuses an id of the history. A checkpoint has the ids of earlier attempts.
-    return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'
+    begins = claim.attempt == 1 and claim.checkpoint is claim.tried is None
+    return run if begins else f'{run}.{claim.fence}'
 
 
 # --- from an exception to the outcome of a run ------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from functools import partial
 from time import perf_counter, time
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from pydantic_ai.usage import RunUsage
+
 from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import fields, stored
@@ -103,8 +105,14 @@ class Recorder:
         """The end of the run until the store accepts the write."""
         self.tells = claim.request is not None and fields.is_asked(claim.request)
         """True if the task's metadata reports the usage of the run."""
-        self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
-        """Usage of the run over all attempts, a `RunUsage` that grows during the run."""
+        self.usage: Any = claim.used
+        """Usage of the run over all attempts and tries, a `RunUsage` that grows during the run."""
+        self.has_stored_steps = False
+        """True once this try has stored a step of the run."""
+        self.transient: Exception | None = None
+        """The error of the model after which the run can be tried again."""
+        self.timeout: float | None = None
+        """Seconds of the run over all tries; None for no limit."""
         self.tool_artifacts: dict[str, bytes] = {}
         """Artifacts from tools, as JSON, by id."""
         self._partial = b''
@@ -155,6 +163,12 @@ class Recorder:
             await self._flush.write(event, status, checkpoint)
         else:
             await self._store([] if event is None else [event], status, checkpoint)
+        self.has_stored_steps = True
+
+    async def drop_text(self) -> None:
+        """Drop the text that is not stored yet."""
+        if self._flush is not None:
+            await self._flush.rest(store=False)
 
     def _new_flush(self) -> Flush | None:
         delay = max(self._flush_delay, self._results.interval)
@@ -677,9 +691,9 @@ def observed_run(claim: Claim, recorder: Recorder) -> AbstractContextManager[obj
 def _measured(
     span: AbstractContextManager[object], claim: Claim, recorder: Recorder, instruments: Instruments
 ) -> Generator[None]:
-    first = claim.run == 1 and claim.attempt == 1
+    first = claim.run == 1 and claim.attempt == 1 and claim.tried is None
     instruments.begin_run(time() - stored.time_of(claim.header.id) if first else None)
-    start, before = perf_counter(), _tokens(claim.checkpoint)
+    start, before = perf_counter(), _tokens(claim.used)
     error: BaseException | None = None
     try:
         with span:
@@ -688,11 +702,10 @@ def _measured(
         error = raised
         raise
     finally:
-        used = zip(_tokens(recorder), before, strict=True)
+        used = zip(_tokens(recorder.usage), before, strict=True)
         instruments.end_run(perf_counter() - start, error, [now - then for now, then in used])
 
 
-def _tokens(holder: Checkpoint | Recorder | None) -> tuple[int, int]:
-    """Return the tokens of the input and of the output of a checkpoint or a recorder."""
-    usage = None if holder is None else holder.usage
+def _tokens(usage: RunUsage | None) -> tuple[int, int]:
+    """Return the tokens of the input and of the output."""
     return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)

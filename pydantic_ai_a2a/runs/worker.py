@@ -100,6 +100,8 @@ class Worker:
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
         """Tasks submitted here without a free slot, with the contexts to run them in."""
+        self._postponed: dict[str, asyncio.TimerHandle] = {}
+        """Tasks that are tried again here after a pause."""
         self._behind = False
         """True while the queue has tasks from other processes, or from the time before this worker."""
         self._pending_writes = PendingWrites()
@@ -146,7 +148,8 @@ class Worker:
 
     def running(self, task_id: str) -> bool:
         """Return True if this worker will record the end of the task: a running task, or a waiting one in memory."""
-        return task_id in self._running or (task_id in self._waiting and not self._backend.durable)
+        waits = task_id in self._waiting or task_id in self._postponed
+        return task_id in self._running or (waits and not self._backend.durable)
 
     @property
     def waiting(self) -> int:
@@ -195,8 +198,8 @@ class Worker:
     async def _stop_runs(self) -> None:
         self._end_listening()
         self._retries.end()
-        if self._fill_timer is not None:
-            self._fill_timer.cancel()
+        for timer in (*self._postponed.values(), *([] if self._fill_timer is None else [self._fill_timer])):
+            timer.cancel()
         stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
@@ -215,12 +218,14 @@ class Worker:
     async def _fail_the_rest(self) -> None:
         """Fail every queued or handed-back task: the store ends with the process."""
         await self._pending_writes.settle()
-        now = self._backend.now()
-        while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=25):
-            for claim in claims:
-                self._pending_writes.add(
-                    claim.header.id, self._ends.failing(claim, self._attempts.recorder(claim), SHUTDOWN)
-                )
+        claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=60_000, limit=25)
+        # By their ids, because their pauses are not over.
+        postponed = [claimed for task_id in self._postponed for claimed in await claim(task_id=task_id)]
+        while claims := postponed or await claim():
+            for claimed in claims:
+                failing = self._ends.failing(claimed, self._attempts.recorder(claimed), SHUTDOWN)
+                self._pending_writes.add(claimed.header.id, failing)
+            postponed.clear()
             await self._pending_writes.settle()
 
     def _end_listening(self) -> None:
@@ -480,8 +485,19 @@ class Worker:
         self._active.add(task)
         task.add_done_callback(self._active.discard)
 
-    def _wait(self, task_id: str) -> None:
-        self._waiting[task_id] = copy_context()
+    def _wait(self, task_id: str, pause: float) -> None:
+        context = copy_context()
+        if pause:
+            if (timer := self._postponed.get(task_id)) is not None:
+                timer.cancel()  # the task was claimed before the timer, and has failed again
+            self._postponed[task_id] = self._loop.call_later(pause, self._try_again, task_id, context)
+        else:
+            self._waiting[task_id] = context
+
+    def _try_again(self, task_id: str, context: Context) -> None:
+        del self._postponed[task_id]
+        if task_id not in self._running:  # else the task was claimed just before, for a free slot
+            self._begin(task_id, context)
 
 
 # --- the heartbeat ----------------------------------------------------------------------------------------------------

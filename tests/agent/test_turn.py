@@ -112,13 +112,3 @@ async def test_a_later_attempt_adds_to_what_those_before_it_have_left() -> None:
     assert await step(turn, ANSWER)
     assert stored == [(2, [sent, ANSWER])]
     assert turn.all([ANSWER]) == [PROMPT, CALL, sent, ANSWER]
-
-
-def test_usage_of_earlier_attempts_is_added_to_and_not_changed() -> None:
-    turn = Stored().turn(PROMPT, CALL)
-    for _ in range(2):
-        usage = turn.usage
-        assert usage is not None
-        assert usage == RunUsage(requests=1)
-        usage.incr(RunUsage(requests=1, details={'cached': 1}))
-    assert Stored().turn().usage is None

@@ -12,7 +12,8 @@ import pytest
 from inline_snapshot import snapshot
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
@@ -113,6 +114,33 @@ async def test_a_failed_task_is_counted_with_the_kind_of_its_failure(measured: M
         await Client(app).send()
     assert measured.tasks() == {'submitted': 1, 'failed internal': 1}
     assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]
+
+
+async def test_each_try_of_a_run_is_counted_and_no_token_twice(measured: Metrics) -> None:
+    requests = 0
+
+    async def busy_at_second(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        nonlocal requests
+        requests += 1
+        if requests == 2:
+            raise ModelHTTPError(503, 'model')
+        return ModelResponse(parts=[TextPart('done')], usage=USAGE)
+
+    agent = Agent(FunctionModel(busy_at_second))
+
+    @agent.output_validator
+    def refuse_first(text: str) -> str:
+        if requests == 1:
+            raise ModelRetry('once more')
+        return text
+
+    app = to_a2a(agent, workers=fixed(Workers, backoff=0.001))
+    async with lifespan(app):
+        await Client(app).send()
+    points = measured.points()
+    assert points['a2a.queue.duration'] == [({}, 1)]
+    assert points['a2a.run.duration'] == [({'error.type': 'ModelHTTPError'}, 1), ({}, 1)]
+    assert [tokens for _, tokens in points['a2a.run.tokens']] == [14, 6]
 
 
 async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured: Metrics) -> None:

@@ -38,6 +38,7 @@ from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
+from ...fixed import fixed
 from ..refused import refusal, untouched
 from ..stage import serving
 
@@ -129,7 +130,8 @@ async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
     def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise error
 
-    async with serving(Agent(FunctionModel(fail)), auth=BearerAuth({KEY: 'ann'})) as client:
+    workers = fixed(Workers, retries=1, backoff=0.001)
+    async with serving(Agent(FunctionModel(fail)), auth=BearerAuth({KEY: 'ann'}), workers=workers) as client:
         known = Client(client.app, headers={'Authorization': f'Bearer {KEY}'})
         sent = await known.send('a question')
         answers = [sent, await known.get_task(sent['id'])]

@@ -1,0 +1,539 @@
+"""Errors of the model that pass: the run is tried again later from its last step, and other work goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, ModelRateLimitError
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RunUsage
+
+from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Results, RunFailure, Workers
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.fasta2a.worker import AgentWorker
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.store.ports import Backend, Charge, Tried
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+
+from ...client import Client, message, state_of, texts
+from ...clocks import HOUR, SetClock
+from ...fixed import fixed
+from ...long import size
+from ...suites import values
+from ..asking import Tools, answers, approve, asked, model
+from ..stage import Stage, ended, heard, prompts, serving
+from .test_failure import FailsToEmit, failure
+
+BUSY = ModelHTTPError(503, 'model')
+SOON: dict[str, Any] = {'backoff': 0.001, 'lease': 0.3}
+"""Pauses of milliseconds."""
+LATE: dict[str, Any] = {'backoff': 100.0, 'lease': 0.03}
+"""A pause that no test waits for."""
+
+
+@pytest.fixture(params=['memory', 'file', 'postgres'])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == 'postgres':
+        return request.getfixturevalue('postgres_url')
+    return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@pytest.fixture(params=['file', 'postgres'])
+def durable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == 'postgres':
+        return request.getfixturevalue('postgres_url')
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+class Flaky:
+    """An agent whose model fails with the given errors, one after another, and then answers with the prompts.
+
+    The prompt `work` begins with two calls of a tool in two steps.
+    """
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.errors = [*errors]
+        """The errors of the next requests; None for a request that succeeds."""
+        self.asked: list[str] = []
+        self.began = asyncio.Event()
+        self.tools = 0
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer), name='agent')
+        self.agent.tool_plain(self.work)
+
+    async def work(self) -> str:
+        self.tools += 1
+        return 'worked'
+
+    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.asked.append(prompts(messages)[-1])
+        self.began.set()
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
+        done = sum(isinstance(part, ToolReturnPart) for each in messages for part in each.parts)
+        if prompts(messages)[-1] == 'work' and done < 2:
+            return ModelResponse(parts=[ToolCallPart('work', {})])
+        return heard(messages, info)
+
+
+async def test_a_task_whose_model_is_busy_for_a_while_completes(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    flaky = Flaky(BUSY, ModelHTTPError(429, 'model'), BUSY)
+    async with serving(flaky.agent, backend=store, workers=fixed(Workers, **SOON)) as client:
+        task = await client.send(message('one', contextId='c'))
+        after = await client.send(message('two', contextId='c'))
+        assert await client.get_task(task['id']) == task
+    assert (state_of(task), texts(task), texts(after)) == ('COMPLETED', ['one'], ['one + two'])
+    assert flaky.asked == ['one'] * 4 + ['two']
+    tries = [record.getMessage() for record in caplog.records if 'is tried again in' in record.getMessage()]
+    assert [line.partition(' (')[2] for line in tries] == [
+        f'retry {n}, ModelHTTPError, correlation id {task["id"]}.1{fence}).'
+        for n, fence in ((1, ''), (2, '.2'), (3, '.3'))
+    ]
+
+
+async def test_no_finished_tool_is_called_again(durable: str) -> None:
+    flaky = Flaky(BUSY, None, BUSY, BUSY, None, BUSY, BUSY)
+    workers = fixed(Workers, retries=2, **SOON)
+    async with serving(flaky.agent, backend=durable, workers=workers) as client:
+        task = await client.send('work')
+    # Each stored step allows two retries again.
+    assert (state_of(task), flaky.tools, len(flaky.asked)) == ('COMPLETED', 2, 8)
+
+
+async def test_in_memory_a_run_with_a_finished_tool_is_not_tried_again() -> None:
+    flaky = Flaky(BUSY, None, BUSY)
+    async with serving(flaky.agent, workers=fixed(Workers, **SOON)) as client:
+        assert failure(await client.send('work')) == 'provider-busy'
+    assert (flaky.tools, len(flaky.asked)) == (1, 3)
+
+
+async def test_the_last_try_fails_the_task_as_without_retries(store: str) -> None:
+    failures: list[RunFailure] = []
+    flaky = Flaky(*[BUSY] * 9)
+    workers = fixed(Workers, retries=2, **SOON)
+    async with serving(flaky.agent, backend=store, workers=workers, on_failure=failures.append) as client:
+        task = await client.send('one')
+    assert failure(task) == 'provider-busy'
+    assert len(flaky.asked) == 3
+    [told] = failures
+    assert (told.error, told.correlation_id) == (BUSY, task['status']['message']['metadata']['correlationId'])
+
+
+def always(error: Exception) -> bool:
+    return True
+
+
+def never(error: Exception) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ('error', 'options'),
+    [
+        pytest.param(ModelHTTPError(400, 'model'), {}, id='request'),
+        pytest.param(ModelAPIError('model', 'no'), {}, id='unknown'),
+        pytest.param(BUSY, {'retries': 0}, id='off'),
+        pytest.param(BUSY, {'retry_on': never}, id='refused'),
+        pytest.param(ModelRateLimitError('model', 'no', retry_after=601), {}, id='long'),
+    ],
+)
+async def test_an_error_that_is_not_worth_another_try_fails_the_task(error: Exception, options: dict[str, Any]) -> None:
+    flaky = Flaky(error)
+    async with serving(flaky.agent, workers=fixed(Workers, **SOON, **options)) as client:
+        assert failure(await client.send()).startswith('provider-')
+    assert len(flaky.asked) == 1
+
+
+async def test_a_function_decides_which_errors_are_tried_again() -> None:
+    asked: list[Exception] = []
+
+    def is_own(error: Exception) -> bool:
+        asked.append(error)
+        return isinstance(error, ConnectionError)
+
+    reset = ConnectionError('reset')
+    flaky = Flaky(reset)
+    async with serving(flaky.agent, workers=fixed(Workers, retry_on=is_own, **SOON)) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
+    assert asked == [reset]
+
+
+async def test_a_function_that_fails_fails_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(error: Exception) -> bool:
+        raise LookupError('of the function')
+
+    async with serving(Flaky(BUSY).agent, workers=fixed(Workers, retry_on=broken, **SOON)) as client:
+        assert failure(await client.send()) == 'internal'
+    assert 'of the function' in caplog.text
+
+
+async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again() -> None:
+    async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        for word in ['one', 'two', 'three', 'four']:
+            yield word
+
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    backend.queue = FailsToEmit(backend.queue)
+    agent = Agent(FunctionModel(stream_function=stream))
+    workers = fixed(Workers, retry_on=always, **SOON)
+    async with (
+        serving(agent, backend=backend, workers=workers, results=Results(interval=0)) as client,
+        client.live.send_streaming() as events,
+    ):
+        task_id = (await anext(events)).result['task']['id']
+        assert failure(await ended(client, task_id)) == 'storage'
+    backend.close()
+
+
+async def test_an_error_of_a_tool_is_not_tried_again(durable: str) -> None:
+    flaky = Flaky()
+
+    @flaky.agent.tool_plain
+    async def ask_another_agent() -> str:
+        raise BUSY
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart('ask_another_agent', {})])
+
+    workers = fixed(Workers, **SOON)
+    async with serving(flaky.agent, backend=durable, workers=workers, model=FunctionModel(answer)) as client:
+        assert failure(await client.send()) == 'provider-busy'
+
+
+async def test_models_that_stand_in_for_each_other_are_all_tried_again() -> None:
+    first, second = Flaky(BUSY), Flaky(ModelHTTPError(400, 'model'))
+    models = [model for model in (first.agent.model, second.agent.model) if isinstance(model, FunctionModel)]
+    async with serving(Agent(FallbackModel(*models)), workers=fixed(Workers, **SOON)) as client:
+        assert texts(await client.send('one')) == ['one']
+    assert (first.asked, second.asked) == (['one', 'one'], ['one'])
+
+
+async def test_a_waiting_try_leaves_its_slot_to_others_and_keeps_its_context(store: str) -> None:
+    flaky = Flaky(BUSY)
+    async with serving(flaky.agent, backend=store, workers=fixed(Workers, running=1, **LATE)) as client:
+        waiting = await client.send(message('one', contextId='c'), returnImmediately=True)
+        assert texts(await client.send(message('other', contextId='d'))) == ['other']
+        behind = await client.send(message('two', contextId='c'), returnImmediately=True)
+        assert texts(await client.send(message('third', contextId='d'))) == ['other + third']
+        states = [state_of(await client.get_task(task['id'])) for task in (waiting, behind)]
+        assert states == ['WORKING', 'SUBMITTED']
+        canceled = await client.call('CancelTask', {'id': waiting['id']})
+        assert state_of(canceled) == 'CANCELED'
+        assert texts(await ended(client, behind['id'])) == ['two']
+    assert flaky.asked == ['one', 'other', 'third', 'two']
+
+
+async def test_a_waiting_try_survives_a_restart(tmp_path: Path) -> None:
+    clock, flaky = SetClock(), Flaky(BUSY)
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=10**6, clock=clock)
+    async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE)) as client:
+        waiting = await client.send('one', returnImmediately=True)
+        assert texts(await client.send('other')) == ['other']
+    async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE)) as client:
+        assert texts(await client.send('more')) == ['more']
+        assert state_of(await client.get_task(waiting['id'])) == 'WORKING'
+        assert flaky.asked == ['one', 'other', 'more']
+        with clock.later():
+            assert texts(await ended(client, waiting['id'])) == ['one']
+    backend.close()
+
+
+async def test_a_heartbeat_finds_a_try_whose_time_has_come() -> None:
+    clock, flaky = SetClock(), Flaky(BUSY, None, BUSY)
+    backend = MemoryBackend('agent', reader_lag=10**6, clock=clock)
+    async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE)) as client:
+        task = await client.send('one', returnImmediately=True)
+        for hours, other in enumerate(('other', 'another'), 1):
+            await client.send(other)
+            with clock.later(hours * HOUR):
+                while flaky.asked.count('one') == hours:
+                    await client.get_task(task['id'])
+                    await asyncio.sleep(0)
+        assert texts(await ended(client, task['id'])) == ['one']
+    backend.close()
+
+
+async def test_a_timer_that_comes_after_the_heartbeat_starts_no_second_run() -> None:
+    asked, over = list[str](), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(prompts(messages)[-1])
+        if asked == ['one']:
+            raise BUSY
+        if asked[-1] == 'one':  # until the timer of the worker is over
+            asyncio.get_running_loop().call_later(0.5, over.set)
+            await over.wait()
+        return heard(messages, info)
+
+    clock = SetClock()
+    backend = MemoryBackend('agent', reader_lag=10**6, clock=clock)
+    workers = fixed(Workers, backoff=0.3, lease=0.03)
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=workers) as client:
+        task = await client.send('one', returnImmediately=True)
+        await client.send('other')
+        with clock.later():
+            assert texts(await ended(client, task['id'])) == ['one']
+    assert asked == ['one', 'other', 'one']
+    backend.close()
+
+
+async def test_at_a_shutdown_a_waiting_try_fails_in_memory_and_goes_on_elsewhere_in_a_database(store: str) -> None:
+    flaky = Flaky(BUSY)
+    async with (
+        asyncio.TaskGroup() as clients,
+        serving(flaky.agent, backend=store, workers=fixed(Workers, **LATE)) as client,
+    ):
+        sending = clients.create_task(client.send('one'))
+        await flaky.began.wait()
+        await client.send('other')
+    task = sending.result()
+    if store == 'memory':
+        assert failure(task) == 'shutdown'
+    else:
+        assert state_of(task) == 'WORKING'
+
+
+async def test_text_of_a_failed_try_is_replaced(store: str) -> None:
+    tries = 0
+
+    async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        nonlocal tries
+        tries += 1
+        yield f'Try {tries} '
+        yield 'says '
+        if tries < 3:
+            raise ModelHTTPError(503, 'model')
+        yield 'hello.'
+
+    agent = Agent(FunctionModel(stream_function=stream))
+    results = Results(stream='mark', interval=0)
+    async with (
+        serving(agent, backend=store, workers=fixed(Workers, **SOON), results=results) as client,
+        client.send_streaming() as events,
+    ):
+        updates = [event.result for event in await events.rest()]
+    text, states = '', list[str]()
+    for update in updates:
+        if (artifact := update.get('artifactUpdate')) is not None:
+            added = ''.join(part['text'] for part in artifact['artifact']['parts'])
+            text = text + added if artifact.get('append') else added
+        if (status := update.get('statusUpdate')) is not None:
+            states.append(status['status']['state'])
+    assert text == 'Try 3 says hello.'
+    assert states == ['TASK_STATE_WORKING', 'TASK_STATE_COMPLETED']
+
+
+async def test_a_timeout_counts_all_tries_and_their_pauses() -> None:
+    flaky = Flaky(BUSY)
+    async with serving(flaky.agent, workers=fixed(Workers, **LATE), timeout=60) as client:
+        assert failure(await client.send()) == 'provider-busy'
+    assert len(flaky.asked) == 1
+
+
+async def tried(backend: Backend, tried: Tried, *charges: Charge) -> None:
+    """Store a task with failed tries."""
+    await values.submit(backend, values.message('hi', new='tried', owner='/'))
+    [claim] = await values.claim(backend)
+    await backend.queue.release(claim, tried, charges=charges)
+
+
+async def test_another_try_has_the_rest_of_the_timeout() -> None:
+    deadlines: list[datetime] = []
+    flaky = Flaky()
+
+    @flaky.agent.instructions
+    def note(ctx: RunContext[object]) -> str:
+        assert ctx.deadline is not None
+        deadlines.append(ctx.deadline)
+        return ''
+
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    await tried(backend, Tried(number=1, spent=3000.0, usage=RunUsage()))
+    async with serving(flaky.agent, backend=backend, timeout=3600) as client:
+        assert state_of(await ended(client, 'tried')) == 'COMPLETED'
+        assert deadlines[0] <= datetime.now(UTC) + timedelta(seconds=600)
+    backend.close()
+
+
+async def test_a_provider_decides_how_long_to_wait(caplog: pytest.LogCaptureFixture) -> None:
+    flaky = Flaky(ModelRateLimitError('model', 'no', retry_after=300))
+    async with serving(flaky.agent, workers=fixed(Workers, **SOON)) as client:
+        task = await client.send('one', returnImmediately=True)
+        assert texts(await client.send('other')) == ['other']
+        await client.call('CancelTask', {'id': task['id']})
+    [line] = [record.getMessage() for record in caplog.records if 'is tried again in' in record.getMessage()]
+    assert 300 <= float(line.split(' seconds')[0].split()[-1]) <= 450
+
+
+async def test_an_approved_tool_is_called_once_although_the_model_is_busy_after_it(durable: str) -> None:
+    tools, errors = Tools(), [BUSY, BUSY]
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if errors and isinstance(messages[-1].parts[0], ToolReturnPart):
+            raise errors.pop()
+        return model(messages, info)
+
+    workers = fixed(Workers, **SOON)
+    async with serving(tools.agent, backend=durable, workers=workers, model=FunctionModel(answer)) as client:
+        waiting = await client.send('delete')
+        [call] = asked(waiting)
+        task = await client.send(answers(waiting, approve(call['id'])))
+    assert (state_of(task), len(tools.deleted), errors) == ('COMPLETED', 1, [])
+
+
+async def test_each_run_of_a_task_has_its_own_tries(store: str) -> None:
+    stage, errors = Stage(), [BUSY, BUSY]
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        response = await stage.answer(messages, info)
+        if len(stage.began) in (1, 3):
+            raise errors.pop()
+        return response
+
+    workers = fixed(Workers, retries=1, **SOON)
+    async with serving(stage.agent, backend=store, workers=workers, model=FunctionModel(answer)) as client:
+        task = await client.send(message('one', contextId='c'), returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', contextId='c', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+    assert stage.began == ['one', 'one', 'two', 'two']
+
+
+def budget(requests: int) -> Limits:
+    return Limits(quotas=Quotas(budgets=[Budget(window=60, requests=requests)]))
+
+
+async def test_budgets_count_all_tries(store: str) -> None:
+    flaky = Flaky(None, BUSY, None)
+    options: dict[str, Any] = {
+        'backend': store,
+        'limits': Limits(quotas=Quotas(budgets=[Budget(window=60, requests=2)])),
+    }
+
+    @flaky.agent.output_validator
+    def check(answer: str) -> str:
+        if len(flaky.asked) == 1:
+            raise ModelRetry('once more')
+        return answer
+
+    async with serving(flaky.agent, workers=fixed(Workers, **SOON), **options) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
+        assert await spent(client) == 2
+        assert len(flaky.asked) == 3
+
+
+async def test_another_try_without_a_budget_does_not_ask_the_model() -> None:
+    backend, flaky = MemoryBackend('agent', reader_lag=10**6), Flaky()
+    charge = Charge('/', 60_000, backend.now() + 3_600_000, requests=1, tokens=0, cost=0)
+    await tried(backend, Tried(number=1, spent=1.0, usage=RunUsage(requests=1)), charge)
+    async with serving(flaky.agent, backend=backend, limits=budget(requests=1)) as client:
+        assert failure(await ended(client, 'tried')) == 'usage-limit'
+    assert flaky.asked == []
+    backend.close()
+
+
+async def test_a_task_that_is_cancelled_before_another_try_has_paid(store: str) -> None:
+    flaky = Flaky(None, BUSY)
+    options: dict[str, Any] = {
+        'backend': store,
+        'limits': Limits(quotas=Quotas(budgets=[Budget(window=60, requests=9)])),
+    }
+    flaky.agent.output_validator(refuse)
+    async with serving(flaky.agent, workers=fixed(Workers, **LATE), **options) as client:
+        task = await client.send('one', returnImmediately=True)
+        while not await spent(client):
+            await client.get_task(task['id'])
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert await spent(client) == 1
+
+
+def refuse(answer: str) -> str:
+    raise ModelRetry('once more')
+
+
+async def spent(client: Client) -> int:
+    """The model requests that the budgets have counted."""
+    assert isinstance(client.app, A2AApp)
+    return sum(each.requests for each in await client.app.backend.quotas.spent('/', 60_000, at=0))
+
+
+@pytest.mark.parametrize('part', ['storage', 'broker', 'worker'])
+async def test_parts_of_fasta2a_have_tries_too(part: str) -> None:
+    flaky, storage = Flaky(BUSY, BUSY), InMemoryStorage[list[ModelMessage]]()
+    workers = fixed(Workers, **SOON)
+    options: dict[str, Any] = {'storage': storage} if part == 'storage' else {}
+    if part == 'broker':
+        options = {'broker': InMemoryBroker()}
+    if part == 'worker':
+        worker = AgentWorker(broker=InMemoryBroker(), storage=storage, agent=flaky.agent)
+        workers = fixed(Workers, worker=worker, **SOON)
+    async with serving(flaky.agent, workers=workers, **options) as client:
+        assert texts(await client.send('one')) == ['one']
+    assert len(flaky.asked) == 3
+
+
+class AwayOnce(WrappedQueue):
+    """Cannot be reached at the first release."""
+
+    times = 1
+
+    async def release(self, *args: Any, **options: Any) -> None:
+        if self.times:
+            self.times -= 1
+            raise StoreUnavailable
+        await super().release(*args, **options)
+
+
+async def test_a_try_is_kept_until_the_store_is_back() -> None:
+    backend, flaky = MemoryBackend('agent', reader_lag=10**6), Flaky(BUSY)
+    backend.queue = AwayOnce(backend.queue)
+    workers = fixed(Workers, **{**SOON, 'lease': 0.03})
+    async with serving(flaky.agent, backend=backend, workers=workers) as client:
+        assert texts(await client.send('one')) == ['one']
+    assert len(flaky.asked) == 2
+    backend.close()
+
+
+@pytest.mark.long
+async def test_many_tasks_wait_for_their_provider_and_other_work_goes_on(store: str) -> None:
+    tasks, calls = size(50, 1000), Counter[str]()
+    failed, up, all_failed = set[str](), asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompt = prompts(messages)[-1]
+        called = any(isinstance(part, ToolReturnPart) for each in messages for part in each.parts)
+        if not up.is_set() and prompt != 'other' and (called or store == 'memory'):
+            failed.add(prompt)
+            if len(failed) == tasks:
+                all_failed.set()
+            raise BUSY
+        return heard(messages, info) if called else ModelResponse(parts=[ToolCallPart('work', {'prompt': prompt})])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    async def work(prompt: str) -> str:
+        calls[prompt] += 1
+        return 'worked'
+
+    workers = fixed(Workers, running=4, retries=10**6, backoff=0.02)
+    async with serving(agent, backend=store, workers=workers) as client:
+        sent = [await client.send(f'{n}', returnImmediately=True) for n in range(tasks)]
+        await all_failed.wait()
+        assert state_of(await client.send('other')) == 'COMPLETED'
+        up.set()
+        done = await asyncio.gather(*(ended(client, task['id']) for task in sent))
+    assert {state_of(task) for task in done} == {'COMPLETED'}
+    assert {*calls.values()} == {1}
