@@ -305,6 +305,9 @@ class RemoteError(Exception):
 class RemoteUnavailable(RemoteError):
     """A remote agent has not answered."""
 
+    task_id: str | None = None
+    """Id of the task that may go on; None if the agent has named no task."""
+
 
 class RemoteProtocolError(RemoteError):
     """A remote agent has answered in a form that is not A2A."""

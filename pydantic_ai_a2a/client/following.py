@@ -69,6 +69,8 @@ class Follower:
         self._event_id: int | None = None
         self._size = TaskSize()
         self._done = False
+        self._is_sent = False
+        """True if the agent may have got the message."""
 
     async def send(self, params: SendParams, *, stream: bool) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of its task.
@@ -104,10 +106,15 @@ class Follower:
         """Yield the further events of the task, until it stops."""
         # The official server of 0.3 sends artifacts twice to clients that subscribe again, so this client polls.
         subscribes = self._streams and self._transport.dialect == '1.0'
-        while not self._done:
-            async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
-                async for update in updates:
-                    yield update
+        try:
+            while not self._done:
+                async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
+                    async for update in updates:
+                        yield update
+        except RemoteUnavailable as error:
+            lost = RemoteUnavailable(f'{error} The task {task_id} may go on: read it with `get` or `subscribe`.')
+            lost.task_id = task_id
+            raise lost from error
 
     async def _resume(self, task_id: str) -> AsyncGenerator[Update, None]:
         if self._event_id is None:
@@ -161,9 +168,7 @@ class Follower:
                 if self._done and self._last.state in WAITING:
                     return
         if not self._done:
-            raise RemoteUnavailable(
-                f'{self._transport.url} has ended the stream before the task. `get` and `subscribe` read the task.'
-            )
+            raise RemoteUnavailable(f'{self._transport.url} has ended the stream before the task.')
 
     def _count(self, event: StreamResponse, size: int) -> None:
         self._size.add(event, size)
@@ -214,7 +219,13 @@ class Follower:
             # The answer takes as long as the task. The repeated message gets the task at once, which is followed then.
             self._patience.answered()
             return replace(params, return_immediately=True)
-        await self._patience.wait(error)
+        self._is_sent = self._is_sent or not isinstance(error, NotConnected)
+        try:
+            await self._patience.wait(error)
+        except RemoteUnavailable:
+            if not self._is_sent:
+                raise
+            raise RemoteUnavailable(f'{error} The task may have been started: `list` has it then.') from error
         return params
 
 

@@ -184,10 +184,9 @@ class RemoteResult(Generic[OutputT]):
             except ValidationError as error:
                 faults.append(error)
         error = faults[0] if values else faults[-1]
-        fault = error.errors()[0]
-        place = ''.join(['.'.join(map(str, fault['loc'])), ': ' if fault['loc'] else ''])
-        name = type_name(self._sent.wanted)
-        raise RemoteError(f'The answer of the agent is no {name}: {place}{fault["msg"]}.') from error
+        told = [': '.join(filter(None, ('.'.join(map(str, fault['loc'])), fault['msg']))) for fault in error.errors()]
+        name, said = type_name(self._sent.wanted), reprlib.repr(self.text)
+        raise RemoteError(f'The answer does not fit {name}: {"; ".join(told[:3])}. The agent said {said}.') from error
 
     def raise_for_state(self) -> Self:
         """Return this result if the task has completed, or if the agent has answered without a task.

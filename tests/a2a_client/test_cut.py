@@ -10,12 +10,14 @@ import pytest
 from fasta2a.schema import AgentCard
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import A2AClient, RemoteUnavailable, serve
 
 from ..bounds import LIMIT
 from ..long import size
+from .canned import WORKING, Canned, stream
 from .peers import ANSWER, Talker, fasta2a, official, ours
 from .proxy import cutting
 from .test_peers import text_of
@@ -111,3 +113,18 @@ async def test_an_agent_that_is_gone_is_given_up() -> None:
             await client.send('hello')
         with pytest.raises(RemoteUnavailable, match='cannot be reached'):
             await client.get('task')
+
+
+async def test_a_client_that_gives_up_names_the_task_that_may_go_on() -> None:
+    canned = Canned(stream({'task': WORKING}), Response('', 502))
+    async with A2AClient(canned.app, timeout=0.2) as client:
+        with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
+            await client.send('Hello.')
+        assert lost.value.task_id == 't'
+
+
+async def test_a_client_that_gives_up_before_the_task_is_named_says_that_it_may_have_been_started() -> None:
+    async with A2AClient(Canned(Response('', 502)).app, timeout=0.2) as client:
+        with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
+            await client.send('Hello.', resend=True)
+        assert lost.value.task_id is None

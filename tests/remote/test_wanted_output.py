@@ -58,7 +58,7 @@ async def test_an_agent_is_not_asked_by_a_type_that_it_cannot_take(takes_schemas
     async with A2AClient(app) as client:
         result = await client.send('How is Paris?', output_type=wanted)
         assert result.state == 'completed'
-        with pytest.raises(RemoteError, match=f'The answer of the agent is no {wanted.__name__}: '):
+        with pytest.raises(RemoteError, match=f'The answer does not fit {wanted.__name__}: '):
             print(result.output)
 
 

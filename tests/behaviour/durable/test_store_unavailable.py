@@ -110,9 +110,9 @@ class Away(WrappedQueue):
         self._reach('finish')
         return await super().finish(claim, finish)
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *args: Any, **options: Any) -> None:
         self._reach('release')
-        await super().release(claim)
+        await super().release(claim, *args, **options)
 
 
 def file_in(folder: Path) -> SqliteFile:

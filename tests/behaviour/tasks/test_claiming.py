@@ -44,9 +44,9 @@ class Slow(WrappedQueue):
             await self.answers.wait()
         return claims
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *args: Any, **options: Any) -> None:
         self.released.append(claim.header.id)
-        await super().release(claim)
+        await super().release(claim, *args, **options)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed
 class Away(Slow):
     """Refuses the first release, as a store does that is unavailable for a moment."""
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *args: Any, **options: Any) -> None:
         self.released.append(claim.header.id)
         if len(self.released) == 1:
             raise StoreUnavailable
