@@ -54,9 +54,9 @@ class Sent:
     client: A2AClient
     card: AgentCard
     options: SendOptions = field(default_factory=SendOptions)
-    wanted: Any = None
+    output_type: Any = None
     """The type of the output; None as the agent answers."""
-    output_type: TypeAdapter[Any] | None = None
+    adapter: TypeAdapter[Any] | None = None
     """Reads the type of the output."""
     without_artifacts: bool = False
     """True for a task that was listed without its artifacts."""
@@ -161,16 +161,16 @@ class RemoteResult(Generic[OutputT]):
         """
         self.raise_for_state()
         self._parts()
-        if self._sent.output_type is not None:
-            return self._validated(self._sent.output_type)
+        if self._sent.output_type is str:
+            return cast('OutputT', self.text)
+        if self._sent.adapter is not None:
+            return self._validated(self._sent.adapter)
         if (fault := output_problem(self.outcome, output_schema(self._sent.card))) is not None:
             raise RemoteError(f'The answer of the agent does not fit the outputSchema of its card: {fault}.')
         return content_of(self.outcome)
 
     def _validated(self, adapter: TypeAdapter[OutputT]) -> OutputT:
         """Return the first of the answer's values that has the wanted type. A text may be the JSON of a value."""
-        if adapter.core_schema['type'] == 'str':
-            return cast('OutputT', self.text)
         values, files = self._values(), self.files
         texts = [part.get('text', '') for parts in self._parts() for part in parts if 'text' in part] or ['']
         tries: list[tuple[Callable[[Any], OutputT], Any]] = []
@@ -185,7 +185,7 @@ class RemoteResult(Generic[OutputT]):
                 faults.append(error)
         error = faults[0] if values else faults[-1]
         told = [': '.join(filter(None, ('.'.join(map(str, fault['loc'])), fault['msg']))) for fault in error.errors()]
-        name, said = type_name(self._sent.wanted), reprlib.repr(self.text)
+        name, said = type_name(self._sent.output_type), reprlib.repr(self.text)
         raise RemoteError(f'The answer does not fit {name}: {"; ".join(told[:3])}. The agent said {said}.') from error
 
     def raise_for_state(self) -> Self:
@@ -292,7 +292,7 @@ class RemoteResult(Generic[OutputT]):
         if 'denied' in answer:
             return cast('RemoteResult[OutputT]', await sent.client.cancel(waiting['task']))
         kept = cast('WaitOptions', {**answering(waiting, sent.options), **options})
-        return await sent.client.send(answer.get('parts', []), output_type=sent.wanted, **kept)
+        return await sent.client.send(answer.get('parts', []), output_type=sent.output_type, **kept)
 
     def __repr__(self) -> str:
         """Return the state and the beginning of the text."""
