@@ -382,6 +382,12 @@ async def test_the_client_half_checks_its_arguments(use: Callable[[], object], t
     assert str(refused.value).startswith(text)
 
 
+@pytest.mark.parametrize('output_type', [3, 'City', {'name': str}, [str, 3]])
+def test_an_output_type_that_is_none_is_refused(output_type: Any) -> None:
+    with pytest.raises(TypeError, match='output_type takes a type, a function, an output such as ToolOutput'):
+        to_a2a(Agent('test'), output_type=output_type)
+
+
 def odd(**options: Any) -> Any:
     """Arguments that a type checker would refuse."""
     return options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import mimetypes
+import reprlib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -396,7 +397,16 @@ _UNIONS = (Union, types.UnionType)
 
 
 def declared_types(spec: object) -> Iterator[Any]:
-    """Yield the types of an output specification, as `AbstractAgent.output_json_schema` lists them."""
+    """Yield the types of an output specification, as `AbstractAgent.output_json_schema` lists them.
+
+    Raises:
+        TypeError: The specification is none.
+    """
+    if isinstance(spec, str | bytes | int | float | Mapping):
+        raise TypeError(
+            'output_type takes a type, a function, an output such as ToolOutput, or a list of these, not '
+            f'{reprlib.repr(cast("Any", spec))}.'
+        )
     if wrapped := _WRAPPED.get(type(spec)):
         yield from declared_types(getattr(spec, wrapped))
     elif isinstance(spec, Sequence):
