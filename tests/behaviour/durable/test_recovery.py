@@ -48,7 +48,9 @@ async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER)
     return 'lost'
 
 
-async def test_a_task_whose_holder_was_lost_is_run_again(backend: MemoryBackend) -> None:
+async def test_a_task_whose_holder_was_lost_is_run_again(
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     task_id = await lost(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
         task = await ended(client, task_id)
@@ -56,6 +58,8 @@ async def test_a_task_whose_holder_was_lost_is_run_again(backend: MemoryBackend)
     assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
     assert texts(after) == ['hi + after']
     assert [event.n for event in await values.events(backend, task_id)] == [1, 2, 3]
+    told = f'Task {task_id} goes on in this process, in attempt 2 of 3: an earlier process was lost.'
+    assert [text for text in caplog.messages if 'goes on' in text] == [told]
 
 
 @pytest.mark.parametrize(('lives', 'state'), [(2, 'COMPLETED'), (3, 'FAILED')])
@@ -70,6 +74,7 @@ async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
     if state == 'FAILED':
         assert task['status']['message']['metadata']['failure'] == 'attempts'
         assert task['status']['message']['metadata']['correlationId'] in caplog.text
+        assert 'goes on in this process' not in caplog.text
 
 
 async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_a_heartbeat(
