@@ -22,9 +22,10 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from ..client.client import A2AClient
 from ..client.following import STOPPED, WAITING, Update
 from ..client.messages import SendOptions
+from ..client.urls import shown
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
-from ..errors import A2AError, InvalidParamsError, RemoteError
+from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
 from ..types import Message, Part, Task
 from .cli import INTERRUPTED
@@ -271,6 +272,7 @@ class Talk:
             timeout=remote.timeout,
             trusted_origins=remote.trusted_origins,
         )
+        self._url = shown(remote.url)
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
@@ -323,6 +325,11 @@ class Talk:
                 outcome = self._answered(outcome)
         except (KeyboardInterrupt, click.Abort):
             return self._interrupted()
+        except (A2AError, RemoteUnavailable):
+            if self._task is not None and self._task['status']['state'] not in STOPPED:
+                task_id = self._task['id']
+                say(f'the task {task_id} may go on; follow it with `pydantic-ai-a2a watch {self._url} {task_id}`')
+            raise
         return self._ended(outcome)
 
     def watch(self, task_id: str) -> int:

@@ -48,7 +48,7 @@ from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import with_client_schema
-from ..errors import A2AError, RemoteError
+from ..errors import A2AError, RemoteError, RemoteUnavailable
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from ..types import AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, response_parts
@@ -434,11 +434,12 @@ class _Followed:
     first: asyncio.Task[Update]
     """Reads the first event, and goes on if the run stops."""
     last: Update | None = None
+    """The last event; None before the first event, and after the agent has failed to answer."""
     canceling: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
-        """True if the task may run: the agent has not answered, or the task has not stopped."""
+        """True if the task may run, and the agent answers: it has not answered yet, or the task has not stopped."""
         return not self.first.done() if self.last is None else _is_running(self.last)
 
 
@@ -457,7 +458,10 @@ class RemoteTasks:
         self._canceling: set[asyncio.Task[None]] = set()
 
     async def follow(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
-        """Yield the events of a task. If the caller stops before the task, the task is canceled."""
+        """Yield the events of a task. If the caller stops before the task, the task is canceled.
+
+        A task of an agent that no longer answers, or refuses to show the task, may go on: a cancel would fail as well.
+        """
         followed = _Followed(asyncio.create_task(_first(updates)))
         self._open.add(followed)
         try:
@@ -467,6 +471,9 @@ class RemoteTasks:
             async for update in updates:
                 followed.last = update
                 yield update
+        except (A2AError, RemoteUnavailable):
+            followed.last = None
+            raise
         finally:
             self._open.discard(followed)
             with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel each of these waits again

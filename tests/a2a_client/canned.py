@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -45,6 +46,16 @@ def stream(*values: Any, ids: bool = False) -> Response:
                 yield number + 'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': value}) + '\n\n'
 
     return StreamingResponse(body(), media_type='text/event-stream')
+
+
+def silence() -> Response:
+    """An answer whose body never comes."""
+
+    async def body() -> AsyncGenerator[str]:
+        await asyncio.Event().wait()
+        yield ''
+
+    return StreamingResponse(body(), media_type='application/json')
 
 
 class Canned:

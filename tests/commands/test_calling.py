@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
@@ -25,7 +25,7 @@ from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 from pydantic_ai_a2a.remote import model as remote_model
 
-from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
+from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, silence, stream
 from ..bounds import LIMIT
 from ..remote.test_places_of_questions import QUESTIONS, TEXT, confirmation, confirming, response
 from ..signing.pairs import pem
@@ -329,6 +329,19 @@ def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Captur
         assert refused.code == 1
         assert text in refused.err.splitlines()[-1]
     assert 'Traceback' in command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
+
+
+@each_case(('answer', 'error'), [(silence, 'too slowly'), (lambda: Response(status_code=503), 'HTTP 503')])
+def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
+    answer: Callable[[], Response], error: str, capsys: Capture
+) -> None:
+    canned = Canned(stream({'task': WORKING}), answer())
+    with at_its_url(canned) as server:
+        sent = command(capsys, 'send', server.url, 'hello', '--timeout', '0.1')
+        told = f'pydantic-ai-a2a: the task t may go on; follow it with `pydantic-ai-a2a watch {server.url} t`\n'
+    assert (sent.code, 'CancelTask' in canned.methods) == (1, False)
+    assert sent.err.startswith(told)
+    assert error in sent.err
 
 
 def test_credentials_come_from_headers_and_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
