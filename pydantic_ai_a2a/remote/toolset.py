@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -41,6 +42,8 @@ from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
 from ..types import AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import difference, totals
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 HeadersOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the headers of a run's requests."""
@@ -328,6 +331,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
     def _fail(self, sentence: str, error: A2AError | RemoteError | None) -> NoReturn:
         if self._error_behavior == 'error':
             raise error or RemoteError(sentence)
+        if error is not None:
+            logger.warning('A tool call has failed: %.1000r', sentence)
         raise (ToolFailed if self._error_behavior == 'failed' else ModelRetry)(sentence) from error
 
     async def forget(self, ctx: RunContext[AgentDepsT], call_id: str) -> None:

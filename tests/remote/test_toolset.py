@@ -43,7 +43,7 @@ from pydantic_ai_a2a.remote import model as remote_model
 from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
 from pydantic_ai_a2a.remote.waiting import difference
 
-from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
+from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, silence, stream
 from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import Stuck, caller, echo, prompt_of
@@ -317,7 +317,7 @@ async def test_schemas_of_a_card_that_cannot_be_used_are_logged_once(caplog: pyt
     agent = caller(toolsets=[A2AToolset(Canned(stream({'task': TASK}), card=card).app)])
     await agent.run('hello')
     await agent.run('hello')
-    assert sorted(record.getMessage() for record in caplog.records if record.levelname == 'WARNING') == [
+    assert sorted(text for text in caplog.messages if 'JSON Schema' in text) == [
         f'The agent card of hostile has a JSON Schema that cannot be used: {fault}. The schema is ignored.'
         for fault in (
             'inputSchema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
@@ -577,6 +577,16 @@ async def test_a_task_that_cannot_be_canceled_is_logged(caplog: pytest.LogCaptur
     ended = await caller(toolsets=[A2AToolset(Canned(*answers).app)]).run('hello')
     assert 'has not answered' in ended.output
     assert 'The remote task t was not canceled: Too late.' in caplog.text
+
+
+async def test_a_task_of_an_agent_that_no_longer_answers_is_logged_and_not_canceled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    canned = Canned(stream({'task': WORKING}), silence())
+    ended = await caller(toolsets=[A2AToolset(canned.app, timeout=0.1)]).run('hello')
+    assert 'has not answered' in ended.output
+    assert "A tool call has failed: 'The agent canned has not answered: " in caplog.text
+    assert 'CancelTask' not in canned.methods
 
 
 async def test_a_resumed_run_asks_for_the_same_task() -> None:
