@@ -13,10 +13,11 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import click
 from anyio.from_thread import start_blocking_portal
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient
@@ -31,7 +32,7 @@ from ..types import Message, Part, Task
 from .cli import INTERRUPTED
 from .remote import Remote, agent_options
 from .screens import Form, artifact_text, json_options, question_of, screen_for
-from .terminal import ask, echo, say
+from .terminal import ask, echo, safe, say
 
 WAITS = 3
 """Exit code for a waiting task, without a terminal for the answer."""
@@ -53,6 +54,8 @@ WAITS = 3
 @click.option('--data', metavar='JSON', help='Attach a JSON value.')
 @click.option('--context', default='', metavar='ID', help='Conversation that the message continues.')
 @click.option('--task', default='', metavar='ID', help='Task that the message answers or continues.')
+@click.option('--approve', is_flag=True, help='Approve the calls of --task. --data changes the arguments of one call.')
+@click.option('--deny', metavar='REASON', help='Deny the calls of --task. "" gives no reason.')
 @json_options
 def send(
     *,
@@ -62,6 +65,8 @@ def send(
     data: str | None,
     context: str,
     task: str,
+    approve: bool,
+    deny: str | None,
     form: Form,
 ) -> int:
     """Send a message to an agent, and show the answer.
@@ -73,6 +78,15 @@ def send(
     Exit codes: 0 completed, 1 failed or refused, 3 the task waits for an answer, 130 after Ctrl-C, which cancels
     the task.
     """
+    if approve or deny is not None:
+        if not task or text or files or (deny is not None and (approve or data is not None)):
+            raise click.UsageError('Give --task with either --approve, and --data if you like, or --deny alone.')
+        arguments = None if data is None else _json(data)
+        if not isinstance(arguments, dict | None):
+            raise click.UsageError('--data takes a JSON object: the arguments of the call.')
+        denial = ToolDenied(deny) if deny else False
+        with Talk(remote, form) as talk:
+            return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
     parts = [*_text(text), *_data(data), *map(_file, files)]
     if not parts:
         raise click.UsageError('There is nothing to send: give TEXT, --file or --data.')
@@ -86,13 +100,14 @@ def _text(text: str | None) -> list[Part]:
 
 
 def _data(data: str | None) -> list[Part]:
-    if data is None:
-        return []
+    return [] if data is None else [Part(data=_json(data), media_type='application/json')]
+
+
+def _json(data: str) -> Any:
     try:
-        value: Any = json.loads(data)
+        return json.loads(data)
     except ValueError as error:
         raise click.UsageError(f'--data is not JSON: {error}.') from None
-    return [Part(data=value, media_type='application/json')]
 
 
 def _file(path: Path) -> Part:
@@ -191,6 +206,10 @@ def decide(waiting: WaitingTask) -> RemoteAnswer:
         _show_sign_in(waiting)
         return answer_to(waiting, click.confirm('Have you signed in?', default=True, err=True))
     return answer_to(waiting, _value('Answer', waiting.get('schema', {'type': 'string'})))
+
+
+def _approvals(waiting: WaitingTask) -> list[PendingRemoteCall]:
+    return [call for call in open_calls(waiting) if call['kind'] == 'approval']
 
 
 def _show_sign_in(waiting: WaitingTask) -> None:
@@ -326,11 +345,28 @@ class Talk:
         except (KeyboardInterrupt, click.Abort):
             return self._interrupted()
         except (A2AError, RemoteUnavailable):
-            if self._task is not None and self._task['status']['state'] not in STOPPED:
-                task_id = self._task['id']
-                say(f'the task {task_id} may go on; follow it with `pydantic-ai-a2a watch {self._url} {task_id}`')
+            if (task := self._task) is not None and task['status']['state'] not in STOPPED:
+                say(f'the task {task["id"]} may go on; follow it with `pydantic-ai-a2a watch {self._url} {task["id"]}`')
             raise
         return self._ended(outcome)
+
+    def decide(self, task_id: str, decision: ToolApproved | ToolDenied | Literal[False]) -> int:
+        """Approve or deny the waiting calls of a task, and go on as `send`. Return the exit code.
+
+        Raises:
+            ClickException: No call waits for an approval, or the arguments cannot be changed.
+        """
+        task = cast('Task', self._run(partial(self.client.get, task_id)).task)
+        calls = _approvals(waiting := question_of(task))
+        if not calls:
+            raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
+        if len(calls) > 1 and isinstance(decision, ToolApproved) and decision.override_args is not None:
+            raise click.ClickException(f'--data changes the arguments of one call, but {len(calls)} calls wait.')
+        try:
+            answer = answer_to(waiting, {call['id']: decision for call in calls})
+        except UserError as error:
+            raise click.ClickException(safe(str(error))) from None
+        return self.send(answer.get('parts', []), task_id=task_id, context_id=task['context_id'])
 
     def watch(self, task_id: str) -> int:
         """Show the events of a task until it stops. Return the exit code. Ctrl-C ends only the command."""
@@ -389,7 +425,8 @@ class Talk:
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
         if state in WAITING:
-            say(f'the task waits; answer with --task {outcome["id"]} {context}')
+            how = '; approve with --approve, deny with --deny REASON' if _approvals(question_of(outcome)) else ''
+            say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
             return WAITS
         if self._hints or state != 'completed':
             say(f'the task {outcome["id"]} is {state}; go on with {context}')

@@ -119,6 +119,47 @@ def test_a_task_that_waits_is_answered_by_another_command(url: str, capsys: Capt
     assert (answered.code, answered.out) == (0, 'You said **salami** with 0 files.\n')
 
 
+@each_case(
+    ('decision', 'out'),
+    [
+        (('--approve',), 'The tool says: deleted a.txt\n'),
+        (('--approve', '--data', '{"path": "b.txt"}'), 'The tool says: deleted b.txt\n'),
+        (('--deny', 'Too risky.'), 'The tool says: Too risky.\n'),
+        (('--deny', ''), 'The tool says: The tool call was denied.\n'),
+    ],
+)
+def test_a_script_approves_and_denies(url: str, decision: tuple[str, ...], out: str, capsys: Capture) -> None:
+    asked = command(capsys, 'send', url, 'delete')
+    assert asked.err.endswith('; approve with --approve, deny with --deny REASON\n')
+    decided = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
+    assert (decided.code, decided.out) == (0, out)
+    again = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
+    assert again.why == (1, f'No call of the task {ids(asked)[0]} waits for an approval.')
+
+
+def test_one_approval_answers_all_calls_and_changes_the_arguments_of_only_one(capsys: Capture) -> None:
+    def waits(*parts: Any) -> Response:
+        question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
+        return result({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
+
+    calls = [
+        {'id': kind, 'kind': kind[:-1], 'tool': 'x', 'text': '?'} for kind in ('approval1', 'approval2', 'question3')
+    ]
+    several = {'data': {'pending': calls}, 'mediaType': MEDIA_TYPE}
+    canned = Canned(waits(several), stream({'task': TASK}), waits(several), result(confirming(confirmation())))
+    with at_its_url(canned) as server:
+        arguments = ('send', server.url, '--task', 't', '--approve')
+        assert command(capsys, *arguments).code == 0
+        sent = canned.requests[-1][3]['params']['message']
+        two, adk = (command(capsys, *arguments, '--data', '{}').why for _ in range(2))
+    assert (sent['taskId'], sent['contextId']) == ('t', 'c')
+    [part] = sent['parts']
+    assert part['data'] == {'callAnswers': [{'id': f'approval{n}', 'decision': 'approve'} for n in (1, 2)]}
+    assert two == (1, '--data changes the arguments of one call, but 2 calls wait.')
+    assert adk[0] == 1
+    assert 'takes no other arguments' in adk[1]
+
+
 def test_files_data_and_standard_input_are_sent(
     url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +341,10 @@ def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
     [
         (('send', 'URL'), 'There is nothing to send: give TEXT, --file or --data.'),
         (('send', 'URL', '--data', '{'), '--data is not JSON'),
+        (('send', 'URL', '--approve'), 'Give --task with either --approve, and --data if you like, or --deny alone.'),
+        (('send', 'URL', 'x', '--task', 't', '--deny', ''), 'Give --task with either --approve,'),
+        (('send', 'URL', '--task', 't', '--deny', '', '--approve'), 'Give --task with either --approve,'),
+        (('send', 'URL', '--task', 't', '--approve', '--data', '[]'), '--data takes a JSON object'),
         (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
         (('send', 'localhost:1', 'x'), "'localhost:1' is not a URL of HTTP. Write http://localhost:1."),
         (('doctor', 'ftp://agent.example'), "'ftp://agent.example' is not a URL of HTTP."),
