@@ -204,9 +204,10 @@ class Script:
     def _answer_of_call(self, call: PendingRemoteCall) -> Any:
         tool = call['tool']
         if tool not in self._answers.calls:
+            unused = sorted(self._answers.calls.keys() - self._asked)
             raise AssertionError(
                 f'No answer to the {call["kind"]} {tool!r} with the arguments {call.get("args")}. Add {tool!r} to'
-                ' Answers.'
+                f' Answers.{f" Not used so far: {unused}." if unused else ""}'
             )
         self._asked.add(tool)
         answer = self._answers.calls[tool]

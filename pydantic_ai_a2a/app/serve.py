@@ -42,9 +42,7 @@ _KERNEL_GRACE = 10_000
 """Extra milliseconds of the kernel's time limit for a client that does not read, beyond the app's limit."""
 _CUT_OFF = 5
 """Seconds after the grace period of the apps until connections of clients that do not read are cut."""
-_SPARSE = (
-    'The card of %s has no %s, by which other agents know what to ask for: to_a2a(agent, description=..., skills=[...])'
-)
+_SPARSE = 'The card of %s has no %s to tell other agents what to ask for: to_a2a(agent, description=..., skills=[...])'
 _NOT_FOR_GRPC = {
     'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
     'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
@@ -234,7 +232,7 @@ def _uvicorn(
                     for path in playground_paths(app):
                         logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
                 for card in (agent.card for agent in apps if agent.card.missing):
-                    logger.info(_SPARSE, card.name, ' and no '.join(card.missing))
+                    logger.info(_SPARSE, card.name, ' or '.join(card.missing))
             finally:
                 settled.set()
 

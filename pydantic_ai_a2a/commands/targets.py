@@ -47,8 +47,9 @@ def find(target: str, app_dir: str, backend: str | None, auth: str | None = None
 def _named(target: str) -> Any:
     module_name, _, name = target.partition(':')
     name = name or 'app'
-    if not module_name:
-        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as joker:app.')
+    if not module_name or module_name.endswith('.py'):
+        module_name = module_name.rpartition('/')[2].removesuffix('.py') or 'joker'
+        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as {module_name}:{name}.')
     value: Any = _import(module_name)
     for attribute in name.split('.'):
         if not hasattr(value, attribute):

@@ -59,6 +59,7 @@ def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixtur
     targets = (
         'bare',
         ':app',
+        './bare.py:agent',
         'nothing:app',
         'joker.inner:app',
         'joker:ap',
@@ -70,6 +71,7 @@ def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixtur
         [
             (2, "The module 'bare' has no 'app'."),
             (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
+            (2, "'./bare.py:agent' does not name an app: write MODULE:NAME, such as bare:agent."),
             (2, "There is no module 'nothing', in the directory or on the Python path."),
             (2, "There is no module 'joker.inner', in the directory or on the Python path."),
             (2, "The module 'joker' has no 'ap'. It has 'agent', 'app', 'shared'."),

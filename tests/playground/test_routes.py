@@ -198,8 +198,8 @@ def test_a_server_names_what_a_card_lacks(capfd: pytest.CaptureFixture[str]) -> 
     parent.mount('/whole', to_a2a(Agent('test', name='whole', description='Whole.'), skills=[whole]))
     with serve(parent, log_level='info'):
         logged = capfd.readouterr().err
-    assert re.findall(r'The card of (\w+) has (.+), by which other agents know', logged) == [
-        ('bare', 'no description and no skills and no examples'),
+    assert re.findall(r'The card of (\w+) has (.+) to tell other agents', logged) == [
+        ('bare', 'no description or skills or examples'),
         ('half', 'no examples'),
     ]
 

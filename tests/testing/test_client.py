@@ -130,6 +130,12 @@ async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientF
         ),
         (
             clerk(ASK),
+            Answers({'aks': 'salami'}),
+            "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers. "
+            "Not used so far: ['aks'].",
+        ),
+        (
+            clerk(ASK),
             Answers({'delete_file': True, 'ask': 'salami'}),
             'The agent has not asked about delete_file. The task is completed.',
         ),
@@ -140,7 +146,7 @@ async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientF
             "False is no answer to 'Which pizza?'. Cancel the task with `cancel`.",
         ),
     ],
-    ids=['not scripted', 'not asked', 'question', 'denial'],
+    ids=['not scripted', 'misspelt', 'not asked', 'question', 'denial'],
 )
 async def test_a_script_that_does_not_suit_fails_the_test(
     a2a_client: ClientFactory, agent: Agent[Any, Any], answers: Answers, error: str
