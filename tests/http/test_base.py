@@ -20,6 +20,12 @@ def test_the_values_of_a_header_are_one(name: bytes, value: str | None) -> None:
 
 async def test_a_body_takes_no_more_memory_if_it_comes_bit_by_bit() -> None:
     bits = [bytes([n % 251, n % 241]) for n in range(100_000)]
+    body = b''.join([*bits, b'end'])
+    # Threads of earlier tests may allocate at the same time: the least of the peaks is of the body alone.
+    assert min([await _peak(bits, body) for _ in range(5)]) < 4 * len(body)
+
+
+async def _peak(bits: list[bytes], whole: bytes) -> int:
     messages = iter([*zip(bits, repeat(True)), (b'end', False)])
 
     async def receive() -> Message:
@@ -32,5 +38,5 @@ async def test_a_body_takes_no_more_memory_if_it_comes_bit_by_bit() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert body == b''.join([*bits, b'end'])
-    assert peak < 4 * len(body)
+    assert body == whole
+    return peak
