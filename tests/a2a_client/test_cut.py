@@ -117,14 +117,14 @@ async def test_an_agent_that_is_gone_is_given_up() -> None:
 
 async def test_a_client_that_gives_up_names_the_task_that_may_go_on() -> None:
     canned = Canned(stream({'task': WORKING}), Response('', 502))
-    async with A2AClient(canned.app, timeout=0.2) as client:
+    async with A2AClient(canned.app, timeout=1.0) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
             await client.send('Hello.')
         assert lost.value.task_id == 't'
 
 
 async def test_a_client_that_gives_up_before_the_task_is_named_says_that_it_may_have_been_started() -> None:
-    async with A2AClient(Canned(Response('', 502)).app, timeout=0.2) as client:
+    async with A2AClient(Canned(Response('', 502)).app, timeout=1.0) as client:
         with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
             await client.send('Hello.', resend=True)
         assert lost.value.task_id is None

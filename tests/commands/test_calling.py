@@ -382,7 +382,7 @@ def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
 ) -> None:
     canned = Canned(stream({'task': WORKING}), answer())
     with at_its_url(canned) as server:
-        sent = command(capsys, 'send', server.url, 'hello', '--timeout', '0.1')
+        sent = command(capsys, 'send', server.url, 'hello', '--timeout', '2')
         told = f'pydantic-ai-a2a: the task t may go on; follow it with `pydantic-ai-a2a watch {server.url} t`\n'
     assert (sent.code, 'CancelTask' in canned.methods) == (1, False)
     assert sent.err.startswith(told)

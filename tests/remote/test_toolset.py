@@ -583,7 +583,7 @@ async def test_a_task_of_an_agent_that_no_longer_answers_is_logged_and_not_cance
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     canned = Canned(stream({'task': WORKING}), silence())
-    ended = await caller(toolsets=[A2AToolset(canned.app, timeout=0.1)]).run('hello')
+    ended = await caller(toolsets=[A2AToolset(canned.app, timeout=1.0)]).run('hello')
     assert 'has not answered' in ended.output
     assert "A tool call has failed: 'The agent canned has not answered: " in caplog.text
     assert 'CancelTask' not in canned.methods
