@@ -30,6 +30,7 @@ from pydantic_ai_a2a.client.messages import message_of
 from pydantic_ai_a2a.testing import Answers
 
 from ..bounds import LIMIT
+from ..remote.agents import pizzeria
 from .canned import CARD, TASK, Canned, result, stream
 
 
@@ -358,16 +359,6 @@ async def test_calls_are_decided_one_by_one_or_together() -> None:
         answers = {first: True, second: ToolDenied('No.'), question: 'none'}
         assert (await asked.answer(answers)).text == 'a is deleted, No., none'
         assert (await (await client.send('Go.')).deny('No.')).state == 'completed'
-
-
-def pizzeria() -> Agent[None, str | InputRequired]:
-    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse(parts=[TextPart('With salami.')])
-        [tool] = info.output_tools
-        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
-
-    return Agent(FunctionModel(choose), output_type=[str, InputRequired])
 
 
 async def test_the_question_of_the_agent_itself() -> None:

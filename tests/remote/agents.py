@@ -10,6 +10,8 @@ from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
+from pydantic_ai_a2a import InputRequired
+
 
 def prompt_of(messages: list[ModelMessage]) -> str:
     parts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
@@ -91,3 +93,15 @@ def deleting(deleted: list[str]) -> Agent[None, Any]:
         return f'deleted {path}'
 
     return agent
+
+
+def pizzeria() -> Agent[None, str | InputRequired]:
+    """An agent that asks a question of its own, and takes any answer."""
+
+    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart('With salami.')])
+        [tool] = info.output_tools
+        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
+
+    return Agent(FunctionModel(choose), output_type=[str, InputRequired])

@@ -18,6 +18,8 @@ from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, to_a2a
 from pydantic_ai_a2a.client.waiting import PendingRemoteCall
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
+from ..remote.agents import pizzeria
+
 
 def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
     """Call the tools at once, and then answer with their results."""
@@ -87,16 +89,6 @@ async def test_answers_to_an_approval(a2a_client: ClientFactory, answer: Any, ou
 async def test_a_sign_in_is_scripted_by_the_name_of_its_tool(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
-
-
-def pizzeria() -> Agent[None, str | InputRequired]:
-    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse(parts=[TextPart('With salami.')])
-        [tool] = info.output_tools
-        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
-
-    return Agent(FunctionModel(choose), output_type=[str, InputRequired])
 
 
 async def test_a_question_of_the_agent_itself_is_scripted_without_a_tool(a2a_client: ClientFactory) -> None:
