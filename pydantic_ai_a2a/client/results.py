@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
@@ -388,7 +388,7 @@ class Conversation(Sender):
             sending = self._client.send(content, output_type=output_type, **self._continued(options))
             return self._keep(await sending)
         except _ENDED:
-            if not self._forgets(options):
+            if not await self._forgets(options):
                 raise
         return await self.send(content, output_type=output_type, **options)
 
@@ -404,7 +404,7 @@ class Conversation(Sender):
                     yield self._keep(update)  # before the caller may leave
             return
         except _ENDED:
-            if not self._forgets(options):
+            if not await self._forgets(options):
                 raise
         async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
             async for update in updates:
@@ -419,7 +419,12 @@ class Conversation(Sender):
         self._waiting_task = answer.task_id if answer.state in WAITING else None
         return answer
 
-    def _forgets(self, options: SendOptions) -> bool:
-        """Forget the task that waited, which has ended otherwise. Return False if the message was not for it."""
-        waiting, self._waiting_task = self._waiting_task, None
-        return waiting is not None and 'task_id' not in options
+    async def _forgets(self, options: SendOptions) -> bool:
+        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
+        if self._waiting_task is None or 'task_id' in options:
+            return False
+        with suppress(TaskNotFoundError):  # the task is gone
+            if (await self._client.get(self._waiting_task, history_length=0)).state in WAITING:
+                return False
+        self._waiting_task = None
+        return True

@@ -27,6 +27,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import A2AClient, A2AError, AuthRequired, InputRequired, RemoteError, RemoteProtocolError, to_a2a
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.client.messages import message_of
+from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 
 from ..bounds import LIMIT
@@ -484,6 +485,19 @@ async def test_a_conversation_goes_on_after_its_question_was_answered_otherwise(
             await chat.send('Go.', task_id=asked.task_id)
         with pytest.raises(A2AError):
             await anext(chat.stream('Go.', task_id=asked.task_id))
+
+
+async def test_a_conversation_forgets_a_task_only_once_it_no_longer_waits() -> None:
+    async with A2AClient(app := to_a2a(pizzeria())) as client:
+        chat = client.conversation()
+        asked = await chat.send('Go.')
+        with pytest.raises(UnsupportedOperationError, match='takes no tools of clients'):
+            await chat.send('Salami', tools=[])
+        assert (await chat.send('Salami')).task_id == asked.task_id
+        other = client.conversation()
+        gone = await other.send('Go.')
+        await app.erase_task(gone.task_id)
+        assert (await other.send('Go.')).task_id != gone.task_id
 
 
 async def test_a_listed_task_has_its_answer_only_with_its_artifacts() -> None:
