@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .client.notifications import Notification, NotificationVerifier
     from .client.results import Conversation, RemoteResult
     from .client.trust import TrustedKeys
+    from .client.waiting import PendingRemoteCall, RemoteQuestion
     from .conversion.outbound import Artifacts
     from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.schemas import NoInput
@@ -101,6 +102,7 @@ __all__ = (
     'Notification',
     'NotificationRefused',
     'NotificationVerifier',
+    'PendingRemoteCall',
     'Postgres',
     'Progress',
     'Push',
@@ -110,6 +112,7 @@ __all__ = (
     'RemoteAgent',
     'RemoteError',
     'RemoteProtocolError',
+    'RemoteQuestion',
     'RemoteResult',
     'RemoteTaskEvent',
     'RemoteUnavailable',
@@ -156,6 +159,7 @@ _NAMES = {
     '.client.notifications': ('Notification', 'NotificationVerifier'),
     '.client.results': ('Conversation', 'RemoteResult'),
     '.client.trust': ('TrustedKeys',),
+    '.client.waiting': ('PendingRemoteCall', 'RemoteQuestion'),
     '.conversion.outbound': ('Artifacts',),
     '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.schemas': ('NoInput',),

@@ -27,7 +27,7 @@ from .client.content import text_of
 from .client.following import STOPPED, Update
 from .client.messages import Content, SendOptions, WaitOptions
 from .client.results import OutputT, RemoteResult, answering
-from .client.waiting import PendingRemoteCall, WaitingTask, answer_to
+from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
 from .conversion.remote_calls import open_calls
 from .protocol.stored import event_json, task_json
 from .types import Message, StreamResponse, Task, TaskState
@@ -93,7 +93,7 @@ class A2ATestClient(A2AClient):
                     yield update
             if script is None or result is None or (value := script.answer(result)) is None:
                 return
-            waiting = cast('WaitingTask', result.waiting)
+            waiting = cast('RemoteQuestion', result.waiting)
             content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
 
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
@@ -196,7 +196,7 @@ class Script:
             raise AssertionError(f'{value!r} is no answer to {waiting["text"]!r}. Cancel the task with `cancel`.')
         return value
 
-    def _answer_of_question(self, waiting: WaitingTask) -> Any:
+    def _answer_of_question(self, waiting: RemoteQuestion) -> Any:
         if self._answers.question is None:
             raise AssertionError(f'No answer to the question {waiting["text"]!r}. Add `question=` to Answers.')
         return self._answers.question

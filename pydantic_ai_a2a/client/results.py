@@ -37,7 +37,7 @@ from .content import (
 )
 from .following import WAITING, Update
 from .messages import Content, SendOptions, WaitOptions
-from .waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
+from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 
 if TYPE_CHECKING:
     from .client import A2AClient
@@ -203,7 +203,7 @@ class RemoteResult(Generic[OutputT]):
     # --- questions of the agent
 
     @property
-    def waiting(self) -> WaitingTask | None:
+    def waiting(self) -> RemoteQuestion | None:
         """The question and the pending calls of a task that waits, each with its text, arguments and schema; else None.
 
         Raises:
@@ -277,7 +277,7 @@ class RemoteResult(Generic[OutputT]):
         """
         return await self._decided(value, [] if call_id is None else [call_id], options)
 
-    def _waits(self) -> WaitingTask:
+    def _waits(self) -> RemoteQuestion:
         if (waiting := self.waiting) is None:
             raise UserError('There is nothing to answer: the remote task does not wait.')
         return waiting
@@ -304,7 +304,7 @@ class RemoteResult(Generic[OutputT]):
         return text_html(self.text) if self.task is None else task_html(self.task)
 
 
-def answering(waiting: WaitingTask, options: SendOptions) -> SendOptions:
+def answering(waiting: RemoteQuestion, options: SendOptions) -> SendOptions:
     """Return the options of an answer to a task, which has its webhook and the results of other tasks already."""
     kept = {name: value for name, value in options.items() if name not in ('push', 'reference_task_ids')}
     return cast('SendOptions', {**kept, 'task_id': waiting['task'], 'context_id': waiting['context']})

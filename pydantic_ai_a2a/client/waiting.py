@@ -37,7 +37,7 @@ class PendingRemoteCall(TypedDict):
     """Name, metadata and payload of the answer to a function call of ADK or kagent. Absent or empty for other calls."""
 
 
-class WaitingTask(TypedDict):
+class RemoteQuestion(TypedDict):
     """A remote task that waits for its client."""
 
     agent: str
@@ -69,7 +69,7 @@ class RemoteAnswer(TypedDict, total=False):
     """Reason for which the task is canceled: the agent waits for information or a sign-in, and gets none."""
 
 
-def waiting_task(agent: str, task: Task) -> WaitingTask:
+def waiting_task(agent: str, task: Task) -> RemoteQuestion:
     """Return the questions of a task that waits. Without a usable JSON Schema, a question takes any answer.
 
     Raises:
@@ -79,7 +79,7 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
     parts = message['parts'] if (message := status.get('message')) is not None else []
     own = [*_data(parts)]
     said, calls = (text_of(parts), []) if own else (_said(task), _function_calls(task))
-    waiting = WaitingTask(
+    waiting = RemoteQuestion(
         agent=agent,
         task=task['id'],
         context=task['context_id'],
@@ -157,7 +157,7 @@ def _usable(schema: object, field: str) -> dict[str, Any] | None:
         return None
 
 
-def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
+def answer_to(waiting: RemoteQuestion, answer: Any) -> RemoteAnswer:
     """Return the answer to a task that waits.
 
     Args:
@@ -180,7 +180,7 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     return RemoteAnswer(parts=[Part(text=answer) if isinstance(answer, str) else Part(data=answer)])
 
 
-def approval_of(waiting: WaitingTask) -> RemoteAnswer:
+def approval_of(waiting: RemoteQuestion) -> RemoteAnswer:
     """Return the answer of a local call that was approved without `remote_results`.
 
     Raises:

@@ -24,7 +24,7 @@ from ..client.client import A2AClient
 from ..client.following import STOPPED, WAITING, Update
 from ..client.messages import SendOptions
 from ..client.urls import shown
-from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, answer_to
+from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
@@ -192,7 +192,7 @@ def _line() -> str:
 # Asks a person for the answers to a waiting remote task.
 
 
-def decide(waiting: WaitingTask) -> RemoteAnswer:
+def decide(waiting: RemoteQuestion) -> RemoteAnswer:
     """Ask for the answer to each pending call, or to the question of the agent itself.
 
     Raises:
@@ -208,11 +208,11 @@ def decide(waiting: WaitingTask) -> RemoteAnswer:
     return answer_to(waiting, _value('Answer', waiting.get('schema', {'type': 'string'})))
 
 
-def _approvals(waiting: WaitingTask) -> list[PendingRemoteCall]:
+def _approvals(waiting: RemoteQuestion) -> list[PendingRemoteCall]:
     return [call for call in open_calls(waiting) if call['kind'] == 'approval']
 
 
-def _show_sign_in(waiting: WaitingTask) -> None:
+def _show_sign_in(waiting: RemoteQuestion) -> None:
     authorizations = [waiting.get('authorization', {}), *(call.get('metadata', {}) for call in waiting['pending'])]
     for authorization in authorizations:
         if url := authorization.get('url'):

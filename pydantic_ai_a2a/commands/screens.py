@@ -12,7 +12,7 @@ from click import UsageError, option
 
 from ..client.content import answer_parts, artifact_parts, content_of, text_of
 from ..client.following import WAITING, Update
-from ..client.waiting import WaitingTask, waiting_task
+from ..client.waiting import RemoteQuestion, waiting_task
 from ..protocol.stored import event_json, task_json
 from ..types import Message, Part, Task
 from .terminal import Command, as_json, echo, say
@@ -137,7 +137,7 @@ def screen_for(form: Form, before: str = '') -> Screen:
     return Screen(before)
 
 
-def question_of(task: Task) -> WaitingTask:
+def question_of(task: Task) -> RemoteQuestion:
     """Return the question of a task whose artifacts the screen has shown."""
     return waiting_task('', {**task, 'artifacts': []})
 

@@ -32,7 +32,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from ..client.content import answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
 from ..client.messages import part_of, usable
-from ..client.waiting import PendingRemoteCall, WaitingTask, answer_to, waiting_task
+from ..client.waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..conversion.schemas import problem
 from ..types import Message, Part, Task
@@ -159,7 +159,9 @@ def _answers(calls: Sequence[ToolCallPart], turn: RemoteTurn) -> list[Part]:
     first = calls[0]
     if first.tool_name == QUESTION and 'id' not in (first.provider_details or {}):
         return _question_answer(returns[first.tool_call_id])
-    waiting = WaitingTask(agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls])
+    waiting = RemoteQuestion(
+        agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls]
+    )
     answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
     return answer_to(waiting, answers).get('parts', [])
 

@@ -35,7 +35,7 @@ from ..client.content import content_of, digest_id, output_problem, text_of
 from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
-from ..client.waiting import PendingRemoteCall, RemoteAnswer, WaitingTask, approval_of, waiting_task
+from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
@@ -139,7 +139,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise UserError('Functions for headers and auth need a target that is a URL or a card.')
         self._client = self._make(*((None, None) if self._is_dynamic else (headers, auth)))
         self._event: type[RemoteTaskEvent | A2ATaskEvent] = RemoteTaskEvent
-        self._waiting: dict[tuple[str | None, str | None], WaitingTask] = {}
+        self._waiting: dict[tuple[str | None, str | None], RemoteQuestion] = {}
         """Remote tasks that wait in this process, by conversation and local call: ids of calls are not unique.
 
         The tasks are without what their answers do not need, because a question has any size.
@@ -251,7 +251,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
                 raise ModelRetry(error.message) from error
             self._fail(_sentence(agent, error), error)
 
-    def _answer(self, ctx: RunContext[AgentDepsT]) -> tuple[WaitingTask | None, RemoteAnswer]:
+    def _answer(self, ctx: RunContext[AgentDepsT]) -> tuple[RemoteQuestion | None, RemoteAnswer]:
         """Return the remote task that this call answers, and the answer."""
         if not ctx.tool_call_approved:
             return None, {}
@@ -290,7 +290,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         place: str,
         outcome: Task | Message,
         ctx: RunContext[AgentDepsT],
-        waiting: WaitingTask | None,
+        waiting: RemoteQuestion | None,
     ) -> Any:
         if 'status' not in outcome:
             return _returned(place, outcome, None)
@@ -306,12 +306,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             self._fail(_end(agent, outcome), None)
         return _returned(place, outcome, outcome['id'])
 
-    def _remember(self, ctx: RunContext[AgentDepsT], question: WaitingTask) -> None:
+    def _remember(self, ctx: RunContext[AgentDepsT], question: RemoteQuestion) -> None:
         pending = [
             PendingRemoteCall(id=call['id'], kind=call['kind'], tool='', text='', reply=call.get('reply', {}))
             for call in question['pending']
         ]
-        task = WaitingTask(
+        task = RemoteQuestion(
             agent='',
             task=question['task'],
             context=question['context'],

@@ -10,7 +10,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved,
 from pydantic_ai.exceptions import UserError
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
-from pydantic_ai_a2a.client.waiting import WaitingTask, answer_to, waiting_task
+from pydantic_ai_a2a.client.waiting import RemoteQuestion, answer_to, waiting_task
 
 from ..a2a_client.canned import Canned, result, stream
 from ..a2a_client.test_answers import calling
@@ -101,7 +101,7 @@ def confirming(*parts: Any) -> dict[str, Any]:
     return asked(status=message(*parts), history=[USER, message({'text': 'Dear Ann,'}), message(returned)])
 
 
-def waiting_of(answer: Any) -> WaitingTask:
+def waiting_of(answer: Any) -> RemoteQuestion:
     assert answer['status']['state'] == 'input-required'
     return waiting_task('', answer)
 
