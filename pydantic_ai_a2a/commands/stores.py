@@ -578,7 +578,7 @@ def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool,
     if sql:
         echo(store.script(version), nl=False)
         return 0
-    last = newest(MIGRATIONS)
+    last = max(version, newest(MIGRATIONS))
     if check:
         say(f'the store has the schema {version}, and {last} is the newest')
         return int(version < last)

@@ -117,7 +117,7 @@ def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Pat
 
 def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> None:
     (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
-    connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, []]).close()
+    connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]).close()
     urls = ('memory', 'sqlite://', 'sqlite:///text.db', 'sqlite:///newer.db')
     outcomes = [command(capsys, 'migrate', '--backend', url, '--check').why for url in urls]
     assert [code for code, _ in outcomes] == [2, 2, 1, 1]

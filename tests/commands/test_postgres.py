@@ -98,7 +98,8 @@ def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: 
 
 
 def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, postgres_url: str) -> None:
-    postgres.run(script_of(Postgres(postgres_url), [*MIGRATIONS, []], 0), database(postgres_url))
+    newer = [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]
+    postgres.run(script_of(Postgres(postgres_url), newer, 0), database(postgres_url))
     urls = ('postgresql://ann:hunter2@/db?pool=1', postgres.url('missing'), postgres_url, 'postgresql:///db?host=/away')
     outcomes = [command(capsys, 'migrate', '--backend', url, '--check') for url in urls]
     assert [outcome.code for outcome in outcomes] == [2, 1, 1, 1]

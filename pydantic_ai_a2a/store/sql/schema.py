@@ -352,12 +352,21 @@ CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW WH
 END
 """
 
-SCHEMA = tuple(_SQL.strip().split('\n\n'))
+_KEEPS_UP = """
+-- The oldest version of the schema whose processes may use the database: the maximum of all steps. A step that such
+-- processes cannot bear raises it: UPDATE a2a_schema SET min_reader = ...
+ALTER TABLE a2a_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 8
+"""
+
+SCHEMA, KEEPS_UP = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))
 
 
 # --- the numbered steps from an empty database to the newest schema ---------------------------------------------------
 # The first step creates the tables above. A release that changes them appends a step. A step that was released is
 # never changed, because stores count the steps that they have taken.
+#
+# Processes of the version before go on, and start, beside a new step. So steps add tables, indexes, functions, and
+# columns with defaults. A step that changes something else raises `min_reader`.
 #
 # Indexes have short conditions: for a list of three values or more, SQLite fills a table in memory each time that it
 # checks the condition.
@@ -365,13 +374,14 @@ SCHEMA = tuple(_SQL.strip().split('\n\n'))
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA,)
+MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP)
 
 FIRST = 7
 """Number of the first step. Versions from before the first release have taken steps up to 6."""
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'
+_READ_MIN_READER = 'SELECT MAX(min_reader) FROM a2a_schema'
 
 
 def newest(migrations: Migrations) -> int:
@@ -400,16 +410,26 @@ def missing(migrations: Migrations) -> Transaction[None]:
 def version(migrations: Migrations) -> Transaction[int]:
     """Return the number of the last step that a database has taken; 0 if it has taken none.
 
+    A newer version of the package may have taken steps that this version does not know.
+
     Raises:
-        BackendUnusable: This version of the package does not know the step.
+        BackendUnusable: This version of the package cannot use the database.
     """
     rows = yield READ_VERSION, ()
     taken: int = rows[0][0]
-    if taken and not FIRST <= taken <= newest(migrations):
+    if taken and taken < FIRST:
         raise BackendUnusable(
-            'it was written by a newer version of pydantic-ai-a2a, or by one from before the first release (schema'
-            f' {taken}, and this version knows {newest(migrations)}): upgrade the package, or use another database'
+            f'it was written by a version of pydantic-ai-a2a from before the first release (schema {taken}): use'
+            ' another database'
         )
+    if taken > newest(migrations):
+        [(min_reader,)] = yield _READ_MIN_READER, ()
+        if min_reader > newest(migrations):
+            raise BackendUnusable(
+                f'it was written by a newer version of pydantic-ai-a2a (schema {taken}, for versions that know'
+                f' {min_reader}, and this version knows {newest(migrations)}): upgrade the package, or use another'
+                ' database'
+            )
     return taken
 
 

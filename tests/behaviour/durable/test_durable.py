@@ -103,7 +103,7 @@ async def test_a_server_does_not_start_on_a_file_that_is_newer_than_it(file: str
     async with serving(agent, backend=file) as client:
         await client.send('one')
     newer = sqlite3.connect(tmp_path / 'agent.db', timeout=LIMIT)
-    newer.execute('INSERT INTO a2a_schema (version) VALUES (999)')
+    newer.execute('INSERT INTO a2a_schema (version, min_reader) VALUES (999, 999)')
     newer.commit()
     newer.close()
     app = to_a2a(agent, backend=file, name='another')

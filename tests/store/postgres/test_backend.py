@@ -226,7 +226,7 @@ async def test_tables_that_are_newer_than_the_package_are_left_alone(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     await submit(another(), message(new='t'))
-    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999)', urlsplit(postgres_url).path[1:])
+    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', urlsplit(postgres_url).path[1:])
     with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
         await submit(another(), message(new='u'))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain
 from typing import Any
 
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
 
@@ -25,8 +24,7 @@ FEW, MANY = 10, 1000
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(':memory:')) as connection:
         tell_time(connection, SYSTEM)
-        for statement in chain.from_iterable(MIGRATIONS):
-            connection.execute(statement)
+        perform(connection, missing(MIGRATIONS))
         yield connection
 
 

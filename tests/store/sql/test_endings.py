@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from cProfile import Profile
-from itertools import chain
 
 import pytest
 
 from pydantic_ai_a2a.errors import StoredDamaged
 from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import check_stored
 from pydantic_ai_a2a.store.sqlite.connect import perform
 
@@ -68,8 +67,7 @@ def test_a_body_that_is_no_json_object_is_damaged_and_the_error_does_not_tell_it
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(':memory:')) as connection:
-        for statement in chain.from_iterable(MIGRATIONS):
-            connection.execute(statement)
+        perform(connection, missing(MIGRATIONS))
         yield connection
 
 

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from itertools import chain
 from typing import Any
 
 import asyncpg
@@ -21,7 +20,7 @@ from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
 from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
 from pydantic_ai_a2a.types import TaskQuery
@@ -94,8 +93,7 @@ def empty() -> Generator[sqlite3.Connection]:
     """A database without tasks."""
     with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
         tell_time(connection, SYSTEM)
-        for statement in chain.from_iterable(MIGRATIONS):
-            connection.execute(statement)
+        perform(connection, missing(MIGRATIONS))
         yield connection
 
 

@@ -6,14 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
 
 from pydantic_ai_a2a.store.ports import Slot, Submission
 from pydantic_ai_a2a.store.sql import submit
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sqlite.connect import perform
 
 from ...suites.credentials import with_sealed
@@ -31,8 +30,7 @@ def connections() -> Iterator[list[sqlite3.Connection]]:
     with closing(sqlite3.connect(':memory:')) as one, closing(sqlite3.connect(':memory:')) as other:
         for connection in (one, other):
             connection.create_function('a2a_clock', 0, lambda: NOW)
-            for statement in chain.from_iterable(MIGRATIONS):
-                connection.execute(statement)
+            perform(connection, missing(MIGRATIONS))
             connection.execute(
                 'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record)'
                 " VALUES ('agent', ?, 'c', 'head', 'r', 1, x'7b7d')",

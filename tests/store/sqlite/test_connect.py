@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, vacuum
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, stored_version, vacuum
 
 
 @pytest.fixture
@@ -75,14 +75,20 @@ def test_a_step_that_fails_leaves_nothing(file: SqliteFile) -> None:
     connection.close()
 
 
-def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
+def test_a_file_of_a_newer_version_is_used_if_its_steps_allow_that(file: SqliteFile) -> None:
     connect(file, [*MIGRATIONS, []]).close()
+    connect(file).close()
+    assert stored_version(file) == newest(MIGRATIONS) + 1
+
+
+def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
     known = newest(MIGRATIONS)
+    connect(file, [*MIGRATIONS, [f'UPDATE a2a_schema SET min_reader = {known + 1}'], []]).close()
     with pytest.raises(BackendUnusable) as refused:
         connect(file)
     assert str(refused.value) == (
-        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a, or by one'
-        f' from before the first release (schema {known + 1}, and this version knows {known}): upgrade the package, or'
+        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a (schema'
+        f' {known + 2}, for versions that know {known + 1}, and this version knows {known}): upgrade the package, or'
         ' use another database.'
     )
 
