@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -170,8 +171,8 @@ class Dead(Generic[Item]):
     """Returns the method of a backend that reads a page of the list."""
     values: Callable[[Item], dict[str, Any]]
     """The members of an item's JSON, its id first."""
-    retry: Callable[[Backend, str, bool], Awaitable[dict[str, str]]]
-    """Retries the item with the given id, also for a second time if the flag is set. Returns what to write."""
+    retry: Callable[..., Awaitable[dict[str, str]]]
+    """Retries the item with the given id, with the flags of the command. Returns what to write."""
 
 
 def commands_for(
@@ -181,6 +182,7 @@ def commands_for(
     summary: str,
     list_help: str,
     retry_help: str,
+    both_options: Sequence[click.Option] = (),
     retry_options: Sequence[click.Option] = (),
 ) -> click.Group:
     """Make the group of commands for one kind of dead items."""
@@ -190,8 +192,8 @@ def commands_for(
     @store_options
     @owner_options
     @as_json
-    def show(store: Store, owner: str | None, as_json: bool) -> int:
-        return asyncio.run(_list(dead, store, owner, as_json))
+    def show(store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
+        return asyncio.run(_list(dead, store, owner, as_json, **options))
 
     @click.command('retry', help=retry_help)
     @store_options
@@ -206,15 +208,26 @@ def commands_for(
             raise click.UsageError(f'Choose the items to retry: give --{dead.noun} or --all, not both.')
         if ids and owner is not None:
             raise click.UsageError(f'An owner can only be combined with --all: --{dead.noun} already names one item.')
+        if not options.pop('yes', True) and options['failed']:
+            _confirm()
         return asyncio.run(_retry_all(dead, store, owner, ids, **options))
 
-    retry.params += retry_options
+    show.params += both_options
+    retry.params += [*both_options, *retry_options]
     return click.Group(name, help=summary, commands=[show, retry])
 
 
-async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool) -> int:
+def _confirm() -> None:
+    """Ask whether the tools of failed tasks may run again."""
+    text = 'A failed task runs again from the beginning, with the tools that have finished before.'
+    if not sys.stdin.isatty():
+        raise UsageError(f'{text} To retry failed tasks, add --yes.')
+    click.confirm(f'{text} Retry?', abort=True, err=True)
+
+
+async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
     async with opened(store) as backend:
-        rows = [values async for values in _items(dead, backend, owner)]
+        rows = [values async for values in _items(dead, backend, owner, **options)]
     if as_json:
         for row in rows:
             echo(to_json(row).decode())
@@ -223,9 +236,11 @@ async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool
     return 0
 
 
-async def _items(dead: Dead[Item], backend: Backend, owner: str | None) -> AsyncIterator[dict[str, Any]]:
+async def _items(
+    dead: Dead[Item], backend: Backend, owner: str | None, **options: bool
+) -> AsyncIterator[dict[str, Any]]:
     read, after = dead.pages(backend), None
-    while page := await read(owner, limit=_PAGE, after=after):
+    while page := await read(owner, limit=_PAGE, after=after, **options):
         for item in page:
             values = dead.values(item)
             yield values
@@ -237,14 +252,21 @@ def _id(values: dict[str, Any]) -> str:
 
 
 async def _retry_all(
-    dead: Dead[Item], store: Store, owner: str | None, ids: Sequence[str], *, as_json: bool, again: bool = False
+    dead: Dead[Item],
+    store: Store,
+    owner: str | None,
+    ids: Sequence[str],
+    *,
+    as_json: bool,
+    again: bool = False,
+    **options: bool,
 ) -> int:
     failed = False
     async with opened(store) as backend:
-        rows = () if ids else [row async for row in _items(dead, backend, owner)]
+        rows = () if ids else [row async for row in _items(dead, backend, owner, **options)]
         for item_id in ids or [_id(row) for row in rows if again or not row.get('retriedAs')]:
             try:
-                retried = await dead.retry(backend, item_id, again)
+                retried = await dead.retry(backend, item_id, again=again, **options)
             except A2AError as error:
                 say(f'error: {item_id}: {error.message}')
                 failed = True
@@ -269,9 +291,9 @@ def _letter_values(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-async def _retry_task(backend: Backend, task_id: str, again: bool) -> dict[str, str]:
+async def _retry_task(backend: Backend, task_id: str, *, again: bool, failed: bool) -> dict[str, str]:
     new_id = stored.new_id()
-    await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again)
+    await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again, failed=failed)
     return {'taskId': task_id, 'retriedAs': new_id}
 
 
@@ -287,7 +309,11 @@ dead_letters = commands_for(
     summary='List or retry failed tasks (dead letters).',
     list_help='List the dead letters, oldest failure first.',
     retry_help='Retry each dead letter as a new task.\n\nThe new task has the same message, owner and context.',
-    retry_options=[Option(['--again'], is_flag=True, help='Also retry dead letters that were retried before.')],
+    both_options=[Option(['--failed'], is_flag=True, help='Include all failed tasks. A retry begins anew.')],
+    retry_options=[
+        Option(['--yes'], is_flag=True, help='With --failed: do not ask whether to begin anew.'),
+        Option(['--again'], is_flag=True, help='Also retry tasks that were retried before.'),
+    ],
 )
 
 
@@ -314,7 +340,7 @@ def _delivery_values(delivery: DeadDelivery) -> dict[str, Any]:
     }
 
 
-async def _retry_delivery(backend: Backend, delivery_id: str, again: bool) -> dict[str, str]:
+async def _retry_delivery(backend: Backend, delivery_id: str, *, again: bool) -> dict[str, str]:
     await _outbox(backend).retry(delivery_id)
     return {'deliveryId': delivery_id}
 

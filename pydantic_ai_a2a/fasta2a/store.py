@@ -651,11 +651,18 @@ class StorageHousekeeping(Housekeeping):
         """Do nothing: the storage erases nothing."""
 
     async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+        self,
+        owner: str | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
+        failed: bool = False,
     ) -> Sequence[DeadLetter]:
         raise UnsupportedOperationError(f'A FastA2A storage cannot list dead letters{_INSTEAD}')
 
-    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+    async def retry(
+        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
+    ) -> TaskHeader:
         raise UnsupportedOperationError(f'A FastA2A storage cannot retry tasks{_INSTEAD}')
 
     def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:

@@ -175,7 +175,7 @@ DEAD_LETTERS = (DEAD_LETTER, 'storage')
 
 @frozen
 class DeadLetter:
-    """A task that failed after too many attempts, or because of the store."""
+    """A failed task, for an operator to retry."""
 
     task_id: str
     context_id: str
@@ -283,25 +283,34 @@ class Housekeeping(ABC):
 
     @abstractmethod
     async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+        self,
+        owner: str | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
+        failed: bool = False,
     ) -> Sequence[DeadLetter]:
         """Return a page of dead letters, the oldest failure first; of all owners, if `owner` is None.
 
-        `after` is (at, task_id) of the last dead letter of the previous page.
+        `after` is (at, task_id) of the last dead letter of the previous page. With `failed`, the page has all failed
+        tasks.
         """
 
     @abstractmethod
-    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+    async def retry(
+        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
+    ) -> TaskHeader:
         """Queue a dead letter as a new task, with the same message, owner and context.
 
         The message gets a new id and names the dead letter in `referenceTaskIds`. The new task continues the dead
         letter's checkpoint. For an answered dead letter the new task also has the answer and the model messages. The
         push notification configurations are copied. A dead letter is retried once, even by concurrent calls; with
-        `again` another task is made, which begins with the message, without a checkpoint.
+        `again` another task is made, which begins with the message, without a checkpoint. With `failed`, any failed
+        task is queued; a task that is no dead letter begins with the messages of its last turn.
 
         Raises:
             TaskNotFoundError: The task does not exist.
-            UnsupportedOperationError: The task is no dead letter, or was retried already.
+            UnsupportedOperationError: The task is no dead letter, or has not failed; or it was retried already.
         """
 
     @abstractmethod

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+from pathlib import Path
+
 import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.store.ports import Backend
 
-from ..suites.values import AT, claim, state_of
+from ..suites.values import AT, claim, message, run, state_of, submit
 from .command import command, die, finish, in_store
 
 Capture = pytest.CaptureFixture[str]
@@ -70,7 +73,7 @@ def test_a_dead_letter_is_retried_once_unless_it_is_asked_for_again(capsys: Capt
     [first] = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--json').lines
     assert first == {'taskId': 't0', 'retriedAs': first['retriedAs']}
     refused = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--task', 't2')
-    assert refused.why == (1, f't0: The dead letter has already been retried, as the task {first["retriedAs"]}.')
+    assert refused.why == (1, f't0: The task has already been retried, as the task {first["retriedAs"]}.')
     assert refused.out.startswith('t2 -> ')
     [again] = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--again', '--json').lines
 
@@ -99,8 +102,44 @@ def test_what_is_not_there_is_not_retried(capsys: Capture) -> None:
     outcomes = [command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', task).why for task in ('no', 'done')]
     assert outcomes == [
         (1, 'no: Task not found.'),
-        (1, 'done: The task is completed and is not a dead letter: list the dead letters.'),
+        (1, 'done: The task is completed and is not a dead letter: list the dead letters, or all failed tasks.'),
     ]
+
+
+async def failed(backend: Backend) -> None:
+    """A dead letter, and a task that failed for another reason."""
+    await die(backend, 'dead')
+    await submit(backend, message('do it', new='failed', owner='/ann'))
+    await run(backend, 'failed', 'failed', failure='internal')
+
+
+def test_failed_tasks_are_retried_after_a_yes(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    in_store(failed)
+    lines = command(capsys, 'dead-letters', 'list', 'joker:app', '--failed', '--json').lines
+    assert [(line['taskId'], line['failure']) for line in lines] == [('failed', 'internal'), ('dead', 'attempts')]
+    retry = ('dead-letters', 'retry', 'joker:app', '--failed')
+    assert command(capsys, *retry, '--task', 'failed').why == (
+        2,
+        'A failed task runs again from the beginning, with the tools that have finished before. To retry failed tasks,'
+        ' add --yes.',
+    )
+    monkeypatch.setattr('sys.stdin', Terminal('n\ny\n'))
+    no = command(capsys, *retry, '--task', 'failed')
+    assert (no.code, no.out) == (1, '')
+    assert 'from the beginning, with the tools that have finished before. Retry? [y/N]' in no.err
+    [yes] = command(capsys, *retry, '--task', 'failed', '--json').lines
+    assert yes['taskId'] == 'failed'
+    again = command(capsys, *retry, '--all', '--yes', '--json').lines
+    assert [line['taskId'] for line in again] == ['dead']
+
+
+class Terminal(StringIO):
+    """Answers at a prompt."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_it_has_to_be_said_which_are_to_be_retried(capsys: Capture) -> None:

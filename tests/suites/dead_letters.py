@@ -314,7 +314,7 @@ class DeadLetterSuite(PortSuite):
         outcomes = await asyncio.gather(*(retry(backend, 't', new) for new in ('u', 'v')), return_exceptions=True)
         [refused] = [outcome for outcome in outcomes if isinstance(outcome, UnsupportedOperationError)]
         [made] = [task for task in ('u', 'v') if await backend.reader.load(task, OWNER) is not None]
-        assert refused.message == f'The dead letter has already been retried, as the task {made}.'
+        assert refused.message == f'The task has already been retried, as the task {made}.'
 
     async def test_a_dead_letter_is_retried_again_on_demand(self, backend: Backend) -> None:
         await dead(backend, 't')
@@ -322,6 +322,79 @@ class DeadLetterSuite(PortSuite):
         await retry(backend, 't', 'v', again=True)
         assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['v']
         assert [await state_of(backend, task) for task in ('t', 'u', 'v')] == ['failed', 'submitted', 'submitted']
+
+    async def test_all_failed_tasks_are_listed_on_demand_oldest_failure_first(self, backend: Backend) -> None:
+        for n, state in enumerate(('failed', 'completed', 'rejected', 'failed')):
+            await submit(backend, message(new=f't{n}', owner=OWNER if n else '/bob'))
+            await run(backend, f't{n}', state, at=AT + 10 - n, failure='internal' if state == 'failed' else None)
+        await dead(backend, 'dead', at=AT + 3)
+        all_failed = await backend.housekeeping.dead_letters(failed=True)
+        assert [(letter.task_id, letter.failure, letter.attempts) for letter in all_failed] == [
+            ('dead', 'attempts', 2),
+            ('t3', 'internal', 1),
+            ('t0', 'internal', 1),
+        ]
+        after = (all_failed[0].at, all_failed[0].task_id)
+        page = await backend.housekeeping.dead_letters('/bob', failed=True, after=after)
+        assert [letter.task_id for letter in page] == ['t0']
+
+    async def test_a_failed_task_is_retried_on_demand_from_the_beginning(self, backend: Backend) -> None:
+        await submit(backend, message('before', new='before', context='c'))
+        await run(backend, 'before', messages=turn('before', '0'))
+        await submit(backend, message('one', new='t', context='c'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        [(taken, *_)] = await backend.reader.unread('t', claimed.inbox)
+        done = Checkpoint(run='t.1', messages=turn('one', 'step 1'), usage=RunUsage(requests=2), taken=taken)
+        await backend.queue.emit(claimed, [], checkpoint=done)
+        charge = Charge(OWNER, 1000, AT + 10**9, requests=2, tokens=0, cost=0)
+        failed = ending(claimed, 'failed', taken=taken, failure='internal', charges=[charge])
+        assert await backend.queue.finish(claimed, failed) is None
+        with pytest.raises(UnsupportedOperationError, match='is not a dead letter'):
+            await retry(backend, 't', 'u')
+        await retry(backend, 't', 'u', failed=True)
+        assert await history(backend, 'u') == ['one', 'two']
+        retried = await claim_one(backend, 'u')
+        assert (text_of(retried.message), retried.checkpoint, retried.attempt) == ('one', None, 1)
+        assert json.loads(retried.message)['referenceTaskIds'] == ['t']
+        assert said(await backend.history(retried)) == ['before', '0']
+        await backend.queue.finish(retried, ending(retried, charges=[charge]))
+        assert [each.requests for each in await backend.quotas.spent(OWNER, 1000, at=AT)] == [4]
+        with pytest.raises(UnsupportedOperationError, match='The task has already been retried, as the task u'):
+            await retry(backend, 't', 'v', failed=True)
+        await retry(backend, 't', 'v', failed=True, again=True)
+        assert [letter.retried_as for letter in await backend.housekeeping.dead_letters(failed=True)] == ['v']
+
+    async def test_a_failed_task_begins_again_with_its_last_turn(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        await submit(backend, message('two', to='t'))
+        first = await claim_one(backend, 't')
+        second = await backend.queue.finish(first, ending(first, messages=turn('one', '1')))
+        assert second is not None
+        await backend.queue.finish(second, ending(second, 'failed', failure='internal'))
+        await retry(backend, 't', 'u', failed=True)
+        assert await history(backend, 'u') == ['two']
+        assert said(await backend.history(await claim_one(backend, 'u'))) == ['one', '1']
+
+    async def test_a_task_that_failed_after_a_question_begins_again_with_its_message(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        [(taken, *_)] = await backend.reader.unread('t', claimed.inbox)
+        await backend.queue.finish(claimed, ending(claimed, 'input-required', messages=turn('one', '?'), taken=taken))
+        await submit(backend, message('this', to='t'))
+        await run(backend, 't', 'failed', failure='internal')
+        await retry(backend, 't', 'u', failed=True)
+        assert await history(backend, 'u') == ['one', 'two']
+        claimed = await claim_one(backend, 'u')
+        assert (text_of(claimed.message), claimed.own_messages) == ('one', None)
+
+    @pytest.mark.parametrize('state', ['completed', 'canceled', 'rejected'])
+    async def test_a_task_that_has_not_failed_is_not_retried(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', state)
+        with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
+            await retry(backend, 't', 'u', failed=True)
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
     async def test_what_is_no_dead_letter_is_not_retried(self, backend: Backend, state: TaskState) -> None:

@@ -320,8 +320,12 @@ class SqlHousekeeping(Port, Housekeeping):
     check_erasing = reading(accept.check_erasing)
     dead_letters = reading(dead.dead_letters)
 
-    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        header = await self.database.write(_RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again)
+    async def retry(
+        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
+    ) -> TaskHeader:
+        header = await self.database.write(
+            _RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
+        )
         for listener in tuple(self.database.ready_listeners):
             listener(header.id)
         return header

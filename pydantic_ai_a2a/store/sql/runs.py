@@ -384,7 +384,7 @@ def _end(
         end.final.n,
         end.final.n,
         end.failure,
-        claimed.inbox if end.failure in DEAD_LETTERS else read,  # a retry goes on from the checkpoint, or begins anew
+        claimed.inbox if end.status.state == 'failed' else read,  # a retry goes on from the checkpoint, or begins anew
         ending,
     )
     turn, of_turn = _TURN, _NO_TURN

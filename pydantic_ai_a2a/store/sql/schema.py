@@ -356,6 +356,9 @@ _KEEPS_UP = """
 -- The oldest version of the schema whose processes may use the database: the maximum of all steps. A step that such
 -- processes cannot bear raises it: UPDATE a2a_schema SET min_reader = ...
 ALTER TABLE a2a_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 8
+
+-- Lists failed tasks.
+CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed'
 """
 
 SCHEMA, KEEPS_UP = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))

@@ -440,9 +440,10 @@ def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:
     return [row[0] for row in rows]
 
 
-# --- dead letters: failed tasks for operators to retry ----------------------------------------------------------------
+# --- dead letters, and other failed tasks, for operators to retry -----------------------------------------------------
 
-_DEAD = f'failure IN {DEAD_LETTERS}'
+_DEAD = {False: f'failure IN {DEAD_LETTERS}', True: "state = 'failed'"}
+"""The condition of dead letters, and of all failed tasks."""
 _FROM_CLIENT = "agent = ? AND task_id = ? AND kind = 'message' AND answer IS NOT NULL"
 _SET_ANSWER = f'UPDATE item SET answer = ? WHERE {_FROM_CLIENT} AND seq = ?'
 _FORGET_TURN = (
@@ -454,10 +455,17 @@ _ANY_LENGTH = 2**31 - 1
 
 
 def dead_letters(
-    agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    agent: str,
+    owner: str | None = None,
+    *,
+    limit: int = 100,
+    after: tuple[int, str] | None = None,
+    failed: bool = False,
 ) -> Transaction[list[DeadLetter]]:
     """See `Housekeeping.dead_letters`."""
-    page, values = where({f'agent = ? AND {_DEAD}': agent, 'owner = ?': owner, '(status_at, id) > (?, ?)': after})
+    page, values = where(
+        {f'agent = ? AND {_DEAD[failed]}': agent, 'owner = ?': owner, '(status_at, id) > (?, ?)': after}
+    )
     rows = yield (
         'SELECT id, context_id, owner, status_at, attempt, failure, retried_as, status_message FROM task'
         f' WHERE {page} ORDER BY status_at, id LIMIT ?',
@@ -480,18 +488,22 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
     )
 
 
-def retry_task(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
+def retry_task(
+    agent: str, task_id: str, *, new_id: str, at: int, again: bool, failed: bool = False
+) -> Transaction[TaskHeader]:
     """See `Housekeeping.retry`."""
     yield from find_locked(agent, task_id, None)
     unless_retried = '' if again else ' AND retried_as IS NULL'
     rows = yield (
-        f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD}{unless_retried}'
-        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer, run, paid',
+        f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD[failed]}{unless_retried}'
+        ' RETURNING owner, context_id, request, traceparent, dialect, failure, turn, inbox_read, answer, run, paid',
         (new_id, agent, task_id),
     )
     if not rows:
-        yield from _refuse(agent, task_id)
-    *common, inbox_read, answer, run, paid = rows[0]
+        yield from _refuse(agent, task_id, _DEAD[failed])
+    *common, failure, turn, inbox_read, answer, run, paid = rows[0]
+    if turn == 1 and failure not in DEAD_LETTERS:
+        inbox_read = 1  # a run that waited for its client afterwards may have read later messages
     messages = yield (
         'SELECT 1 AS seq, 0 AS answer, message, digest, NULL AS request FROM task'
         f' WHERE {TASK} AND CAST(? AS BIGINT) <= 1 UNION ALL SELECT seq, answer, body, digest, request FROM item'
@@ -542,13 +554,15 @@ def _move_turn(
     ]
 
 
-def _refuse(agent: str, task_id: str) -> Transaction[None]:
+def _refuse(agent: str, task_id: str, condition: str) -> Transaction[None]:
     """Say why a task is not retried."""
     header = yield from find(agent, task_id, None)
-    rows = yield f'SELECT retried_as FROM task WHERE {TASK} AND {_DEAD}', (agent, task_id)
+    rows = yield f'SELECT retried_as FROM task WHERE {TASK} AND {condition}', (agent, task_id)
     if not rows:
-        raise UnsupportedOperationError(f'The task is {header.state} and is not a dead letter: list the dead letters.')
-    raise UnsupportedOperationError(f'The dead letter has already been retried, as the task {rows[0][0]}.')
+        raise UnsupportedOperationError(
+            f'The task is {header.state} and is not a dead letter: list the dead letters, or all failed tasks.'
+        )
+    raise UnsupportedOperationError(f'The task has already been retried, as the task {rows[0][0]}.')
 
 
 def _submission(
