@@ -30,7 +30,7 @@ from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedCon
 from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
 from ..store.shared import SharedBackend
-from ..store.sql.schema import MIGRATIONS, newest, script
+from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, TERMINAL, Caller, TaskHeader, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options
@@ -640,7 +640,10 @@ def _settings_of_url(url: str | None) -> SqliteFile | Postgres:
 
 
 def _of_file(file: SqliteFile) -> _Store:
-    return _Store(partial(script, MIGRATIONS), partial(stored_version, file), lambda: connect(file).close())
+    def script_of_file(taken: int) -> str:
+        return script(steps(MIGRATIONS, taken))
+
+    return _Store(script_of_file, partial(stored_version, file), lambda: connect(file).close())
 
 
 def _of_postgres(settings: Postgres) -> _Store:

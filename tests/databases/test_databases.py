@@ -12,18 +12,16 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
-
 from ..behaviour.asking import answers, approve, asked
 from ..behaviour.stage import ended
 from ..client import LIMIT, Client, lifespan, message, state_of, texts
 from ..dialects import speaking
 from ..postgres import Postgres
-from .__main__ import stored
+from .__main__ import FOLDER, stored
 from .agent import HOST, WEBHOOK, Desk
 
 REPAIR = 'the schema of a version that is not released has changed; run: python -m tests.databases'
-VERSIONS = range(FIRST, newest(MIGRATIONS) + 1)
+VERSIONS = sorted({int(path.name.split('.')[0].removeprefix('version_')) for path in FOLDER.glob('version_*.sql')})
 PROMPTS = {'one': 'COMPLETED', 'two': 'COMPLETED', 'delete': 'INPUT_REQUIRED', 'never': 'CANCELED'}
 """States of the stored tasks that nothing runs, by prompt. The tasks `look` and `three` run when a worker starts."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,10 +14,12 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ...clock import SYSTEM, Clock
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
-from ..sql.schema import MIGRATIONS, missing, newest, version
+from ..sql.schema import MIGRATIONS, newest, version
 from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
 from .settings import Postgres
-from .statements import CLOCK, begin, key_of, lock, migrations_of, translated
+from .statements import CLOCK, begin, key_of, lock, steps_of, translated
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
 Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
@@ -57,6 +60,10 @@ _UNPREPARED = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedSt
 _OLDEST = 14
 _UNUSED = 300.0
 """Seconds until an unused connection is closed."""
+_TURN = 0.5
+"""Seconds between two attempts to upgrade the schema."""
+_VALID_INDEXES = """SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE indisvalid AND relnamespace = to_regnamespace($1)"""
 _LATE = 5.0
 """Seconds after the database's own time-out until the connection counts as dead."""
 
@@ -138,13 +145,36 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
     Raises:
         BackendUnusable: The server is too old, or the tables are newer than the package.
     """
-    if await stored_version(settings, connection) >= newest(MIGRATIONS):
-        return  # a role without CREATE rights can use a complete schema
+    # A role without CREATE rights can use a complete schema.
+    while await stored_version(settings, connection) < newest(MIGRATIONS):
+        turn = f'{begin(settings)}; SET LOCAL idle_in_transaction_session_timeout TO 0'
+        try:
+            if await in_transaction(connection, turn, lambda: _take_turn(settings, connection)):
+                continue
+        except asyncpg.LockNotAvailableError as error:
+            logger.warning('The schema of the database cannot be upgraded yet, because a table is in use: %s', error)
+        await asyncio.sleep(_TURN)
+
+
+async def _take_turn(settings: Postgres, connection: Connection) -> bool:
+    """Take the missing steps over another connection; return False if another process is doing that.
+
+    No statement waits for the turn: CREATE INDEX CONCURRENTLY would wait for the statement. `execute` leaves no open
+    cursor, for which it would wait too.
+    """
+    key = key_of(('schema', settings.schema))
+    if await connection.execute(f'SELECT 1 WHERE pg_try_advisory_xact_lock({key})') == 'SELECT 0':
+        return False
     patient = await open_connection(settings, settings.url, patient=True)
     try:
-        await in_transaction(patient, begin(settings), lambda: _create(settings, patient))
+        taken = await stored_version(settings, patient)
+        made = await in_transaction(patient, begin(settings), lambda: patient.fetch(_VALID_INDEXES, settings.schema))
+        await patient.execute('SET statement_timeout TO 0')
+        for statement in steps_of(settings, MIGRATIONS, taken, [row[0] for row in made]):
+            await patient.execute(statement)
     finally:
         await patient.close(timeout=_LATE)
+    return True
 
 
 async def stored_version(settings: Postgres, connection: Connection) -> int:
@@ -178,14 +208,6 @@ async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaita
             await connection.close()
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise unusable(settings, str(error) or type(error).__name__) from error
-
-
-async def _create(settings: Postgres, connection: Connection) -> None:
-    # No timeout: another process may hold the lock, and a step over a large table takes long.
-    await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(LockName(('schema', settings.schema))))
-    if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
-        await connection.execute(f'CREATE SCHEMA {settings.schema}')
-    await perform(connection, missing(migrations_of(MIGRATIONS)))
 
 
 async def in_transaction(connection: Connection, start: str, work: Callable[[], Awaitable[T]]) -> T:

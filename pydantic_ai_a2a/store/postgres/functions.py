@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql.schema import MIGRATIONS, newest
+from ..sql.schema import FIRST
 
 _BEGIN = """
     -- The defaults of the database may differ. A snapshot from before the lock would miss the writes of lock holders.
@@ -198,7 +198,7 @@ BEGIN
 END $$
 """
 
-FUNCTIONS: Mapping[int, Sequence[str]] = {newest(MIGRATIONS): (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
+FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST + 1: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
 """The functions that each step of the schema creates or replaces, after the statements of the step.
 
 Processes of the version before call them too. A function with other arguments, or another result, gets a new name.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
 from urllib.parse import quote
 
-from ..sql.schema import FIRST, Migrations, script
+from ..sql.schema import FIRST, INDEX, Migrations, script, steps
 from ..sql.transaction import LockName
 from .functions import FUNCTIONS
 from .settings import Postgres
@@ -25,6 +25,8 @@ CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
 """The database's clock (ms since the epoch), as it is when the expression is evaluated."""
 _PAYLOAD = 7000
 """The most bytes of a notification: PostgreSQL takes less than 8000."""
+_LOCK_TIMEOUT = 200
+"""Time limit for a lock of a table (ms). A step may lock several tables, one after another."""
 _IDLE_LIMIT = 5000
 """Time limit of the database for the next statement of a transaction (ms)."""
 WRITE = 'ISOLATION LEVEL READ COMMITTED READ WRITE'
@@ -49,12 +51,39 @@ def migrations_of(migrations: Migrations) -> Migrations:
     ]
 
 
+def steps_of(settings: Postgres, migrations: Migrations, taken: int, made: Container[str] = ()) -> list[str]:
+    """Return the statements that take the steps after the step `taken`, without the indexes that are already `made`.
+
+    They end and begin transactions: in a database with tasks, an index is created beside writes, which no transaction
+    can do. A statement that waits for a lock blocks later writes, so it gives up soon.
+    """
+    schema = settings.schema
+    first = [f'SET LOCAL search_path TO {schema}', f'SET LOCAL lock_timeout TO {_LOCK_TIMEOUT}']
+    migrations = migrations_of(migrations)
+    if taken:
+        return steps([_beside_writes(schema, step, made, first) for step in migrations], taken, first)
+    # CREATE SCHEMA IF NOT EXISTS needs the right to create a schema also if the schema exists.
+    create = f"DO $$ BEGIN IF to_regnamespace('{schema}') IS NULL THEN CREATE SCHEMA {schema}; END IF; END $$"
+    return steps(migrations, taken, [create, *first])
+
+
 def script_of(settings: Postgres, migrations: Migrations, taken: int) -> str:
-    """Return the steps after the step `taken` as SQL, like `script`."""
-    first = [f'SET LOCAL search_path TO {settings.schema}']
-    if not taken:
-        first = [f'CREATE SCHEMA IF NOT EXISTS {settings.schema}', *first]
-    return script(migrations_of(migrations), taken, first)
+    """Return the statements of `steps_of` as a file for `psql`, which stops at the first error."""
+    text = script(steps_of(settings, migrations, taken))
+    return f'\\set ON_ERROR_STOP on\n{text}' if 'CONCURRENTLY' in text else text
+
+
+def _beside_writes(schema: str, step: Sequence[str], made: Container[str], first: Sequence[str]) -> Sequence[str]:
+    """Return a step, outside of a transaction if it has only indexes."""
+    indexes = {found[2]: statement for statement in step if (found := INDEX.search(statement))}
+    if len(indexes) < len(step):
+        return step
+    result = ['COMMIT']
+    for name, statement in indexes.items():
+        if name not in made:  # an index whose creation has ended early is invalid
+            result.append(f'DROP INDEX CONCURRENTLY IF EXISTS {schema}.{name}')
+            result.append(INDEX.sub(rf'CREATE \1INDEX CONCURRENTLY \2 ON {schema}.', statement))
+    return [*result, 'BEGIN', *first]
 
 
 def _typed(statement: str) -> list[str]:

@@ -12,6 +12,7 @@ The text is SQL of SQLite, and `store.postgres.statements` translates it. A blan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import dedent
 from typing import TypeAlias
@@ -361,7 +362,10 @@ ALTER TABLE a2a_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 8
 CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed'
 """
 
-SCHEMA, KEEPS_UP = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))
+SCHEMA, _ADDED = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))
+INDEX = re.compile(r'CREATE (UNIQUE )?INDEX (\w+) ON ')
+KEEPS_UP = tuple(statement for statement in _ADDED if not INDEX.search(statement))
+KEEPS_UP_INDEXES = tuple(statement for statement in _ADDED if INDEX.search(statement))
 
 
 # --- the numbered steps from an empty database to the newest schema ---------------------------------------------------
@@ -369,7 +373,9 @@ SCHEMA, KEEPS_UP = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_
 # never changed, because stores count the steps that they have taken.
 #
 # Processes of the version before go on, and start, beside a new step. So steps add tables, indexes, functions, and
-# columns with defaults. A step that changes something else raises `min_reader`.
+# columns with constant defaults. A step that changes something else raises `min_reader`.
+#
+# Indexes of older tables are a step of their own: PostgreSQL creates them beside the writes of running processes.
 #
 # Indexes have short conditions: for a list of three values or more, SQLite fills a table in memory each time that it
 # checks the condition.
@@ -377,7 +383,7 @@ SCHEMA, KEEPS_UP = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP)
+MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP, KEEPS_UP_INDEXES)
 
 FIRST = 7
 """Number of the first step. Versions from before the first release have taken steps up to 6."""
@@ -436,14 +442,19 @@ def version(migrations: Migrations) -> Transaction[int]:
     return taken
 
 
-def script(migrations: Migrations, taken: int, first: Sequence[str] = ()) -> str:
-    """Return the steps after the step `taken` as SQL, or an empty string if there are none.
+def steps(migrations: Migrations, taken: int, first: Sequence[str] = ()) -> list[str]:
+    """Return the statements of a transaction that takes the steps after the step `taken`; an empty list if none.
 
-    Nothing else may change the schema of the database while the SQL is executed.
+    Nothing else may change the schema of the database meanwhile.
     """
     lines: list[str] = []
     for number, statements in after(migrations, taken):
-        lines += [f'-- Step {number}', *(f'{dedent(statement).strip()};' for statement in statements)]
-        lines.append(f'INSERT INTO a2a_schema (version) VALUES ({number});')
-    before = [f'{statement};' for statement in ('BEGIN', *first, CREATE_VERSION)]
-    return '\n'.join([*before, *lines, 'COMMIT;', '']) if lines else ''
+        version = f'INSERT INTO a2a_schema (version) VALUES ({number})'
+        head, *rest = *(dedent(statement).strip() for statement in statements), version
+        lines += [f'-- Step {number}\n{head}', *rest]
+    return ['BEGIN', *first, CREATE_VERSION, *lines, 'COMMIT'] if lines else []
+
+
+def script(statements: Sequence[str]) -> str:
+    """Return statements as the text of a file."""
+    return ''.join(f'{statement};\n' for statement in statements)

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.postgres import connect as postgres_connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
 from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest, script
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, perform
 
@@ -98,7 +98,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
 
 
 async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Path) -> None:
-    printed = script(LATER, newest(MIGRATIONS))
+    printed = script(steps(LATER, newest(MIGRATIONS)))
     assert printed.startswith(
         f'BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step {newest(LATER)}\n'
     )
@@ -111,7 +111,7 @@ async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Pat
     connect(files[0], LATER).close()
     connect(files[1], LATER).close()
     assert schema(files[0]) == schema(files[1])
-    assert script(LATER, newest(LATER)) == ''
+    assert script(steps(LATER, newest(LATER))) == ''
 
 
 async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
