@@ -105,6 +105,10 @@ class Postgres(ABC):
         """Execute SQL; its rows, with `|` between their columns."""
         return self._run(database, '-c', sql)
 
+    def run_file(self, sql: str, database: str) -> None:
+        """Execute the statements of a file one after another."""
+        self._run(database, commands=sql)
+
     def _run(self, database: str, *arguments: str, commands: str = '') -> list[str]:
         """Run `psql`, which reads commands from its standard input if no argument has them."""
         done = subprocess.run(

@@ -73,6 +73,20 @@ def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: P
     assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
 
 
+def test_a_store_with_steps_of_a_newer_version_stays_as_it_is(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), [*MIGRATIONS, []]).close()
+    outcomes = [command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], ['--sql'], [])]
+    assert [outcome.code for outcome in outcomes] == [0, 0, 0]
+    assert [re.sub(rf'\b{NEWEST + 1}\b', 'N', outcome.err) for outcome in outcomes] == snapshot(
+        [
+            'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
+            '',
+            'pydantic-ai-a2a: the store has the schema N already\n',
+        ]
+    )
+    assert outcomes[1].out == ''
+
+
 @pytest.mark.parametrize('target', ['app', 'parent', 'own'])
 def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, target: str) -> None:
     connect(SqliteFile(path=directory / 'agent.db'), []).close()

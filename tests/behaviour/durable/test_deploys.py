@@ -1,0 +1,85 @@
+"""Processes of several versions over one store, while a version replaces another one.
+
+The steps of the newer version are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Postgres, to_a2a
+from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.store.postgres import connect as postgres
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
+
+from ...client import message, texts
+from ...dialects import unversioned
+from ..stage import Stage, ended, heard, serving
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+KNOWN = newest(MIGRATIONS)
+ADDS = (
+    (
+        'CREATE TABLE note (agent TEXT NOT NULL, task_id TEXT NOT NULL)',
+        'ALTER TABLE task ADD COLUMN noted INTEGER NOT NULL DEFAULT 0',
+        'ALTER TABLE conversation ADD COLUMN noted INTEGER',
+    ),
+    ('CREATE INDEX task_noted ON task (agent, noted)', 'CREATE INDEX conversation_noted ON conversation (noted)'),
+)
+"""Two steps that older processes can bear."""
+CHANGES = ((f'UPDATE a2a_schema SET min_reader = {KNOWN + 1}',),)
+
+
+async def upgrade(url: str, steps: Sequence[Sequence[str]]) -> None:
+    """Take further steps, as a process of a newer version does."""
+    newer = [*MIGRATIONS, *steps]
+    if url.startswith('sqlite'):
+        connect(SqliteFile.of(url), newer).close()
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgres, 'MIGRATIONS', newer)
+        await postgres.once(Postgres(url), postgres.migrate)
+
+
+@pytest.fixture(params=['sqlite', 'postgres'])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == 'sqlite':
+        return f'sqlite:///{request.getfixturevalue("tmp_path")}/agent.db?synchronous=normal'
+    return request.getfixturevalue('postgres_url')
+
+
+async def test_older_processes_go_on_and_start_after_steps_that_only_add(url: str) -> None:
+    stage = Stage()
+    stage.open('two', 'three')
+    async with serving(stage.agent, backend=url) as client:
+        running = await client.send(message('one', contextId='c'), returnImmediately=True)
+        await stage.reached('one')
+        await upgrade(url, ADDS)
+        stage.open('one')
+        assert texts(await ended(client, running['id'])) == ['one']
+        assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
+    async with serving(stage.agent, backend=url) as client:
+        assert texts(await client.get_task(running['id'])) == ['one']
+        assert texts(await client.send(message('three', contextId='c'))) == ['one + two + three']
+
+
+async def test_older_processes_go_on_but_do_not_start_after_a_step_that_they_cannot_bear(url: str) -> None:
+    agent = Agent(FunctionModel(heard), name='ada')
+    async with serving(agent, backend=url) as client:
+        await client.send('one')
+        await upgrade(url, CHANGES)
+        assert texts(await client.send('two')) == ['two']
+    app = to_a2a(agent, backend=url)
+    with pytest.raises(BackendUnusable) as refused:
+        async with app.router.lifespan_context(app):
+            pytest.fail('it has started')
+    assert str(refused.value).partition(' cannot be used: ')[2] == (
+        f'it was written by a newer version of pydantic-ai-a2a (schema {KNOWN + 1}, for versions that know'
+        f' {KNOWN + 1}, and this version knows {KNOWN}): upgrade the package, or use another database.'
+    )
