@@ -1,7 +1,7 @@
 // The forms of a task that waits for its client: approvals, questions, results of external calls, and sign-ins.
 
 import { button, el, link, plainName } from './dom.js';
-import { FieldError, SchemaForm } from './forms.js';
+import { SchemaForm } from './forms.js';
 import { drawData } from './parts.js';
 import { isPending } from './task.js';
 
@@ -42,7 +42,7 @@ function drawApproval(call, choices, defs, send) {
   const place = `${SENT}.callAnswers[0].args`;
   const schema = choices.approve?.properties.args;
   const form = schema ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
-  const proposed = form && JSON.stringify(form.read());
+  const proposed = form && JSON.stringify(form.draft());
   const reason = el('input', { type: 'text', 'aria-label': 'Reason for the denial', placeholder: 'Reason (optional)', autocomplete: 'off' });
   const approve = () => {
     const args = form?.read();
@@ -91,7 +91,7 @@ function card(title, { text, tool }, form, submit, label, content, [extra, [othe
     try {
       await act();
     } catch (error) {
-      const violations = error instanceof FieldError ? [{ field: error.path, description: error.message }] : (error.violations ?? []);
+      const violations = error.violations ?? [];
       const rest = form?.complain(violations) ?? violations;
       if (rest.length || !violations.length) complaint.textContent = rest.map(describe).join('\n') || error.message;
     }
