@@ -443,14 +443,16 @@ def check_docs_url(path: str | None) -> None:
         raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {path!r}.')
 
 
-def playground(path: str | None, card: CardSettings, limits: Limits, *, anonymous: bool) -> Playground | None:
+def playground(
+    path: str | None, card: CardSettings, limits: Limits, *, anonymous: bool, durable: bool
+) -> Playground | None:
     """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
     if path is None:
         return None
     if '1.0' not in card.versions or not card.http_json:
         logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
         return None
-    return Playground(path, limits, anonymous=anonymous)
+    return Playground(path, limits, anonymous=anonymous, durable=durable)
 
 
 def playground_paths(app: ASGIApp) -> Iterator[str]:

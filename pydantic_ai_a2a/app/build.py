@@ -251,7 +251,7 @@ def to_a2a(
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
-    page = playground(docs_url, about, limits, anonymous=guards.anonymous)
+    page = playground(docs_url, about, limits, anonymous=guards.anonymous, durable=store.durable)
     docs_url = None if page is None else docs_url
     index, discovery = Index(card, url, docs_url), Discovery(card, url, versions)
     exact = exact_routes(serving, discovery, parts.ready, signed.key_set)

@@ -113,7 +113,17 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         await expect(page.get_by_role('article', name='Task')).to_have_count(0)
         await expect(tasks.get_by_role('button')).to_have_count(0)
         assert '#' not in page.url
-        await page.goto(first)
+        await page.go_back()
         await expect(tasks.get_by_role('button')).to_have_count(2)
+        assert page.url == first
+        await page.go_forward()
+        await expect(tasks.get_by_role('button')).to_have_count(0)
+        earlier = page.get_by_role('navigation', name='Earlier conversations')
+        await say(page, 'Think.')
+        await expect(page.get_by_role('log').get_by_text('sunny')).to_have_count(1)
+        await earlier.get_by_role('link', name='Where?').click()
+        await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
+        await expect(earlier.get_by_role('link')).to_have_count(1)
+        await expect(earlier.get_by_role('link')).to_contain_text('Think.')
         await page.goto(page.url.replace('context=', 'context=x').replace('task=', 'task=x'))
         await expect(page.get_by_role('article', name='Task')).to_have_count(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
@@ -27,6 +28,7 @@ from pydantic_ai_a2a import (
     Limits,
     Progress,
     Results,
+    Retention,
     Workers,
     mount,
     serve,
@@ -133,6 +135,80 @@ async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
         await expect(page.get_by_text('First half, second half.')).to_have_count(1)
         await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
     assert cut.resumed == ['2']
+
+
+async def test_a_connection_is_there_again_before_the_next_event(visit: Visit) -> None:
+    gate = Gate()
+    cut = Cut(to_a2a(gate.agent))
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        cut.cut()
+        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+        cut.release()
+        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+        await expect(page.get_by_role('article', name='Task').get_by_text('Working')).to_have_count(1)
+        gate.open()
+        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+
+
+async def test_a_server_in_memory_that_has_restarted_has_forgotten_the_task(visit: Visit) -> None:
+    cut = Cut(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs', failures=2)
+        await say(page, 'Mail.')
+        await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
+        cut.app = to_a2a(keeper())
+        cut.cut()
+        cut.release()
+        task = page.get_by_role('article', name='Task')
+        await expect(task.get_by_role('alert')).to_have_text('The server has restarted and forgot this task.')
+        await expect(task.get_by_role('group').filter(has_text='newest_mail')).to_contain_text('stopped')
+        await expect(task.get_by_role('button')).to_have_count(0)
+        await expect(task).to_have_attribute('aria-busy', 'false')
+        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('forgotten')
+        await page.reload()
+        await expect(page.get_by_text('The server has no tasks of this conversation.')).to_have_count(1)
+
+
+async def test_an_answer_to_a_restarted_server_in_memory_ends_the_task(visit: Visit) -> None:
+    cut = Cut(to_a2a(keeper()))
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await say(page, 'Tidy up.')
+        cut.app = to_a2a(keeper())
+        await page.get_by_role('button', name='Approve').click()
+        await expect(page.get_by_role('alert').filter(has_text='has restarted and forgot this task')).to_have_count(1)
+        await expect(page.get_by_role('form', name='Approval')).to_have_count(0)
+
+
+async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_stopped(visit: Visit) -> None:
+    gate = Gate()
+    agent = Agent(TestModel(custom_output_text='It is done.'), name='worker')
+
+    @agent.tool_plain
+    async def work() -> str:
+        await gate.wait()
+        return 'done'
+
+    app = to_a2a(agent, results=Results(progress=Progress(tools=True)))
+    cut = Cut(app)
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Hello.')
+        step = page.get_by_role('log').get_by_role('group').filter(has_text='work')
+        await expect(step).to_contain_text('runs')
+        cut.cut()
+        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+        gate.open()
+        [task] = await app.list_tasks()
+        await asyncio.wait_for(app.backend.events.wait(task['id'], 0), LIMIT)
+        await app.backend.housekeeping.sweep(Retention(events=timedelta(milliseconds=1)), at=app.backend.now() + 1_000)
+        cut.release()
+        await expect(page.get_by_text('It is done.')).to_have_count(1)
+        await expect(step).to_contain_text('done')
 
 
 async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Visit) -> None:
@@ -300,7 +376,7 @@ async def test_a_page_below_a_prefix_and_a_tenant_calls_its_own_agent(visit: Vis
 async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Visit) -> None:
     app = to_a2a(keeper(), access=Access(anonymous_list=False))
     with serve(app, allowed_hosts=['agent.test'], anonymous=True) as server:
-        page = await visit(f'{server.url}docs', failures=1)
+        page = await visit(f'{server.url}docs', failures=2)
         await expect(page.get_by_text('does not authenticate callers')).to_have_count(0)
         await say(page, 'Where?')
         await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
+from ...types import new_correlation_id
 from ..base import CachedAnswer, cached_answer, send_cached
 from ..http_json import AnyPath
 
@@ -76,15 +77,17 @@ class Playground:
         path: Path of the page.
         limits: Limits that the page tells before it sends a message.
         anonymous: True if the server does not authenticate callers.
+        durable: True if tasks outlive the process. Otherwise the page can tell that the server has restarted.
     """
 
-    def __init__(self, path: str, limits: Limits, *, anonymous: bool) -> None:
+    def __init__(self, path: str, limits: Limits, *, anonymous: bool, durable: bool) -> None:
         self._path = path
         folder, _, name = path.rpartition('/')
         self._facts = {
             'ROOT': '../' * folder.count('/') or './',
             'FOLDER': f'./{quote(name)}/' if name else './',
             'ANONYMOUS': str(anonymous).lower(),
+            'PROCESS': '' if durable else new_correlation_id(),
             'FILES': str(limits.files),
             'BODY': str(limits.body),
         }

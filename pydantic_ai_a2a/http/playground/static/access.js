@@ -14,6 +14,11 @@ export class Access {
     this.cookies = this.ways.some((way) => way.place === 'cookie');
   }
 
+  // True if a request has credentials, as far as the page knows.
+  get ready() {
+    return this.ways.some((way) => this.values.get(way.name) || way.place === 'cookie' || way.place === null);
+  }
+
   // Return the headers of a request, and add credentials that belong into its query.
   apply(url) {
     const headers = {};

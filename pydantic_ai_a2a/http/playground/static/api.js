@@ -21,6 +21,7 @@ export class Api {
     this.access = access;
     this.log = log;
     this.streams = true;
+    this.unlisted = null; // the refusal of a server that lists no tasks for this caller
   }
 
   card() {
@@ -29,6 +30,30 @@ export class Api {
 
   task(id) {
     return this.#result('GET', `./tasks/${encodeURIComponent(id)}`);
+  }
+
+  // Return the newest tasks of all conversations.
+  async newest() {
+    return (await this.#list({ pageSize: '50' })).tasks;
+  }
+
+  // Return a page of a list. A server that refuses lists is not asked again.
+  async #list(query) {
+    if (this.unlisted) throw this.unlisted;
+    try {
+      return await this.#result('GET', `./tasks?${new URLSearchParams(query)}`);
+    } catch (error) {
+      if (error.status === 403) this.unlisted = error;
+      throw error;
+    }
+  }
+
+  // Return whether a server that keeps tasks in memory has begun anew since this page was loaded.
+  async restarted() {
+    const { process } = document.documentElement.dataset;
+    if (!process) return false;
+    const page = await (await fetch(location.pathname, { cache: 'no-cache', referrerPolicy: 'no-referrer' })).text();
+    return !page.includes(` data-process="${process}"`);
   }
 
   cancel(id) {
@@ -40,9 +65,7 @@ export class Api {
     const tasks = [];
     let pageToken = '';
     do {
-      const query = new URLSearchParams({ contextId: context, includeArtifacts: 'true', pageSize: '50' });
-      if (pageToken) query.set('pageToken', pageToken);
-      const page = await this.#result('GET', `./tasks?${query}`);
+      const page = await this.#list({ contextId: context, includeArtifacts: 'true', pageSize: '50', ...(pageToken && { pageToken }) });
       tasks.push(...page.tasks);
       pageToken = page.nextPageToken;
     } while (pageToken && tasks.length < 200);
@@ -55,9 +78,9 @@ export class Api {
     else yield ['', await this.#result('POST', './message:send', { message })];
   }
 
-  // Follow a task after an event. Yields [id, event].
-  subscribe(id, lastEventId, signal) {
-    return this.#stream('GET', `./tasks/${encodeURIComponent(id)}:subscribe`, undefined, lastEventId, signal);
+  // Follow a task after an event. Yields [id, event]; opened() is called once the server sends the stream.
+  subscribe(id, lastEventId, signal, opened) {
+    return this.#stream('GET', `./tasks/${encodeURIComponent(id)}:subscribe`, undefined, lastEventId, signal, opened);
   }
 
   async #result(method, path, body) {
@@ -99,7 +122,7 @@ export class Api {
     });
   }
 
-  async *#stream(method, path, body, lastEventId, signal) {
+  async *#stream(method, path, body, lastEventId, signal, opened = () => {}) {
     const headers = {
       Accept: 'text/event-stream',
       'A2A-Extensions': LIVE_TEXT,
@@ -107,6 +130,7 @@ export class Api {
     };
     const answer = await this.#fetch(method, path, body, headers, signal);
     if (!answer.ok) throw new ApiError(answer.status, await this.#read(answer, method, path), answer.headers.get('Retry-After'));
+    opened();
     for await (const [id, data] of serverSentEvents(answer.body)) {
       const event = JSON.parse(data);
       this.log.add('event', `${id} ${describe(event)}`, event);

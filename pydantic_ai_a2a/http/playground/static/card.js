@@ -2,6 +2,7 @@
 
 import { button, el, link, plainName } from './dom.js';
 import { drawJson } from './parts.js';
+import { titleOf } from './task.js';
 
 const list = (title, items) => (items.length ? [el('h2', {}, title), el('ul', { class: 'list' }, items)] : []);
 
@@ -40,16 +41,27 @@ export function drawWelcome(card, fill) {
   );
 }
 
-export function drawTasks(tasks) {
+export function drawTasks(tasks, leave) {
   const items = tasks.filter((task) => task.id).map((task) => {
     const show = () => {
+      leave();
       const turn = document.getElementById(`task-${task.id}`);
       turn?.scrollIntoView({ block: 'start' });
       turn?.querySelector('button, summary, [tabindex]')?.focus({ preventScroll: true });
     };
     const state = task.state.toLowerCase().replace('_', ' ');
-    const text = task.title || 'Task';
-    return el('li', {}, el('button', { type: 'button', class: 'quiet task', title: task.id, onclick: show }, el('span', { class: 'filename' }, plainName(text)), el('small', { class: `badge ${task.state}` }, state)));
+    const badge = el('small', { class: `badge ${task.state}` }, state);
+    return el('li', {}, el('button', { type: 'button', class: 'quiet task', title: task.id, onclick: show }, el('span', { class: 'filename' }, plainName(task.title || 'Task')), badge));
   });
   return list('Tasks', items);
+}
+
+// conversations: the tasks of each conversation by its id, the newest task first.
+export function drawEarlier(conversations, leave) {
+  const items = [...conversations].map(([context, tasks]) => {
+    const title = plainName(titleOf(tasks.at(-1).history ?? []) || 'Conversation');
+    const href = `#${new URLSearchParams({ context })}`;
+    return el('li', {}, el('a', { class: 'task', href, title, onclick: leave }, el('span', { class: 'filename' }, title), el('small', {}, el('time', {}, new Date(tasks[0].status.timestamp).toLocaleString([], { dateStyle: 'short', timeStyle: 'short' })))));
+  });
+  return list('Earlier conversations', items);
 }

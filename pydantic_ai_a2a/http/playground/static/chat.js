@@ -34,20 +34,20 @@ export class Chat {
 
   begin() {
     this.#clear();
-    writePlace(null, []);
+    writePlace(null, [], { begin: true });
     this.changed();
   }
 
-  // Show the conversation that the URL names.
+  // Show the conversation that the URL names. Returns false if the server has none of its tasks.
   async load() {
     this.#clear();
     const { context, tasks } = readPlace();
     const { signal } = this.left;
     this.changed();
-    if (!context && !tasks.length) return;
+    if (!context && !tasks.length) return true;
     this.context = context;
     const found = await this.#find(context, tasks);
-    if (signal.aborted) return;
+    if (signal.aborted) return true;
     for (const snapshot of found) {
       const task = new Task();
       task.load(snapshot);
@@ -56,6 +56,7 @@ export class Chat {
       if (!task.ended && task.state !== 'INPUT_REQUIRED') this.#subscribe(task);
     }
     this.changed();
+    return this.tasks.length > 0;
   }
 
   // Return the tasks of a conversation: from the list, or one by one if the server refuses lists.
@@ -89,7 +90,13 @@ export class Chat {
   };
 
   // Send a message to a task that waits for it.
-  answer = (task, parts) => this.#deliver(task, parts, { taskId: task.id });
+  answer = async (task, parts) => {
+    try {
+      await this.#deliver(task, parts, { taskId: task.id });
+    } catch (error) {
+      if (!(await this.#forgets(task, error))) throw error;
+    }
+  };
 
   cancel = async (task) => {
     if (task.cancelling) return;
@@ -99,7 +106,7 @@ export class Chat {
       task.load(await this.api.cancel(task.id));
       task.following?.abort();
     } catch (error) {
-      this.#report(task, error);
+      if (!(await this.#forgets(task, error))) this.#report(task, error);
     }
     task.cancelling = false;
     this.#touch(task);
@@ -156,7 +163,15 @@ export class Chat {
   #subscribe(task) {
     const following = new AbortController();
     const stopped = AbortSignal.any([following.signal, this.left.signal]);
-    this.#follow(task, this.api.subscribe(task.id, task.lastEventId, stopped), following, stopped);
+    this.#follow(task, this.#resume(task, stopped), following, stopped);
+  }
+
+  // The connection is there again once the server sends a stream, perhaps long before the next event.
+  #resume(task, stopped) {
+    return this.api.subscribe(task.id, task.lastEventId, stopped, () => {
+      task.lost = false;
+      this.#touch(task);
+    });
   }
 
   async #follow(task, opened, following, stopped) {
@@ -182,7 +197,7 @@ export class Chat {
       this.#touch(task);
       await sleep(Math.max(pause, least), stopped);
       if (stopped.aborted) return;
-      stream = this.api.subscribe(task.id, task.lastEventId, stopped);
+      stream = this.#resume(task, stopped);
     }
   }
 
@@ -190,13 +205,23 @@ export class Chat {
   async #lookUp(task, error) {
     task.lost = false;
     try {
-      task.load(await this.api.task(task.id));
+      const whole = await this.api.task(task.id);
+      task.missEvents();
+      task.load(whole);
       if (task.streaming) throw error;
     } catch (fault) {
-      task.broken = true;
-      this.#report(task, fault);
+      task.broken = !(await this.#forgets(task, fault));
+      if (task.broken) this.#report(task, fault);
     }
     this.#touch(task);
+  }
+
+  // End a task that a server in memory has forgotten at a restart.
+  async #forgets(task, error) {
+    if (error.status !== 404 || !(await this.api.restarted())) return false;
+    task.forget();
+    this.#touch(task);
+    return true;
   }
 
   #report(task, error) {

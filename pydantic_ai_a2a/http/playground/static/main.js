@@ -2,7 +2,7 @@
 
 import { Access } from './access.js';
 import { Api } from './api.js';
-import { drawCard, drawTasks, drawWelcome } from './card.js';
+import { drawCard, drawEarlier, drawTasks, drawWelcome } from './card.js';
 import { Chat, messageOf } from './chat.js';
 import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
@@ -28,8 +28,9 @@ const chat = new Chat(api, { changed, denied });
 const attachments = new Attachments({ list: byId('attached'), limits: { files: +files, body: +body }, complain });
 const credentials = el('div');
 const tasks = el('nav', { 'aria-label': 'Tasks of this conversation' });
+const earlier = el('nav', { 'aria-label': 'Earlier conversations' });
 const facts = el('div');
-about.append(credentials, facts, tasks);
+about.append(credentials, tasks, earlier, facts);
 
 function changed() {
   timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + PAUSE - performance.now()));
@@ -73,7 +74,7 @@ function drawTurns() {
   const states = JSON.stringify(chat.tasks.map((task) => [task.id, task.state]));
   if (states !== drawnStates) {
     drawnStates = states;
-    tasks.replaceChildren(...drawTasks(chat.tasks));
+    tasks.replaceChildren(...drawTasks(chat.tasks, leaveNarrow));
   }
 }
 
@@ -129,12 +130,34 @@ async function submit() {
 }
 
 async function load() {
+  notice('load', '');
+  api.unlisted = null;
   try {
-    await chat.load();
+    if (!(await chat.load())) notice('load', 'The server has no tasks of this conversation. A server that keeps tasks in memory forgets them when it restarts.');
+    await listEarlier();
   } catch (error) {
     if (error.status === 401) denied();
     else notice('load', `The conversation cannot be loaded. ${messageOf(error)}`);
   }
+}
+
+// The other conversations of the caller, the newest first.
+async function listEarlier() {
+  if (anonymous === 'true' && !isLocal(location.hostname)) return; // The server lists no tasks for strangers.
+  if (access.ways.length && !access.ready) return;
+  const conversations = new Map();
+  try {
+    for (const task of await api.newest()) conversations.set(task.contextId, [...(conversations.get(task.contextId) ?? []), task]);
+  } catch (error) {
+    if (error.status !== 403) throw error; // The server lists no tasks for this caller.
+  }
+  conversations.delete(chat.context);
+  earlier.replaceChildren(...drawEarlier(conversations, leaveNarrow));
+}
+
+// On a narrow screen, the side covers the conversation.
+function leaveNarrow() {
+  if (matchMedia('(max-width: 900px)').matches) showSide('about', false);
 }
 
 function showSide(id, shown) {
@@ -163,6 +186,8 @@ async function start() {
   });
   byId('new').addEventListener('click', () => {
     chat.begin();
+    notice('load', '');
+    listEarlier().catch(() => {}); // The list is drawn again with the next conversation.
     text.focus();
   });
   for (const [id, name] of [['about', 'show-about'], ['events', 'show-log']]) {

@@ -7,10 +7,12 @@ export function readPlace() {
   return { context: fields.get('context') || null, tasks: fields.getAll('task') };
 }
 
-export function writePlace(context, tasks) {
+// begin: true makes an entry of the history, to which Back leads.
+export function writePlace(context, tasks, { begin = false } = {}) {
   const fields = new URLSearchParams();
   if (context) fields.set('context', context);
   for (const id of tasks.slice(-TASKS)) fields.append('task', id);
   const hash = fields.size ? `#${fields}` : '';
-  if (hash !== location.hash) history.replaceState(null, '', hash || location.pathname + location.search);
+  if (hash === location.hash) return;
+  history[begin ? 'pushState' : 'replaceState'](null, '', hash || location.pathname + location.search);
 }

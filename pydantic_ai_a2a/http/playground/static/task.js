@@ -1,11 +1,17 @@
 // A task as a list of blocks, made of snapshots and events. Holds data only.
 
 const PENDING = 'application/vnd.pydantic-ai.pending-calls+json';
-const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED']);
+const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED', 'FORGOTTEN']);
 
 export const isPending = (part) => (part.mediaType ?? part.metadata?.type) === PENDING;
 
 const textOf = (parts) => (parts.every((part) => part.text !== undefined) ? parts.map((part) => part.text).join('') : null);
+
+// The first words of the user.
+export function titleOf(messages) {
+  const first = messages.find((message) => message.role === 'ROLE_USER');
+  return first?.parts.map((part) => part.text ?? part.filename ?? '').join(' ').slice(0, 80) ?? '';
+}
 
 export class Task {
   constructor(contextId = null) {
@@ -20,8 +26,7 @@ export class Task {
 
   // The first words of the task.
   get title() {
-    const first = [...this.blocks.values()].find((block) => block.kind === 'user');
-    return first?.message.parts.map((part) => part.text ?? part.filename ?? '').join(' ').slice(0, 80) ?? '';
+    return titleOf([...this.blocks.values()].map((block) => block.message).filter(Boolean));
   }
 
   get ended() {
@@ -39,8 +44,10 @@ export class Task {
   // Take an event of a stream.
   take(id, event) {
     if (id) this.lastEventId = id;
-    if (event.task) this.load(event.task);
-    else if (event.statusUpdate) this.#takeStatus(event.statusUpdate);
+    if (event.task) {
+      this.missEvents();
+      this.load(event.task);
+    } else if (event.statusUpdate) this.#takeStatus(event.statusUpdate);
     else if (event.artifactUpdate) this.#takeArtifact(event.artifactUpdate);
     else if (event.message) this.#takeReply(event.message);
   }
@@ -66,6 +73,14 @@ export class Task {
 
   fail(text) {
     this.#put('failure', { kind: 'failure', text });
+  }
+
+  // The server has begun anew, and does not have the task any more.
+  forget() {
+    this.state = 'FORGOTTEN';
+    this.question = null;
+    this.#stopTools();
+    this.fail('The server has restarted and forgot this task.');
   }
 
   clearFailure() {
@@ -102,10 +117,16 @@ export class Task {
     }
   }
 
+  // A whole task takes the place of events that this page never gets.
+  missEvents() {
+    for (const block of this.blocks.values()) if (block.outcome === null) block.missed = true;
+  }
+
+  // A task completes only after all of its tools.
   #stopTools() {
     for (const block of this.blocks.values()) {
       if (block.kind === 'tool' && block.outcome === null) {
-        block.outcome = 'stopped';
+        block.outcome = this.state === 'COMPLETED' ? 'success' : block.missed ? 'ended' : 'stopped';
         block.version++;
       }
     }
