@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-__all__ = ('ROOT', 'Block', 'Place', 'blocks', 'table')
+__all__ = ('ROOT', 'Block', 'Place', 'blocks', 'in_order', 'table')
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +59,12 @@ def blocks(path: Path) -> Iterator[Block]:
             text.append(inner)
         title = _TITLE.search(fence['options'])
         yield Block(fence['language'], title and title[1], dedent('\n'.join(text)), Place(path, number + 1))
+
+
+def in_order(folder: Path) -> list[Path]:
+    """Return the pages of a folder of the documentation in the order of the navigation."""
+    listed = re.findall(rf': ({folder.name}/\S+\.md)$', (ROOT / 'mkdocs.yml').read_text(), re.MULTILINE)
+    return [folder.parent / page for page in listed]
 
 
 def table(path: Path, first_heading: str) -> list[list[str]]:

@@ -3,7 +3,8 @@
 A Python block shares its names with the page's other blocks; one with a file's name as its title is saved and imported
 instead, and its tests are run, but for those in classes and with fixtures, which a pytest command runs. A file called a
 client is saved only, for the command that runs it; the official 0.3 client has a Python of its own. A command that
-starts a server starts one, for the rest of the page or up to the next; a worker that is started then works as long.
+starts a server starts one, for the rest of the page or up to the next; a worker that is started then works as long. A
+server at another port is another server, and goes on beside the first.
 Three things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
 readers without a key, the ports are free ones, and requests that name no timeout wait longer than 5 seconds.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -40,7 +42,7 @@ from .expect import same_json, same_text
 __all__ = ('Page', 'opened')
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
-_ADDRESS = '127.0.0.1:8000'
+_ADDRESS = re.compile(r'127\.0\.0\.1:(8000|8001)\b')
 _PORTS = re.compile(r'\bport=(8000|50051)\b')
 _GRPC_ADDRESS = re.compile(r'(?<=")127\.0\.0\.1:\d+(?=")')
 """The address of a gRPC server on an agent card: quoted, and without a scheme."""
@@ -59,7 +61,7 @@ class Page:
         self._directory = directory
         self._monkeypatch = monkeypatch
         self._main = self._module('page')
-        self._server: Process | None = None
+        self._servers: dict[str, Process] = {}
         self._worker: Process | None = None
         self._packages: list[str] = []
         monkeypatch.chdir(directory)
@@ -83,13 +85,17 @@ class Page:
                 raise
 
     def close(self) -> None:
-        """Stop the server and its worker."""
+        """Stop all servers and the worker."""
+        for port in [*self._servers]:
+            self._close(port)
+
+    def _close(self, port: str) -> None:
+        """Stop the server at a port, and its worker."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if (server := self._servers.pop(port, None)) is not None:
+            server.close()
 
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
         if (block.title or '').startswith('client_') or block.language in ('javascript', 'yaml'):
@@ -140,8 +146,7 @@ class Page:
             self._run_client(*block.words[0], output=output)
             return
         if command == 'export':
-            for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
-                self._monkeypatch.setenv(name, str(ROOT) if value == 'pydantic-ai-a2a' else value)
+            self._export(block)
             return
         ends = command == 'pydantic-ai-a2a' and block.words[0][1] not in ('serve', 'worker')
         if ends or '--help' in block.words[0]:
@@ -159,14 +164,26 @@ class Page:
         if block.words[0][:2] == ['pydantic-ai-a2a', 'worker']:
             self._worker = self._start(_arguments(block.text), _WORKS)
             return
-        if command in ('uvicorn', 'python', 'pydantic-ai-a2a'):
+        if command == 'pkill':
+            self._servers['8000'].signal(signal.SIGKILL)
+            self._servers.pop('8000').exit_code()
+        elif command in ('uvicorn', 'python', 'pydantic-ai-a2a'):
             assert len(block.words) == 1, 'a server is started by a block of its own'
-            self.close()
-            arguments = _arguments(block.text)
-            port = () if command == 'python' else ('--port', '0')
-            self._server = self._start([*arguments, *port], _STARTED)
+            self._serve(_arguments(block.text), chooses=command != 'python')
         else:
             assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
+
+    def _export(self, block: Block) -> None:
+        for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
+            self._monkeypatch.setenv(name, str(ROOT) if value == 'pydantic-ai-a2a' else value)
+
+    def _serve(self, arguments: list[str], *, chooses: bool) -> None:
+        """Start a server in the place of the one at its port, at a free port if its command takes one."""
+        port = '8000'
+        if '--port' in arguments:
+            *arguments, _, port = arguments
+        self._close(port)
+        self._servers[port] = self._start([*arguments, *(('--port', '0') if chooses else ())], _STARTED)
 
     def _start(self, arguments: Sequence[str], up: str) -> Process:
         """Start a process that goes on, and wait until its output has the pattern."""
@@ -208,20 +225,19 @@ class Page:
             same(output.text, self._without_address(written))
 
     def _with_address(self, text: str) -> str:
-        if _ADDRESS not in text:
-            return text
-        assert self._server is not None, f'nothing listens at {_ADDRESS} yet'
-        return text.replace(_ADDRESS, self._address)
+        """Put the addresses of the servers in the place of those of the page."""
+        return _ADDRESS.sub(lambda documented: self._address(documented[1]), text)
 
     def _without_address(self, text: str) -> str:
-        if self._server is None:
+        if not self._servers:
             return text
-        return _GRPC_ADDRESS.sub('127.0.0.1:50051', text.replace(self._address, _ADDRESS))
+        for port in self._servers:
+            text = text.replace(self._address(port), f'127.0.0.1:{port}')
+        return _GRPC_ADDRESS.sub('127.0.0.1:50051', text)
 
-    @property
-    def _address(self) -> str:
-        assert self._server is not None
-        return urlsplit(self._server.url).netloc
+    def _address(self, port: str) -> str:
+        assert port in self._servers, f'nothing listens at port {port} yet'
+        return urlsplit(self._servers[port].url).netloc
 
 
 @contextmanager

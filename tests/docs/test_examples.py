@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ..engines import need_dbos
-from .blocks import ROOT, Block, blocks
+from .blocks import ROOT, Block, blocks, in_order
 from .page import opened
 
+TUTORIAL = ROOT / 'docs' / 'tutorial'
 PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md'))]
 DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py')) for block in blocks(path)]
 
@@ -21,6 +22,11 @@ def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> N
         need_dbos()
     with opened(tmp_path) as page:
         page.read(examples)
+
+
+def test_the_tutorial_can_be_followed_from_its_first_page_to_its_last(tmp_path: Path) -> None:
+    with opened(tmp_path) as page:
+        page.read([block for path in in_order(TUTORIAL) for block in blocks(path)])
 
 
 @pytest.mark.parametrize('block', DOCSTRINGS, ids=lambda block: str(block.place))

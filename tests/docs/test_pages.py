@@ -10,7 +10,7 @@ from ..words import QUESTION_WORDS, measure
 from .blocks import ROOT, blocks
 
 DOCS = ROOT / 'docs'
-PAGES = sorted(DOCS.glob('*.md'))
+PAGES = sorted(DOCS.rglob('*.md'))
 MOST_WORDS = 1500
 MOST_WORDS_TO_BEGIN = 900
 MOST_COLUMNS = 84
@@ -34,7 +34,9 @@ def _words(path: Path) -> int:
 
 def test_the_navigation_lists_every_page_once() -> None:
     navigation = (ROOT / 'mkdocs.yml').read_text().partition('\nnav:\n')[2].partition('\n\n')[0]
-    assert sorted(re.findall(r': (\S+\.md)$', navigation, re.MULTILINE)) == [path.name for path in PAGES]
+    assert sorted(re.findall(r': (\S+\.md)$', navigation, re.MULTILINE)) == sorted(
+        path.relative_to(DOCS).as_posix() for path in PAGES
+    )
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from .blocks import ROOT, blocks
+from .blocks import ROOT, blocks, in_order
 
 __all__ = ('modules',)
 
-_PAGES = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md'))]
+_PAGES = [[ROOT / 'README.md'], *([page] for page in sorted((ROOT / 'docs').glob('*.md')))]
+"""The pages; those of the tutorial share their files."""
 _OTHER_SDK = 'client_0_3.py'
 """A program for the a2a-sdk of A2A 0.3, which is not installed here."""
 _METHOD = re.compile(r'\b(?!pydantic_ai_a2a\b)(\w+)\.to_a2a\(')
@@ -35,12 +36,12 @@ _PYRIGHT = {
 _CHECKERS = [['basedpyright'], ['mypy', '--cache-dir', str(ROOT / '.mypy_cache'), '--follow-untyped-imports', '.']]
 
 
-def modules(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and the source of a module for each block of Python of a page."""
+def modules(*pages: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the source of a module for each block of Python of pages that are read one after the other."""
     files: dict[str, str] = {}
     names: dict[str, str] = {}
-    prefix = page.stem.lower().replace('-', '_')
-    for block in blocks(page):
+    for block in (block for page in pages for block in blocks(page)):
+        prefix = block.place.path.stem.lower().replace('-', '_')
         if block.language != 'python' or block.title == _OTHER_SDK:
             continue
         module = f'{prefix}_{block.place.line}'
@@ -89,8 +90,8 @@ def _names(tree: ast.AST) -> Iterator[ast.Name]:
 
 def main() -> int:
     with TemporaryDirectory() as folder:
-        for page in _PAGES:
-            for module, source in modules(page):
+        for pages in [*_PAGES, in_order(ROOT / 'docs' / 'tutorial')]:
+            for module, source in modules(*pages):
                 Path(folder, f'{module}.py').write_text(source)
         Path(folder, 'pyrightconfig.json').write_text(json.dumps(_PYRIGHT))
         commands = [[sys.executable, '-m', *checker] for checker in _CHECKERS]
