@@ -4,7 +4,7 @@
     make interop ARGS='--only crewai'
 
 Each client and server gets an environment of its own below `.interop/`, with the versions that `clients.toml` names.
-What users see goes into `results.json` and `servers.json`; the tables in `docs/frameworks.md` are made from both. This
+What users see goes into `results.json` and `servers.json`; the tables in `docs/clients.md` are made from both. This
 is not part of `make test`: the environments take six gigabytes.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from interop.calling import called
-from interop.tables import PAGE, RESULTS, SERVERS, write
+from interop.tables import PAGE, REPORT, RESULTS, SERVERS, report, write
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / '.interop'
@@ -58,6 +58,7 @@ def record(file: Path, name: str, seen: dict[str, Any], listed: Sequence[dict[st
     results = {each['name']: results[each['name']] for each in listed if each['name'] in results}
     file.write_text(json.dumps(results, indent=2, ensure_ascii=False) + '\n')
     PAGE.write_text(write(PAGE.read_text()))
+    REPORT.write_text(report())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The tables of docs/frameworks.md, made from what `results.json` and `servers.json` say that users have seen."""
+"""The tables of docs/clients.md and of results.md, made from what users have seen: `results.json`, `servers.json`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from interop.verdicts import ANSWERS, FORMS, of_data, of_live, of_text
 HERE = Path(__file__).parent
 RESULTS = HERE / 'results.json'
 SERVERS = HERE / 'servers.json'
-PAGE = HERE.parent / 'docs' / 'frameworks.md'
+PAGE = HERE.parent / 'docs' / 'clients.md'
+REPORT = HERE / 'results.md'
 WAYS = ('stream', 'send', 'get', 'RemoteAgent')
 DATA_SERVERS = ('data', 'data as text')
 
@@ -22,19 +23,35 @@ Results = Mapping[str, Any]
 
 def write(page: str) -> str:
     """The page, with its tables as the results are: each stands between two comments that name it."""
-    results, servers = (json.loads(file.read_text()) for file in (RESULTS, SERVERS))
-    tables = {
-        **{agent: _text(results, agent) for agent in ANSWERS},
-        'data': _data(results),
-        'versions': _versions(results),
+    results, servers = _read()
+    for name, table in {
+        'clients': _clients(results),
+        'data': _readers(results),
         'servers': _servers(servers),
-    }
-    for name, table in tables.items():
+    }.items():
         block = f'<!-- {name} -->\n\n{_markdown(table)}\n\n<!-- end of {name} -->'
         pattern = rf'<!-- {name} -->.*?<!-- end of {name} -->'
         page, count = re.subn(pattern, lambda _, block=block: block, page, flags=re.DOTALL)
         assert count == 1, f'the page has no place for the table {name}'
     return page
+
+
+def report() -> str:
+    """All results: the tables that are too much for the page."""
+    results, _ = _read()
+    tables = {
+        'An agent that writes one sentence': _text(results, 'talk'),
+        'An agent that calls a tool between two texts': _text(results, 'tool'),
+        'A result that is data': _data(results),
+        'Versions': _versions(results),
+    }
+    parts = [f'## {title}\n\n{_markdown(table)}\n' for title, table in tables.items()]
+    return '\n'.join(['# What users of each client see\n', 'Written by `make interop`.\n', *parts])
+
+
+def _read() -> tuple[Results, Results]:
+    results, servers = (json.loads(file.read_text()) for file in (RESULTS, SERVERS))
+    return results, servers
 
 
 def _markdown(rows: Iterator[Sequence[str]]) -> str:
@@ -50,6 +67,30 @@ def _text(results: Results, agent: str) -> Iterator[Sequence[str]]:
         streamed = (_cell(_seen(shown, f'{agent} {form}', 'stream'), agent) for form in FORMS)
         sent = _seen(shown, f'{agent} {FORMS[0]}', 'send')
         yield [client, *streamed, _cell(sent, agent) if sent else 'always streams']
+
+
+def _clients(results: Results) -> Iterator[Sequence[str]]:
+    """What becomes of the text of the agent with a tool, with the clients that show the same in one row."""
+    yield ['Clients', *(f"`'{form}'`" for form in FORMS)]
+    shown = {
+        client: tuple(_cell(_seen(seen, f'tool {form}', 'stream'), 'tool') for form in FORMS)
+        for client, seen in _in_parentheses(results).items()
+    }
+    for cells in dict.fromkeys(shown.values()):
+        yield [', '.join(client for client in shown if shown[client] == cells), *cells]
+
+
+def _in_parentheses(results: Results) -> Results:
+    """The results, with what a client asks for in parentheses: its name stands in a list with commas."""
+    return {re.sub(', (.*)', r' (\1)', client): shown for client, shown in results.items()}
+
+
+def _readers(results: Results) -> Iterator[Sequence[str]]:
+    """Whether the data of a result is read, with the clients of which the same is true in one row."""
+    yield ['Clients', 'as it is', '`data_as_text=True`']
+    rows = [*_data(_in_parentheses(results))][1:]
+    for cells in dict.fromkeys(tuple(row[1:]) for row in rows):
+        yield [', '.join(row[0] for row in rows if tuple(row[1:]) == cells), *cells]
 
 
 def _cell(seen: Results, agent: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interop.tables import HERE, PAGE, RESULTS, SERVERS, WAYS, write
+from interop.tables import HERE, PAGE, REPORT, RESULTS, SERVERS, WAYS, report, write
 from interop.verdicts import AFTER, ANSWERS, BEFORE, TEXT, of_data, of_live, of_text
 
 LISTED: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / 'clients.toml').read_text())
@@ -21,6 +21,7 @@ READS_NO_ARTIFACTS = '@ag-ui/a2a'
 def test_the_tables_are_those_of_the_results() -> None:
     page = PAGE.read_text()
     assert write(page) == page
+    assert report() == REPORT.read_text()
 
 
 def test_the_results_are_those_of_the_clients_and_servers_and_versions_that_are_listed() -> None:

@@ -7,7 +7,7 @@ import ast
 from ..tables import each_case
 from .blocks import ROOT, table
 
-CLAIMS = table(ROOT / 'docs' / 'attacks.md', 'Attack')
+CLAIMS = table(ROOT / 'tests' / 'attacks.md', 'Attack')
 
 
 def test_each_attack_has_a_protection_and_a_test() -> None:
