@@ -249,8 +249,11 @@ class _Queue(WrappedQueue):
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
+        lost: bool = True,
     ) -> list[Claim]:
-        wanted = await self._rehearsal.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
+        wanted = await self._rehearsal.claim(
+            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
+        )
         return [claim for want in wanted for claim in await self._claim(want.header.id, holder, at, lease)]
 
     async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
@@ -874,9 +877,10 @@ class _WithholdingQueue(WrappedQueue):
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
+        lost: bool = True,
     ) -> list[Claim]:
         skip = {*skip, *self._withheld}
-        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
+        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost)
 
 
 def _ignore(task_id: str) -> None:

@@ -112,7 +112,6 @@ class Worker:
         )
         self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
         self._slots = settings.workers.running
-        self._most_lent = _LENT * settings.workers.running
         self._lent = 0
         """Number of runs that wait for other agents, without a slot."""
         self._returning: deque[asyncio.Future[None]] = deque()
@@ -124,6 +123,8 @@ class Worker:
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
+        self._finds_lost = True
+        """True if the next claim also looks for lost tasks: at the start, and at each heartbeat."""
         self._fill_timer: asyncio.TimerHandle | None = None
         """Timer of the next look at queued tasks that could not be claimed although a slot was free."""
         self._beating: asyncio.Task[None] | None = None
@@ -150,6 +151,10 @@ class Worker:
         """Return True if this worker will record the end of the task: a running task, or a waiting one in memory."""
         waits = task_id in self._waiting or task_id in self._postponed
         return task_id in self._running or (waits and not self._backend.durable)
+
+    @property
+    def _most_lent(self) -> int:
+        return _LENT * self._settings.running
 
     @property
     def waiting(self) -> int:
@@ -372,7 +377,9 @@ class Worker:
         free = min(self._slots, self._most_lent - self._lent)
         if free <= 0:
             return
-        claims = await claim(limit=free)
+        lost, self._finds_lost = self._finds_lost, False
+        claims = await claim(limit=free, lost=lost)
+        self._finds_lost |= lost and len(claims) == free
         releases: list[Coroutine[Any, Any, None]] = []
         for claim in claims:
             task_id = claim.header.id
@@ -402,6 +409,7 @@ class Worker:
                     for cancel in await self._renew():
                         cancel()
                 await self._pending_writes.settle()
+                self._finds_lost = True
                 await asyncio.wait([self._fill_soon()])
                 await self._forget_waiting()
             except Exception:  # the store may work at the next beat

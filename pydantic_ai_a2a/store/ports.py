@@ -975,6 +975,7 @@ class TaskQueue(ABC):
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
+        lost: bool = True,
     ) -> list[Claim]:
         """Claim runnable tasks, at most one of each context, and set the tasks to `working`.
 
@@ -995,6 +996,7 @@ class TaskQueue(ABC):
             limit: The most tasks to claim.
             task_id: The only task to claim.
             skip: Tasks not to claim.
+            lost: False to leave tasks with expired leases to a later claim. Released tasks are claimed all the same.
         """
 
     @abstractmethod
@@ -1084,8 +1086,9 @@ class WrappedQueue(TaskQueue):
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
+        lost: bool = True,
     ) -> list[Claim]:
-        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip)
+        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost)
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         return await self.inner.renew(holder, tasks, lease=lease)

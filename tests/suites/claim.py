@@ -225,6 +225,15 @@ class ClaimSuite(PortSuite):
         assert [task.header.id for task in await claim(backend, limit=1)] == ['lost']
         assert [task.header.id for task in await claim(backend, limit=1)] == ['queued']
 
+    async def test_a_claim_may_leave_lost_tasks_and_takes_released_and_queued_ones(self, backend: Backend) -> None:
+        for task_id in ('lost', 'released', 'queued'):
+            await submit(backend, message(new=task_id))
+        await claim_one(backend, 'lost', 'gone', lease=OVER)
+        await backend.queue.release(await claim_one(backend, 'released', 'gone'))
+        claims = await backend.queue.claim('holder', at=AT, lease=LEASE, limit=9, lost=False)
+        assert [task.header.id for task in claims] == ['released', 'queued']
+        assert [task.header.id for task in await claim(backend)] == ['lost']
+
     async def test_renewed_leases_do_not_run_out(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))

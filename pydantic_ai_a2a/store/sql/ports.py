@@ -178,9 +178,10 @@ class SqlQueue(Port, TaskQueue):
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
+        lost: bool = True,
     ) -> list[Claim]:
         taken = await self.database.write(
-            _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip
+            _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
         )
         for claim, _ in taken:
             if claim.push:

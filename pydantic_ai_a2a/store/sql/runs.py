@@ -59,6 +59,7 @@ from .vocabulary import (
 )
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
+_RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
 
 # The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
 # not found.
@@ -66,9 +67,10 @@ _FIND_QUEUED = (
     f'SELECT id FROM task WHERE agent = ? AND {QUEUED} ORDER BY round, queue_seq LIMIT ?'
     ' /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
-_FIND_LOST = (
-    f'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task WHERE agent = ? AND {_LOST} AND {IS_DUE}'
+_FIND_LOST, _FIND_RELEASED = (
+    f'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task WHERE agent = ? AND {of} AND {IS_DUE}'
     ' ORDER BY 2, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+    for of in (_LOST, _RELEASED)
 )
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
@@ -105,7 +107,15 @@ _TAKE_ALONE = (
 
 
 def claim(
-    agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None, skip: Collection[str] = ()
+    agent: str,
+    holder: str,
+    *,
+    at: int,
+    lease: int,
+    limit: int,
+    task_id: str | None,
+    skip: Collection[str] = (),
+    lost: bool = True,
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
     """See `TaskQueue.claim`. Also return the events to publish, per task.
 
@@ -114,7 +124,7 @@ def claim(
     """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
     if task_id is None:
-        rows = yield from _claimable(agent, holder, limit + len(skip))
+        rows = yield from _claimable(agent, holder, limit + len(skip), lost=lost)
         claimable = [row[0] for row in rows if row[0] not in skip][:limit]
     else:
         locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
@@ -147,17 +157,17 @@ def take(
     return claimed, events
 
 
-def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:
-    rows = yield _FIND_LOST, (agent, holder, limit)
-    lost = [row for row in rows if not row[1]]
-    tries = rows[len(lost) :]
-    queued = (yield _FIND_QUEUED, (agent, limit - len(lost))) if len(lost) < limit else []
+def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
+    rows = yield (_FIND_LOST, (agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, limit))
+    first = [row for row in rows if not row[1]]
+    tries = rows[len(first) :]
+    queued = (yield _FIND_QUEUED, (agent, limit - len(first))) if len(first) < limit else []
     if not (tries and queued):
         return rows + queued
     # One after the other, so that neither a model that is down nor a long queue keeps out the other tasks. The random
     # part decides about the last slot, and needs no secure random numbers.
     turns = zip_longest(*random.sample((tries, queued), 2))  # nosec B311
-    return [*lost, *(row for turn in turns for row in turn if row is not None)]
+    return [*first, *(row for turn in turns for row in turn if row is not None)]
 
 
 def _claim_of(

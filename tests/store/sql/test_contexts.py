@@ -52,8 +52,8 @@ def queue(
         perform(connection, submitting)
 
 
-def claim(limit: int = 2) -> Transaction[Any]:
-    return runs.claim('agent', 'holder', at=AT, lease=LEASE, limit=limit, task_id=None)
+def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Transaction[Any]:
+    return runs.claim('agent', holder, at=AT, lease=LEASE, limit=limit, task_id=None, lost=lost)
 
 
 def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
@@ -70,6 +70,16 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     perform(connection, runs.finish('agent', claimed, ending(claimed)))
     queue(connection, 'idle', 0, 1)
     assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
+
+
+def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+    taken: list[list[int]] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        perform(connection, claim(MANY, holder='another'))
+        looking = steps(connection, reads.look('agent', [], AT))
+        taken.append([looking, steps(connection, claim(lost=False))])
+    assert taken[0] == taken[1]
 
 
 def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_and_finished(

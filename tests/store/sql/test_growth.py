@@ -43,6 +43,13 @@ TASKS = """
         {at} - n, n, '1.0', '', {at} - n, '{{}}'
     FROM numbers
 """
+RUNNING = f"""
+    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message,
+        holder, lease_until)
+    SELECT 'agent', 't' || n, '{OWNER}', 'c' || n, 'working', {AT}, n, '1.0', '', {AT}, '{{}}', 'another',
+        a2a_clock() + 3600000
+    FROM generate_series(1, {FEW}) AS numbers (n)
+"""
 CONVERSATIONS = """
     INSERT INTO conversation (agent, owner, id, revision, updated_at, listed_at, record)
     SELECT 'agent', '{owner}', 'idle ' || n, 'r', {at} - n, {at} - n, '{record}' FROM numbers
@@ -363,3 +370,27 @@ async def touched(connection: Any, statement: str, values: tuple[Any, ...]) -> i
 async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> str:
     rows = await connection.fetch(f'EXPLAIN {translated(statement)}', *values)
     return '\n'.join(row[0] for row in rows)
+
+
+async def test_postgresql_reads_no_running_task_where_work_is_looked_for(postgres: Server, postgres_url: str) -> None:
+    def claim(lost: bool) -> Transaction[Any]:
+        return recorded(
+            runs.claim('agent', 'holder', at=AT, lease=1000, limit=9, task_id=None, lost=lost), statements[lost]
+        )
+
+    statements: dict[bool, list[Statement]] = {True: [], False: []}
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
+    try:
+        await backend.queued()
+        postgres.run(f'SET search_path TO a2a; {translated(RUNNING)}; ANALYZE task', database(postgres_url))
+        for lost in statements:
+            assert await backend.write(WriteKind(claim), lost) == []
+        found = {lost: [await plan_of(connection, *each) for each in statements[lost]] for lost in statements}
+    finally:
+        await connection.close()
+        backend.close()
+    for lost, (running, queued) in found.items():
+        assert ('task_lease' if lost else 'task_released') in running
+        assert "Index Cond: ((agent = 'agent'::text) AND (COALESCE(lease_until, '0'::bigint) <= " in running
+        assert 'Seq Scan' not in running + queued
