@@ -175,6 +175,13 @@ class SubmitSuite(PortSuite):
         accepted = await submit(backend, message('hi', new='v', message_id='m'), queue_limit=2)
         assert not accepted.replayed
 
+    async def test_a_full_queue_recognises_a_message_that_is_sent_again(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t', context='c', message_id='m'))
+        again = await submit(backend, message('hi', new='u', context='c', message_id='m'), queue_limit=1)
+        assert (again.header.id, again.replayed) == ('t', True)
+        with pytest.raises(OverloadedError):
+            await submit(backend, message('hi', new='v'), queue_limit=1)
+
     async def test_an_answered_task_takes_a_place_in_the_queue_until_it_is_claimed(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         await run(backend, 't', 'input-required')

@@ -139,7 +139,7 @@ class PostgresProcess:
             if sent and call.begins and is_away(error):  # else no other process could claim the task
                 self._take_back(write, call.possible)
             raise
-        if not results:
+        if not any(map(write.private, results)):
             self.peers.share(call.begins)
         for result in results:
             for task_id, events in write.published(result):

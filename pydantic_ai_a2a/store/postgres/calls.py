@@ -1,4 +1,4 @@
-"""Common writes as calls of functions of the database: start, events, checkpoint and end of a task, and filing."""
+"""Common writes as calls of functions of the database: a new task, events, checkpoint and end of a task, and filing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from ...types import TaskEvent
 from ..histories import dump_message, dump_usage
-from ..ports import Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
+from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
 from ..rules import replay_key
 from ..sql import conversations, reads, runs, submit
-from ..sql.contexts import place_in_line
+from ..sql.contexts import lock_rounds, place_in_line
 from ..sql.database import BoundWrite
 from ..sql.transaction import LockName
 from .settings import Postgres
@@ -33,7 +33,7 @@ class FunctionCall:
     record: tuple[str, Sequence[str]] | None = None
     """The statement that reads record and revision of the conversation; None if there is no record yet."""
     begins: Sequence[str] = ()
-    """The task that runs in this process from the commit on."""
+    """The task that may run in this process from the commit on."""
     possible: Any = None
     """The result to undo if the answers to all calls were lost."""
 
@@ -69,19 +69,29 @@ def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
     return _lock_timeout(settings), key_of(context.name)
 
 
-def _start(
-    settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
+def _submit(
+    settings: Postgres,
+    agent: str,
+    message: Submission,
+    *,
+    queue_limit: int,
+    idempotency_window: int,
+    slot: Slot | None,
+    full: bool,
 ) -> FunctionCall | None:
-    """Accept a new task, and take the task for a free slot."""
-    if slot is None or not submit.begins_alone(message):
+    """Accept a new task, and take the task for a free slot, or queue the task."""
+    if full or not submit.begins_alone(message):
         return None
-    possible = submit.started(message, slot, None)
+    # Also without a slot, for the message of the task. No reader sees the event then.
+    possible = submit.started(message, slot or Slot('', 0), None)
     accepted, [event] = possible
     header, claimed = accepted.header, accepted.claim
     assert claimed is not None
 
     def result(row: Sequence[Any]) -> submit.Started:
-        _, head = row
+        _, taken, head = row
+        if slot is None or not taken:
+            return Accepted(header, 0, replayed=False), []
         return possible if head is None else submit.started(message, slot, head)
 
     values = (
@@ -101,8 +111,8 @@ def _start(
         message.digest,
         claimed.message,
         event.payload,
-        queue_limit,
-        *slot,
+        key_of(lock_rounds(agent, message.owner).name),
+        *(slot or (None, None)),
     )
     n, added = len(values), ''
     if (credential := message.credential) is not None:
@@ -111,8 +121,9 @@ def _start(
             SELECT $3, $5, ${n + 1}::TEXT, ${n + 2}::BIGINT, ${n + 3}::BYTEA FROM call WHERE out_done
             ON CONFLICT DO NOTHING"""
         values = (*values, credential.id, credential.until, credential.body)
-    statement = _statement(settings.schema, 'a2a_start', n, added)
-    return FunctionCall(statement, lambda _: values, result, begins=[header.id], possible=possible)
+    statement = _statement(settings.schema, 'a2a_submit', n, added)
+    begins = [] if slot is None else [header.id]
+    return FunctionCall(statement, lambda _: values, result, begins=begins, possible=possible)
 
 
 def _emit(
@@ -191,7 +202,7 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
 
 
 _CALLS: dict[Callable[..., Any], Callable[..., FunctionCall | None]] = {
-    submit.submit: _start,
+    submit.submit: _submit,
     runs.emit: _emit,
     runs.finish: _finish,
     runs.file: _file,

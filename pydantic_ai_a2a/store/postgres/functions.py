@@ -1,7 +1,8 @@
 """PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
 
 The functions exist for speed. A generator of `store.sql` takes a round trip for each step, and a call takes one. The
-generators take 4 steps for the start of a task, 3 for events, 5 for a checkpoint, 7 for the end and 5 to file tasks.
+generators take 4 steps for the start of a task, 6 for a task that has to wait, 3 for events, 5 for a checkpoint, 7 for
+the end and 5 to file tasks.
 
 A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
 function sees what others have committed before the statement. In a case that is not common, a function writes nothing
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..sql.contexts import BEHIND, QUEUE_SEQ, ROUND
 from ..sql.schema import FIRST
 
 _BEGIN = """
@@ -27,41 +29,71 @@ _BEGIN = """
 _LOCK = """
     ignored := pg_advisory_xact_lock(in_lock);"""
 
-# The owner's rounds are not locked: a task that is not queued has no round. A conflict is a message that is sent again,
-# or another task of the context that runs.
-_START = f"""
-CREATE OR REPLACE FUNCTION a2a_start(
+
+def _named(sql: str, *names: str) -> str:
+    """Return SQL with the names of arguments in place of the placeholders."""
+    for name in names:
+        sql = sql.replace('?', name, 1)
+    return sql
+
+
+_CONTEXT = ('in_agent', 'in_owner', 'in_context')
+_IS_NEW = """NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
+            AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = in_agent AND owner = in_owner)"""
+
+# A task that starts at once has no round, so the owner's rounds are not locked. A conflict is a message that is sent
+# again, or another task of the context that runs.
+_SUBMIT = f"""
+CREATE OR REPLACE FUNCTION a2a_submit(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,
     in_traceparent TEXT, in_at BIGINT, in_place BIGINT, in_request BYTEA, in_logged_after BIGINT,
-    in_watched_until BIGINT, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA,
-    in_queue_limit BIGINT, in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_head TEXT
+    in_watched_until BIGINT, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA, in_rounds BIGINT,
+    in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_claimed BOOLEAN, OUT out_head TEXT
 ) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     ignored TEXT;
 BEGIN
-    out_done := FALSE;{_BEGIN}{_LOCK}
-    INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
-        logged_after, watched_until, replay_key, digest, accepted_at, message, last_event, holder, lease_until,
-        fence, attempt, run)
-    SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
-        in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
-        a2a_clock() + in_lease, 1, 1, 1
-    WHERE NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
-        AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
-        AND (SELECT COUNT(*) FROM task WHERE agent = in_agent AND queued = 1) < in_queue_limit
-        AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = in_agent AND owner = in_owner)
-    ON CONFLICT DO NOTHING
-    RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
-    INTO out_head;
-    out_done := FOUND;
-    IF NOT out_done THEN
-        -- True if this call is repeated, because the answer of a committed call was lost.
-        out_done := EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND id = in_id AND state = 'working'
-            AND holder = in_holder AND fence = 1 AND run = 1);
-        out_head := (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context);
-    ELSIF in_logged_after IS NOT NULL THEN
+    out_done := FALSE;
+    out_claimed := FALSE;{_BEGIN}{_LOCK}
+    IF in_holder IS NOT NULL THEN
+        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
+            logged_after, watched_until, replay_key, digest, accepted_at, message, last_event, holder, lease_until,
+            fence, attempt, run)
+        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
+            in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
+            a2a_clock() + in_lease, 1, 1, 1
+        WHERE {_IS_NEW} AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
+        ON CONFLICT DO NOTHING
+        RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
+        INTO out_head;
+        out_claimed := FOUND;
+    END IF;
+    IF out_claimed AND in_logged_after IS NOT NULL THEN
         INSERT INTO event (agent, task_id, n, state, payload) VALUES (in_agent, in_id, 1, 'working', in_event);
     END IF;
+    IF NOT out_claimed THEN
+        ignored := pg_advisory_xact_lock(in_rounds);
+        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
+            logged_after, watched_until, replay_key, digest, accepted_at, message, queued, behind, round)
+        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'submitted', in_at,
+            {_named(QUEUE_SEQ, 'in_place', *_CONTEXT)},
+            in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1,
+            {_named(BEHIND, *_CONTEXT)},
+            {_named(ROUND, 'in_agent', 'in_agent', 'in_owner')}
+        WHERE {_IS_NEW}
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            -- The task is there if this call is repeated, because the answer of a committed call was lost.
+            SELECT state = 'working' AND holder = in_holder AND fence = 1 AND run = 1 AND status_at = in_at
+            INTO out_claimed FROM task WHERE agent = in_agent AND id = in_id;
+            IF NOT FOUND THEN
+                RETURN;
+            END IF;
+            out_head := (SELECT head_id FROM conversation
+                WHERE agent = in_agent AND owner = in_owner AND id = in_context);
+        END IF;
+    END IF;
+    out_done := TRUE;
 END $$
 """
 
@@ -198,7 +230,7 @@ BEGIN
 END $$
 """
 
-FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST + 1: (_START, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
+FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST + 1: (_SUBMIT, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
 """The functions that each step of the schema creates or replaces, after the statements of the step.
 
 Processes of the version before call them too. A function with other arguments, or another result, gets a new name.

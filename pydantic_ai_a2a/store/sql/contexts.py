@@ -55,6 +55,13 @@ BEHIND = (
 """1 if a context (agent, owner, context) has a live task before a new task, else 0."""
 
 
+_COUNT = (
+    'INSERT INTO queue (agent, queued, counted_at)'
+    ' VALUES (?, (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1), a2a_clock()) ON CONFLICT (agent)'
+    ' DO UPDATE SET queued = excluded.queued, counted_at = excluded.counted_at RETURNING queued'
+)
+
+
 def place_in_line() -> int:
     """Return the time, as the place of a newly queued task among those of other contexts."""
     return time_ns()
@@ -63,6 +70,13 @@ def place_in_line() -> int:
 def any_queued(agent: str) -> Transaction[bool]:
     """See `Backend.queued`."""
     return bool((yield 'SELECT 1 FROM task WHERE agent = ? AND queued = 1 LIMIT 1', (agent,)))
+
+
+def count(agent: str, *, age: int) -> Transaction[int]:
+    """Return the number of queued tasks, counted at most `age` milliseconds ago by any process, or else now."""
+    fresh = 'SELECT queued FROM queue WHERE agent = ? AND counted_at BETWEEN a2a_clock() - ? AND a2a_clock()'
+    rows = (yield fresh, (agent, age)) or (yield _COUNT, (agent, agent))
+    return rows[0][0]
 
 
 def lock_rounds(agent: str, owner: str) -> LockName:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -45,7 +46,7 @@ from ..rules import Expired, report_expired
 from . import contexts, conversations, outbox, quotas, reads, runs, sweep, vocabulary
 from . import submit as accept
 from . import sweep as dead
-from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
+from .database import Backlog, Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
 from .transaction import Transaction
 
 
@@ -134,6 +135,11 @@ _ERASE = WriteKind(sweep.erase, _of_erase, erases=True)
 _RETRY_TASK = WriteKind(dead.retry_task, ready=always)
 _WATCH = WriteKind(reads.watch)
 _FILE = WriteKind(runs.file)
+_COUNT = WriteKind(contexts.count)
+_COUNT_EVERY = 10.0
+"""Seconds between two counts of the queue by a process that takes messages."""
+_COUNT_FULL = 1.0
+"""The same while the queue is full."""
 
 
 class SqlQueue(Port, TaskQueue):
@@ -148,9 +154,24 @@ class SqlQueue(Port, TaskQueue):
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
         self.database.take_room(submission.size)
-        accepted, _ = await self.database.write(
-            _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
-        )
+        full = submission.new and await self._is_full(queue_limit)
+        backlog, queued = self.database.backlog, False
+        expected = submission.new and slot is None
+        backlog.queued += expected  # before the commit: messages at the same time count each other
+        try:
+            accepted, events = await self.database.write(
+                _SUBMIT,
+                self.agent,
+                submission,
+                queue_limit=queue_limit,
+                idempotency_window=idempotency_window,
+                slot=slot,
+                full=full,
+            )
+            newly = events if not submission.new else not accepted.replayed
+            queued = bool(newly) and accepted.claim is None and accepted.header.queued
+        finally:
+            backlog.queued += queued - expected
         claim = accepted.claim
         if submission.push is not None or (claim is not None and claim.push):
             self._due.add(accepted.header.id)
@@ -160,6 +181,16 @@ class SqlQueue(Port, TaskQueue):
             for listener in tuple(self.database.ready_listeners):
                 listener(accepted.header.id)
         return accepted
+
+    async def _is_full(self, limit: int) -> bool:
+        """Return true if the queue has as many tasks, by a count of the last seconds and the own changes since."""
+        backlog, now = self.database.backlog, time.monotonic()
+        every = _COUNT_FULL if backlog.queued >= limit else _COUNT_EVERY
+        if now - backlog.counted_at > every:
+            backlog.counted_at = now  # messages at the same time do not count the queue too
+            # Half of the time, so that the count is not the one that this process has made the last time.
+            backlog.queued = await self.database.write(_COUNT, self.agent, age=round(500 * every))
+        return backlog.queued >= limit
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
@@ -183,6 +214,7 @@ class SqlQueue(Port, TaskQueue):
         taken = await self.database.write(
             _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
         )
+        self.database.backlog.queued -= len(taken)
         for claim, _ in taken:
             if claim.push:
                 self._due.add(claim.header.id)
@@ -447,6 +479,7 @@ class SqlBackend(Backend, Database):
         self.namespace = namespace
         self._histories = Histories()
         self.due = Due()
+        self._backlog = Backlog()
         self.queue = SqlQueue(self, self.due)
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
@@ -454,6 +487,10 @@ class SqlBackend(Backend, Database):
         self.quotas = SqlQuotas(self)
         self.credentials = SqlCredentials(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, self.due), SqlOutbox(self, self.due)
+
+    @property
+    def backlog(self) -> Backlog:
+        return self._backlog
 
     def conversations(self, owner: str) -> conversations.SqlConversationStore:
         return conversations.SqlConversationStore(self, self.namespace, owner)

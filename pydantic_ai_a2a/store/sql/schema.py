@@ -361,6 +361,14 @@ ALTER TABLE a2a_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 8
 -- Lists failed tasks.
 CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed'
 
+-- The queue of a namespace. A missing row means: none counted, not paused.
+CREATE TABLE queue (
+    agent TEXT PRIMARY KEY,
+    queued BIGINT NOT NULL DEFAULT 0, -- tasks in the queue: see the module `contexts`
+    counted_at BIGINT NOT NULL DEFAULT 0, -- time of the count: clock of leases
+    paused_at BIGINT -- since when no task is claimed; NULL: tasks are claimed
+)
+
 -- Finds running tasks whose lease has expired. SQLite reads the running tasks of the machine: the index would be a page
 -- more in each commit.
 /* CREATE INDEX task_lease ON task (agent, COALESCE(lease_until, 0)) WHERE state = 'working' AND queued = 0 */

@@ -52,7 +52,7 @@ _START = (
     " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    f' AND (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? AND NOT EXISTS ({_ERASED})'
+    f' AND NOT EXISTS ({_ERASED})'
     ' ON CONFLICT DO NOTHING RETURNING'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id)'
@@ -100,14 +100,22 @@ def started(message: Submission, slot: Slot, head: str | None) -> Started:
 
 
 def submit(
-    agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    agent: str,
+    message: Submission,
+    *,
+    queue_limit: int,
+    idempotency_window: int,
+    slot: Slot | None = None,
+    full: bool = False,
 ) -> Transaction[Started]:
-    """See `TaskQueue.submit`; also gives the events to publish."""
-    if slot is not None and begins_alone(message):
-        begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window), queue_limit)
+    """See `TaskQueue.submit`; also gives the events to publish. `full` refuses a new task."""
+    if slot is not None and begins_alone(message) and not full:
+        begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window))
         if begun is not None:
             return begun
-    accepted, events = yield from _store(agent, message, queue_limit, idempotency_window, offered=slot is not None)
+    accepted, events = yield from _store(
+        agent, message, queue_limit, idempotency_window, offered=slot is not None, full=full
+    )
     header = accepted.header
     if slot is None or accepted.replayed or not header.queued or not (message.new or events):
         return accepted, events
@@ -119,9 +127,7 @@ def submit(
     return accepted._replace(claim=claimed), [*events, *more]
 
 
-def _start(
-    agent: str, message: Submission, slot: Slot, key: str | None, queue_limit: int
-) -> Transaction[Started | None]:
+def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Started | None]:
     """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
 
     One statement for the common case: a store, a claim and the search for an earlier message take three.
@@ -151,8 +157,6 @@ def _start(
             key,
             agent,
             agent,
-            queue_limit,
-            agent,
             message.owner,
         ),
     )
@@ -167,7 +171,7 @@ def _start(
 
 
 def _store(
-    agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool
+    agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool, full: bool
 ) -> Transaction[Started]:
     """Store a message, which queues its task unless the task runs or is queued already.
 
@@ -182,7 +186,9 @@ def _store(
     answer, answers = message.answer, False
     if message.new:
         yield from _check_tasks(agent, message)
-        header = yield from _create(agent, message, key, queue_limit, OFFERED if offered else 1)
+        if full:
+            raise OverloadedError(headers={'Retry-After': '1'})
+        header = yield from _create(agent, message, key, OFFERED if offered else 1)
     else:
         # Lock the task: a run that ends now either reads the message or ends before the message.
         if answer is not None:  # the context is locked already
@@ -248,15 +254,15 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
     return Accepted(header, after, replayed=True)
 
 
-def _create(agent: str, message: Submission, key: str | None, queue_limit: int, queued: int) -> Transaction[TaskHeader]:
+def _create(agent: str, message: Submission, key: str | None, queued: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
     body = stored.with_ids(message.body, message.task_id, message.context_id)
     yield lock_rounds(agent, message.owner)
-    rows = yield (
+    yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent, dialect,'
         ' watched_until, logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
         f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
+        f' {BEHIND}, {ROUND}',
         (
             agent,
             message.task_id,
@@ -283,12 +289,8 @@ def _create(agent: str, message: Submission, key: str | None, queue_limit: int, 
             agent,
             agent,
             message.owner,
-            agent,
-            queue_limit,
         ),
     )
-    if not rows:
-        raise OverloadedError(headers={'Retry-After': '1'})
     return message.header()
 
 

@@ -163,7 +163,7 @@ class Stage:
         )
         rows: dict[str, list[str]] = {}
         for (table,) in tables:
-            query = f"SELECT (to_jsonb(t) - '{{lease_until,queue_seq}}'::text[])::text FROM {schema}.{table} t"
+            query = f"SELECT (to_jsonb(t) - '{{lease_until,queue_seq,counted_at}}'::text[])::text FROM {schema}.{table} t"
             rows[table] = sorted(row[0] for row in await connection.fetch(query))
         await connection.close()
         return rows
@@ -232,6 +232,36 @@ async def another_task_that_waits_for_a_slot(stage: Stage) -> None:
 
 async def no_slot(stage: Stage) -> None:
     await stage.note(submit(stage.backend, message(new='t')))
+
+
+async def tasks_that_wait_in_rounds_and_behind_each_other(stage: Stage) -> None:
+    await stage.start(message(new='runs', context='busy'))
+    for n in range(3):
+        await stage.note(submit(stage.backend, message(new=f'busy {n}', context='busy'), slot=SLOT if n else None))
+        for owner in ('/ada', '/bob')[: 1 + n % 2]:
+            await stage.note(submit(stage.backend, message(new=f'{owner} {n}', owner=owner)))
+    await stage.note(claim(stage.backend, limit=2))
+    await stage.note(submit(stage.backend, message(new='late', owner='/eve')))
+    stage.results += [task.header.id for task in await claim(stage.backend)]
+
+
+async def a_message_that_waits_and_is_sent_again(stage: Stage) -> None:
+    for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
+        await stage.note(submit(stage.backend, message(text, new=name, message_id='m', context='c')))
+    await submit(stage.backend, message('more', to='t', message_id='n'))
+    await stage.note(submit(stage.backend, message('more', new='w', message_id='n')))
+
+
+async def a_message_to_a_context_that_is_erased(stage: Stage) -> None:
+    await stage.backend.housekeeping.set_erasing(OWNER, 'c', until=AT + 1)
+    for name, context in (('t', 'c'), ('u', 'd')):
+        await stage.note(submit(stage.backend, message(new=name, context=context)))
+
+
+async def tasks_that_wait_with_credentials(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.note(submit(stage.backend, with_sealed(message(new=name, context='c', message_id='m'))))
+    await stage.note(bodies(stage.backend, 'c'))
 
 
 async def submissions_that_are_not_common(stage: Stage) -> None:
@@ -477,6 +507,13 @@ async def a_start_after_the_end_before(stage: Stage) -> None:
     await stage.end(accepted.claim, ending(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
 
 
+async def a_task_that_waits_after_another_of_the_owner(stage: Stage) -> None:
+    await stage.backend.queued()
+    transaction = accept.submit('agent', message(new='t'), queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
+    async with stage.meeting(transaction) as gate:
+        await stage.after(gate, submit(stage.backend, message(new='u')))
+
+
 async def two_starts_with_one_message(stage: Stage) -> None:
     await stage.backend.queued()
     other = message(new='t', context='c', message_id='m')
@@ -599,6 +636,10 @@ SCHEDULES: Sequence[Schedule] = (
     a_full_queue,
     another_task_that_waits_for_a_slot,
     no_slot,
+    tasks_that_wait_in_rounds_and_behind_each_other,
+    a_message_that_waits_and_is_sent_again,
+    a_message_to_a_context_that_is_erased,
+    tasks_that_wait_with_credentials,
     submissions_that_are_not_common,
     a_message_in_mid_run,
     a_message_that_the_run_has_read,
@@ -619,6 +660,7 @@ SCHEDULES: Sequence[Schedule] = (
     an_end_with_an_unread_credential,
     a_start_behind_another_task,
     a_start_after_the_end_before,
+    a_task_that_waits_after_another_of_the_owner,
     two_starts_with_one_message,
     an_end_with_an_unread_message,
     an_end_after_a_request_to_cancel,
@@ -711,6 +753,19 @@ async def test_a_start_whose_answer_is_lost_is_called_again_and_has_started_once
         await asyncio.to_thread(stage.backend.close)
 
 
+async def test_a_task_whose_answer_is_lost_is_queued_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        await stage.note(submit(stage.backend, message(new='first')))
+        for slot in (None, SLOT):
+            proxy.when(b'message hello for t', 'lose the answer')
+            accepted = await submit(stage.backend, message(new=f't {slot}'), slot=slot)
+            assert (accepted.claim, accepted.replayed, accepted.header.queued) == (None, False, True)
+        assert [task.header.id for task in await claim(stage.backend)] == ['first', 't None', f't {SLOT}']
+        assert not await stage.backend.queued()
+        await asyncio.to_thread(stage.backend.close)
+
+
 async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         stage = Stage(proxy.url, calls=True)
@@ -775,8 +830,8 @@ async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str)
 async def test_a_database_without_the_functions_is_refused(postgres: Server, postgres_url: str) -> None:
     stage = Stage(postgres_url, calls=True)
     await stage.backend.queued()
-    postgres.run('DROP FUNCTION called.a2a_start', database(postgres_url))
+    postgres.run('DROP FUNCTION called.a2a_submit', database(postgres_url))
     with pytest.raises(StoreUnavailable) as refused:
         await submit(stage.backend, message(new='t'), slot=SLOT)
-    assert 'function called.a2a_start' in str(refused.value.__cause__)
+    assert 'function called.a2a_submit' in str(refused.value.__cause__)
     await asyncio.to_thread(stage.backend.close)
