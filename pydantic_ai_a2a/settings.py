@@ -527,15 +527,16 @@ class Retention:
     else `agent`. Not for a `Backend` of your own, which already has a namespace."""
     tasks: Span[timedelta] = Span(timedelta(days=7))
     """Time until a finished task is removed. Default 7 days."""
-    max_tasks: int = 10_000
-    """Number of finished tasks in the store; the oldest are removed first. Default 10,000."""
+    max_tasks: int | None = None
+    """Number of finished tasks in the store; the oldest are removed first. Default None: 1,000,000 in PostgreSQL,
+    10,000 in a SQLite file or in memory."""
     events: Span[timedelta] = Span(timedelta(minutes=1))
     """Time after the end of a task in which clients can resume its event log. After that, clients get the assembled
     task. Default 1 minute."""
     contexts: Span[timedelta] = Span(timedelta(days=30))
     """Time until an unused conversation is removed, unless one of its tasks has not ended. Default 30 days."""
-    max_contexts: int = 10_000
-    """Number of conversations in the store; the longest unused are removed first. Default 10,000."""
+    max_contexts: int | None = None
+    """Number of conversations in the store; the longest unused are removed first. Default None: as for `max_tasks`."""
     waiting: Span[timedelta] = Span(timedelta(days=7))
     """Time until a task that waits for its client is `failed`. Also the longest time for which a finished task with
     pending webhook deliveries outlives `tasks` and `max_tasks`. Default 7 days."""

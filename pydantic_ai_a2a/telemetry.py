@@ -65,6 +65,8 @@ class Instruments:
         self._tokens = meter.create_counter('a2a.run.tokens', '{token}', 'Tokens that runs have used.')
         self._lost = meter.create_counter('a2a.lease.lost', '{lease}', 'Leases that a worker has lost during a run.')
         self._webhooks = meter.create_counter('a2a.push.deliveries', '{delivery}', 'Tries to call a webhook.')
+        self._over = meter.create_counter('a2a.retention.over_limit', '{row}', 'Data deleted before its time.')
+        self._behind = meter.create_counter('a2a.retention.behind', '{sweep}', 'Sweeps that were not enough.')
         meter.create_observable_gauge(
             'a2a.queue.length', [self._observe], '{task}', 'Tasks of this process that wait for a free slot.'
         )
@@ -96,6 +98,13 @@ class Instruments:
     def deliver(self, outcome: Literal['accepted', 'failed', 'dead']) -> None:
         """Count a try to call a webhook: `failed` is tried again, `dead` is not."""
         self._webhooks.add(1, {'a2a.push.outcome': outcome})
+
+    def sweep(self, over: Mapping[str, int], *, behind: bool) -> None:
+        """Count data that was deleted before its time, by the limit, and sweeps that were not enough."""
+        for limit, number in over.items():
+            self._over.add(number, {'a2a.retention.limit': limit})
+        if behind:
+            self._behind.add(1)
 
     def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
         return [Observation(sum(queue.waiting for queue in list(self._queues)))]

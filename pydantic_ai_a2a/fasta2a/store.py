@@ -48,6 +48,7 @@ from ..store.ports import (
     Slot,
     Status,
     Submission,
+    Swept,
     TaskQueue,
     TaskReader,
     WrappedQueue,
@@ -615,7 +616,7 @@ class StorageHousekeeping(Housekeeping):
         self._unwritten: deque[tuple[TaskHeader, str, str]] = deque()
         """Tasks that have expired in memory, whose end the storage does not have yet, with their failures."""
 
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         def note(header: TaskHeader, failure: str, failure_id: str) -> None:
             self._unwritten.append((header, failure, failure_id))
 

@@ -30,12 +30,12 @@ from ..store.ports import Backend, Claim, Slot
 from .agent_job import Attempts, Job, Token
 from .ends import RunEnds
 from .recorder import Outages, PendingWrites, Retries
+from .sweeper import Sweeper
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
-_SWEEP_BATCHES = 20
 _LENT = 4
 """Runs for each slot that wait for other agents, until only tasks of other agents start. These end such waits."""
 _FORGET_AT_ONCE = 100
@@ -95,7 +95,6 @@ class Worker:
         self._job = job
         self._settings = settings.workers
         self._lease = int(settings.workers.lease * 1000)
-        self._retention = settings.retention
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
@@ -110,6 +109,7 @@ class Worker:
         self._ends = RunEnds(
             backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
         )
+        self._sweeper = Sweeper(backend, settings.retention, self._ends.on_expired)
         self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
         self._slots = settings.workers.running
         self._lent = 0
@@ -205,7 +205,8 @@ class Worker:
         self._retries.end()
         for timer in (*self._postponed.values(), *([] if self._fill_timer is None else [self._fill_timer])):
             timer.cancel()
-        stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
+        background = (self._beating, self._filling, self._sweeper.sweeping)
+        stopping = [task for task in (*background, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
         try:
@@ -414,7 +415,7 @@ class Worker:
                 await self._forget_waiting()
             except Exception:  # the store may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
-            await self._sweep()
+            self._sweeper.sweep_soon()
 
     async def _renew(self) -> list[Callable[[], None]]:
         """Renew the leases, from any thread. Return the `cancel` of each run to stop."""
@@ -431,16 +432,6 @@ class Worker:
         for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
             if not await self._ends.is_queued(task_id):
                 self._waiting.pop(task_id, None)
-
-    async def _sweep(self) -> None:
-        try:
-            for _ in range(_SWEEP_BATCHES):
-                sweep = self._backend.housekeeping.sweep
-                if not await sweep(self._retention, at=self._backend.now(), on_expired=self._ends.on_expired):
-                    return
-                await asyncio.sleep(0)
-        except Exception:  # expired tasks are kept a little longer
-            logger.exception('A sweep of expired data failed; the worker tries again at the next heartbeat.')
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
@@ -474,7 +465,7 @@ class Worker:
                     del self._running[task_id]
             self._finished += 1
             if self._finished % _SWEEP_EVERY == 0:
-                await self._sweep()
+                self._sweeper.sweep_soon()
         except Exception:
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:

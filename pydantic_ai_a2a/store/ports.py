@@ -217,6 +217,24 @@ class Erased:
         )
 
 
+@frozen
+class Swept:
+    """What one batch of a sweep has done; false if nothing was due."""
+
+    rows: int = 0
+    """Deleted and changed rows."""
+    full: bool = False
+    """True if a part of the batch was as large as a batch may be: more is due now."""
+    over: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Tasks (`max_tasks`) and conversations (`max_contexts`) that were deleted for their number, before their time."""
+
+    def __bool__(self) -> bool:
+        return self.rows > 0
+
+    def __add__(self, other: Swept) -> Swept:
+        return Swept(rows=self.rows + other.rows, full=self.full or other.full, over={**self.over, **other.over})
+
+
 class ExportedTask(NamedTuple):
     """A task with all messages and artifacts."""
 
@@ -239,8 +257,8 @@ class Housekeeping(ABC):
     """Retention, and the operations of operators."""
 
     @abstractmethod
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        """Delete a bounded batch of expired rows, and return the number of rows. Call again until the number is 0.
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
+        """Delete a bounded batch of expired rows. Call again at once while batches are full.
 
         The sweep fails tasks without an answer within `retention.waiting`, and calls `on_expired` for each failed task
         after the commit.

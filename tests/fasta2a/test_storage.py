@@ -159,7 +159,7 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
     await backend.housekeeping.sweep(waits, at=AT + 5_000)
     assert storage.tasks[other_id]['status']['state'] == 'failed'
-    assert (swept, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
+    assert (swept.rows, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
 
 
 async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed() -> None:

@@ -25,6 +25,7 @@ from pydantic_ai_a2a.store.ports import (
     Leased,
     OnExpired,
     Subscription,
+    Swept,
 )
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sql.ports import SqlEvents, SqlHousekeeping, SqlOutbox, SqlQueue, SqlReader
@@ -234,8 +235,8 @@ class RetriesAgain(SqlHousekeeping):
 
 
 class KeepsEverything(SqlHousekeeping):
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        return 0
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
+        return Swept()
 
 
 class OneConversationForAll(MemoryBackend):
@@ -307,7 +308,7 @@ class TellsOfAllDead(SqlOutbox):
 
 
 class SweepsTheUntold(SqlHousekeeping):
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         return await super().sweep(replace(retention, waiting=timedelta(milliseconds=1)), at=at)
 
 

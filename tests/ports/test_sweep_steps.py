@@ -26,7 +26,7 @@ async def test_a_few_tasks_with_long_logs_take_two_steps_at_most(backend: Backen
     keep = Retention(max_tasks=1)
     steps: list[int] = []
     while step := await backend.housekeeping.sweep(keep, at=AT):
-        steps.append(step)
+        steps.append(step.rows)
     assert len(steps) <= 2
     page = await backend.reader.list(TaskQuery(owner=None))
     assert [task.header.id for task in page.tasks] == ['t2']
@@ -63,7 +63,7 @@ async def test_a_long_conversation_is_swept_in_steps_of_some_hundred_rows(backen
     keep = Retention(contexts=timedelta(seconds=1), max_tasks=1)
     steps: list[int] = []
     while step := await backend.housekeeping.sweep(keep, at=AT + 1001):
-        steps.append(step)
+        steps.append(step.rows)
     assert sum(steps) >= 901
     assert max(steps) <= 510
     assert await conversation(backend, 'c') == []

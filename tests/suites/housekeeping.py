@@ -105,6 +105,25 @@ class RetentionSuite(PortSuite):
         await sweep(backend, AT + 5, Retention(max_tasks=2))
         assert await tasks(backend) == ['t3', 't4']
 
+    async def test_a_sweep_says_what_goes_before_its_time_because_of_a_number(self, backend: Backend) -> None:
+        for n in range(5):
+            await done(backend, f't{n}', context=f'c{n}', at=AT + n * SECOND, messages=turn('hi', '.'))
+        span = timedelta(seconds=3)
+        keep = Retention(tasks=span, contexts=span, max_tasks=1, max_contexts=1)
+        swept = await backend.housekeeping.sweep(keep, at=AT + 5 * SECOND)
+        assert (swept.over, swept.full) == ({'max_tasks': 2, 'max_contexts': 2}, False)
+        assert await tasks(backend) == ['t4']
+
+    async def test_a_batch_of_a_sweep_is_full_while_more_is_due(self, backend: Backend) -> None:
+        for n in range(120):
+            await done(backend, f't{n}')
+        full: list[bool] = []
+        while swept := await backend.housekeeping.sweep(KEEP, at=AT + 1001 * SECOND):
+            full.append(swept.full)
+        assert full[0]
+        assert not full[-1]
+        assert await tasks(backend) == []
+
     @pytest.mark.parametrize('state', ['submitted', 'working', 'input-required', 'auth-required'])
     async def test_a_task_that_has_not_ended_stays_with_its_events(self, backend: Backend, state: TaskState) -> None:
         await done(backend, 'done')
@@ -185,7 +204,7 @@ class RetentionSuite(PortSuite):
         assert [event.n for event in await events(backend, 'newer')] == [1, 2]
 
     async def test_an_empty_store_has_nothing_to_sweep(self, backend: Backend) -> None:
-        assert await backend.housekeeping.sweep(Retention(), at=AT) == 0
+        assert not await backend.housekeeping.sweep(Retention(), at=AT)
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
     async def test_a_task_is_erased_with_all_that_belongs_to_it(self, backend: Backend, state: TaskState) -> None:

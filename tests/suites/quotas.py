@@ -14,7 +14,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost, QuotaExceededError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submission, Tried
+from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submission, Swept, Tried
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
@@ -222,7 +222,7 @@ class QuotaSuite(PortSuite):
         await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)
         await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)
         await backend.quotas.charge([CHARGE, CHARGE._replace(until=CHARGE.until + 1)])
-        assert await backend.housekeeping.sweep(Retention(), at=AT + 999) == 0
-        assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 1
-        assert await backend.housekeeping.sweep(Retention(), at=CHARGE.until) == 2
+        assert not await backend.housekeeping.sweep(Retention(), at=AT + 999)
+        assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == Swept(rows=1)
+        assert await backend.housekeeping.sweep(Retention(), at=CHARGE.until) == Swept(rows=2)
         assert await spent(backend) == [(1, 20, 300)]

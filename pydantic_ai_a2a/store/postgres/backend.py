@@ -197,6 +197,7 @@ class PostgresBackend(SharedBackend[PostgresProcess]):
     """
 
     store = 'PostgreSQL database'
+    most_kept = 1_000_000
 
     def __init__(self, settings: Postgres, namespace: str, *, reader_lag: int) -> None:
         self._settings = settings

@@ -108,6 +108,8 @@ class Database(ABC):
 
     namespace: str
     """The agent's."""
+    most_kept = 10_000
+    """Number of finished tasks, and of conversations, that `Retention` keeps by default."""
 
     @property
     @abstractmethod

@@ -39,6 +39,7 @@ from ..ports import (
     Status,
     Submission,
     Subscription,
+    Swept,
     TaskQueue,
     TaskReader,
 )
@@ -331,9 +332,9 @@ class SqlHousekeeping(Port, Housekeeping):
     A loop over batches or tasks gives way to the event loop in between: a database in memory never waits.
     """
 
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         await asyncio.sleep(0)
-        swept, ended, gone = await self.database.write(_SWEEP, self.agent, retention, at)
+        swept, ended, gone = await self.database.write(_SWEEP, self.agent, retention, at, self.database.most_kept)
         for owner, context_id in gone:
             self.database.forget(owner, context_id)
         report_expired(ended, on_expired)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...settings import Retention
 from ...types import INTERRUPTED, LIVE, STOPPED, TaskEvent, TaskHeader
-from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, Status, Submission
+from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, Status, Submission, Swept
 from ..rules import EXPIRED, Expired, expired_status, repeated, status_event
 from ..rules import correlation_id as read_correlation_id
 from . import conversations, outbox, quotas, ranges, reads, runs, submit, vocabulary
@@ -61,26 +61,41 @@ _PARTS = ('item', 'event', 'checkpoint', 'credential', 'push_config', 'delivery'
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
-def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired, Sequence[tuple[str, str]]]]:
-    """Delete a bounded batch of due rows.
+def sweep(
+    agent: str, retention: Retention, at: int, most_kept: int
+) -> Transaction[tuple[Swept, Expired, Sequence[tuple[str, str]]]]:
+    """Delete a bounded batch of due rows. Also return the failed waiting tasks, and the deleted conversations.
 
-    Return the number of rows, the failed waiting tasks, and the deleted conversations: (owner, id).
+    Args:
+        agent: Namespace.
+        retention: How long and how many rows are kept.
+        at: Present time.
+        most_kept: See `Database.most_kept`.
     """
+    max_tasks, max_contexts = retention.max_tasks or most_kept, retention.max_contexts or most_kept
     if (yield reads.lock_sweep(agent)):
-        return 0, [], ()  # another process sweeps
-    filed = yield from runs.file(agent)
+        return Swept(), [], ()  # another process sweeps
+    swept = _swept((yield from runs.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
-    swept = filed + len(ended)
+    swept += _swept(len(ended), _EXPIRED)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
-    swept += yield from _sweep_tasks(agent, retention, at)
+    swept += yield from _sweep_tasks(agent, retention, at, max_tasks)
     dropped = yield from _sweep_left(agent)
-    number, gone = yield from _sweep_contexts(agent, retention, at, ROWS - dropped)
-    swept += dropped + number
-    swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
-    swept += yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)
-    swept += len((yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)))
-    swept += yield from reads.fold_totals(agent)
+    contexts, gone = yield from _sweep_contexts(agent, retention, at, max_contexts, ROWS - dropped)
+    swept += _swept(dropped, ROWS) + contexts
+    swept += _swept((yield from quotas.sweep(agent, at=at, limit=ROWS)), ROWS)
+    swept += _swept((yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)), ROWS)
+    forgotten = yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)
+    swept += Swept(rows=len(forgotten)) + _swept((yield from reads.fold_totals(agent)), 1)
     return swept, ended, gone
+
+
+def _swept(rows: int, limit: int) -> Swept:
+    return Swept(rows=rows, full=rows >= limit)
+
+
+def _over(limit: str, rows: Sized) -> dict[str, int]:
+    return {limit: len(rows)} if rows else {}
 
 
 def _ms(seconds: float) -> int:
@@ -133,18 +148,19 @@ def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
     return [task_id for task_id in locked if task_id not in unknown]
 
 
-def _sweep_events(agent: str, before: int) -> Transaction[int]:
+def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     """Delete old event logs of ended tasks; long logs take several sweeps."""
     rows = yield (
         f'SELECT id, state FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
         ' ORDER BY status_at LIMIT ?',
         (agent, before, TASKS),
     )
-    swept, emptied = yield from _drop_events(agent, (yield from _lock_known(agent, rows)))
+    locked = yield from _lock_known(agent, rows)
+    dropped, emptied = yield from _drop_events(agent, locked)
     if emptied:
         ids, values = among('agent, id', _keys(agent, emptied))
         yield [(f'UPDATE task SET events_swept = 1 WHERE {ids}', [values])]
-    return swept
+    return Swept(rows=dropped + len(emptied), full=len(rows) == TASKS or len(emptied) < len(locked))
 
 
 def _keys(agent: str, tasks: Sequence[str]) -> list[tuple[str, str]]:
@@ -176,7 +192,7 @@ def _drop_events(agent: str, tasks: Sequence[str]) -> Transaction[tuple[int, lis
     return dropped, emptied
 
 
-def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
+def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transaction[Swept]:
     """Delete old ended tasks, except for tasks with pending deliveries."""
     waiting = at - _ms(retention.waiting.total_seconds())
     rows = yield (
@@ -185,7 +201,7 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
         f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
         (agent, waiting),
     )
-    surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
+    surplus = yield from _surplus(agent, ENDED_STATES, most + rows[0][0])
     rows = yield (
         # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
         f'SELECT id, state, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
@@ -195,8 +211,11 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     )
     before = at - _ms(retention.tasks.total_seconds())
     due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
-    erased, _ = yield from _drop(agent, (yield from _lock_known(agent, due)))
-    return erased.events + erased.tasks + erased.items
+    locked = yield from _lock_known(agent, due)
+    erased, dropped = yield from _drop(agent, locked)
+    over = {row[0] for row in due if row[2] >= before}.intersection(dropped)
+    full = len(due) == TASKS or len(dropped) < len(locked)
+    return Swept(rows=erased.events + erased.tasks + erased.items, full=full, over=_over('max_tasks', over))
 
 
 def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
@@ -258,9 +277,9 @@ def _try_names(names: Sequence[tuple[str, ...]]) -> Transaction[list[tuple[str, 
 
 
 def _sweep_contexts(
-    agent: str, retention: Retention, at: int, limit: int
-) -> Transaction[tuple[int, Sequence[tuple[str, str]]]]:
-    surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
+    agent: str, retention: Retention, at: int, most: int, limit: int
+) -> Transaction[tuple[Swept, Sequence[tuple[str, str]]]]:
+    surplus = yield from _surplus(agent, (CONVERSATIONS,), most)
     before = at - _ms(retention.contexts.total_seconds())
     rows = yield (
         f'{_IDLE} AND listed_at < ? ORDER BY listed_at LIMIT ?',
@@ -268,13 +287,15 @@ def _sweep_contexts(
     )
     stale = [row for row in rows if row[2] != row[3]]
     if stale:  # the next sweep reads these conversations in the new order
-        return (yield from _list_again(agent, stale)), ()
+        return _swept((yield from _list_again(agent, stale)), 1), ()
     due = [row for index, row in enumerate(rows) if index < surplus or row[3] < before]
     free = yield from _idle_and_locked(agent, due)
     if not free:
-        return 0, ()
+        return Swept(), ()
     number, entries = yield from conversations.erase(agent, free, limit)
-    return number + entries, free
+    over = {row[:2] for row in map(tuple, due) if row[3] >= before}.intersection(free)
+    full = len(due) == TASKS or entries >= limit
+    return Swept(rows=number + entries, full=full, over=_over('max_contexts', over)), free
 
 
 def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]]]:

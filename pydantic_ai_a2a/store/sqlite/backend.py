@@ -15,7 +15,7 @@ from ...clock import SYSTEM, Clock
 from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus, ThreadFuture
-from ..ports import OnExpired
+from ..ports import OnExpired, Swept
 from ..shared import Peers, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, WriteKind
@@ -153,7 +153,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 class _Housekeeping(SqlHousekeeping):
     """Keeps the file small as well as its tables, and notes the clock in it."""
 
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         swept = await super().sweep(retention, at=at, on_expired=on_expired)
         await self.database.write(_AFTER_SWEEP)
         return swept

@@ -20,7 +20,7 @@ from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus
 from ..histories import prepare
-from ..ports import OnExpired
+from ..ports import OnExpired, Swept
 from ..sql import reads
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.ports import SqlBackend, SqlHousekeeping
@@ -148,9 +148,9 @@ def _used(connection: sqlite3.Connection) -> int:
 class _Housekeeping(SqlHousekeeping):
     """Gives back the memory of what was deleted, after the last batch: SQLite alone would keep it for the next rows."""
 
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         swept = await super().sweep(retention, at=at, on_expired=on_expired)
-        given_back = 0 if swept else PAGES
+        given_back = 0 if swept.full else PAGES
         while given_back == PAGES:
             await asyncio.sleep(0)
             given_back = await self.database.write(_GIVE_BACK)

@@ -19,10 +19,15 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
+from pydantic_ai_a2a.store.ports import Swept
+from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry import metrics
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...fixed import fixed
+from ...suites import values
+from ...suites.values import run, submit, turn
 from ...webhooks import webhook
 from ..asking import Tools
 from ..stage import ended, serving
@@ -141,6 +146,34 @@ async def test_each_try_of_a_run_is_counted_and_no_token_twice(measured: Metrics
     assert points['a2a.queue.duration'] == [({}, 1)]
     assert points['a2a.run.duration'] == [({'error.type': 'ModelHTTPError'}, 1), ({}, 1)]
     assert [tokens for _, tokens in points['a2a.run.tokens']] == [14, 6]
+
+
+async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_behind(measured: Metrics) -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    for n in range(1100):
+        await submit(backend, values.message(new=f't{n}', at=backend.now()))
+        await run(backend, f't{n}', at=backend.now(), messages=turn('hi', 'hello'))
+    swept = asyncio.Event()
+
+    class Watched(SqlHousekeeping):
+        async def sweep(self, *args: Any, **options: Any) -> Swept:
+            batch = await super().sweep(*args, **options)
+            if not batch.full:
+                swept.set()
+            return batch
+
+    backend.housekeeping = Watched(backend)
+    retention = Retention(max_tasks=1, max_contexts=10)
+    app = to_a2a(Agent(FunctionModel(answer)), backend=backend, retention=retention, workers=Workers(lease=0.03))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        await swept.wait()
+        points = measured.points()
+    assert points['a2a.retention.over_limit'] == [
+        ({'a2a.retention.limit': 'max_tasks'}, 1099),
+        ({'a2a.retention.limit': 'max_contexts'}, 1090),
+    ]
+    assert points['a2a.retention.behind'] == [({}, 1)]
+    backend.close()
 
 
 async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured: Metrics) -> None:

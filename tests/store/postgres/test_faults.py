@@ -271,8 +271,8 @@ async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, p
     await submit(backend, message(new='t'))
     await run(backend, 't')
     async with gate(postgres_url, lock(LockName(('agent', 'sweep')))):
-        assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) == 0
-    assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) > 0
+        assert not await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+    assert await backend.housekeeping.sweep(LATE[0], at=LATE[1])
 
 
 async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, postgres_url: str) -> None:
@@ -303,9 +303,9 @@ async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_fre
     assert await conversation(backend, 'c') == []
 
 
-def stopping_before_locks(agent: str, retention: Retention, at: int) -> Transaction[object]:
+def stopping_before_locks(agent: str, retention: Retention, at: int, most_kept: int) -> Transaction[object]:
     """A sweep that has chosen two contexts, and waits for the gate before it locks them."""
-    transaction = sweep.sweep(agent, retention, at)
+    transaction = sweep.sweep(agent, retention, at, most_kept)
     step = next(transaction)
     try:
         while True:
@@ -323,7 +323,7 @@ async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Op
         await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
     await here.housekeeping.sweep(LATE[0], at=AT + 2)  # lists both conversations
     async with gate(postgres_url, lock(LockName(('gate',)))) as held:
-        sweeping = asyncio.ensure_future(here.write(WriteKind(stopping_before_locks), 'agent', *LATE))
+        sweeping = asyncio.ensure_future(here.write(WriteKind(stopping_before_locks), 'agent', *LATE, 100))
         await held.reached()
         await submit(there, message('more', new='more', context='c1', at=LATE[1]))
         await run(there, 'more', messages=turn('more', 'said'), at=LATE[1])

@@ -16,6 +16,7 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
@@ -124,7 +125,7 @@ def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
-    while perform(connection, sweep.sweep('agent', KEEP, AT))[:2] != (0, []):
+    while perform(connection, sweep.sweep('agent', KEEP, AT, MANY))[:2] != (Swept(), []):
         pass
 
 
@@ -162,7 +163,7 @@ def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection
     half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2, max_contexts=STEADY // 2)
     writes: dict[str, Callable[[], Transaction[Any]]] = {
         'filing': lambda: runs.file('agent'),
-        'sweep': lambda: sweep.sweep('agent', half, AT),
+        'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
         'erasure of a context': lambda: sweep.erase('agent', OWNER, 'c3', AT),
         'erasure of an owner': lambda: sweep.erase('agent', OWNER, None, AT),
     }
@@ -177,7 +178,7 @@ def query(name: str) -> TaskQuery:
 
 @pytest.mark.long
 def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
-    taken = [steps(connection, sweep.sweep('agent', KEEP, AT)) for connection in sizes]
+    taken = [steps(connection, sweep.sweep('agent', KEEP, AT, MANY)) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -202,7 +203,7 @@ def test_an_erasure_costs_the_same_however_many_tasks_others_have(
 def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
-    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_contexts=8), AT))
+    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_contexts=8), AT, MANY))
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
@@ -211,7 +212,7 @@ def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
     small = Retention(events=timedelta(days=1), max_contexts=8)
-    while perform(connection, sweep.sweep('agent', small, AT))[:2] != (0, []):
+    while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
         pass
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
@@ -237,7 +238,7 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
     small = Retention(events=timedelta(days=1), max_tasks=900, max_contexts=800)
-    while perform(connection, sweep.sweep('agent', small, AT))[:2] != (0, []):
+    while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
         pass
     assert (total(connection, 'completed', 'failed'), total(connection, reads.CONVERSATIONS)) == (900, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
@@ -249,12 +250,16 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
 ) -> None:
     for statement in inserts(1, FEW):
         connection.execute(statement)
-    swept: list[tuple[int, int, int]] = []
+    swept: list[tuple[Swept, int, int]] = []
     for _ in range(3):
-        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT))
+        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT, MANY))
         [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
         swept.append((rest, changes, total(connection)))
-    assert swept == [(2, FEW // 2, FEW), (2, 0, FEW), (0, 0, FEW)]
+    assert swept == [
+        (Swept(rows=2, full=True), FEW // 2, FEW),
+        (Swept(rows=2, full=True), 0, FEW),
+        (Swept(), 0, FEW),
+    ]
 
 
 def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
@@ -313,7 +318,7 @@ def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction
 
 
 def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:
-    return recorded(sweep.sweep('agent', KEEP, AT), statements)
+    return recorded(sweep.sweep('agent', KEEP, AT, MANY), statements)
 
 
 @pytest.mark.long
@@ -356,7 +361,7 @@ async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], li
     pages = [each for each in statements if 'ORDER BY status_at DESC' in each[0]]
     assert len(pages) == len(QUERIES)
     sweeping: list[Statement] = []
-    assert await backend.write(WriteKind(recorded_sweep), sweeping) == (0, [], ())
+    assert await backend.write(WriteKind(recorded_sweep), sweeping) == (Swept(), [], ())
     return pages, sweeping
 
 

@@ -15,7 +15,7 @@ import pytest
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig
+from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Swept
 from pydantic_ai_a2a.store.sqlite.connect import PAGES
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
@@ -128,9 +128,9 @@ async def test_full_buckets_and_expired_charges_are_swept_in_batches() -> None:
     for n in range(600):
         assert await backend.quotas.take(Bucket(f'{n}', 'requests', 1000, 2), at=AT) == 0
         await backend.quotas.charge([Charge('/ada', 1000, AT + n, 1, 1, 1)])
-    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 1000
-    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 200
-    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 0
+    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == Swept(rows=1000, full=True)
+    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == Swept(rows=200)
+    assert not await backend.housekeeping.sweep(Retention(), at=AT + 1000)
 
 
 async def test_one_of_two_dead_letters_is_erased() -> None:
@@ -157,7 +157,7 @@ async def test_a_sweep_leaves_a_second_long_conversation_to_the_next_one() -> No
         await submit(backend, message(new=context, context=context))
         await run(backend, context, messages=turn('hi', 'hello') * 300)
     keep = Retention(contexts=timedelta(seconds=1))
-    steps = [await backend.housekeeping.sweep(keep, at=AT + 2000) for _ in range(4)]
+    steps = [(await backend.housekeeping.sweep(keep, at=AT + 2000)).rows for _ in range(4)]
     assert (sum(steps), max(steps)) == (1202, 502)
 
 
