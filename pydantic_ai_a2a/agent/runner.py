@@ -66,6 +66,7 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .trace import Trace
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
@@ -162,6 +163,8 @@ class Runner:
         self._states = [*states_of(options.get('output_type') or agent.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
+        self.trace = Trace(hidden)
+        """Keeps the steps of runs for a developer."""
         self._hooks = hooks
         self._changes_history = may_change_history(agent, options)
         self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
@@ -274,6 +277,7 @@ class Runner:
         turn, steering = arguments.turn, arguments.steering
         following: _Node
         while not isinstance(node, End) and run.result is None:
+            self._keep(run, arguments, added, node)
             # `isinstance` takes three calls for a class with an abstract base.
             streams = self._streams(run, node, arguments)
             note, asks = None, type(node) is ModelRequestNode
@@ -301,6 +305,13 @@ class Runner:
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
                 await arguments.emit(note)
+        self._keep(run, arguments, added, node)
+
+    def _keep(self, run: AgentRun[Any, Any], arguments: RunArguments, added: Added, following: _Node) -> None:
+        if self.trace.wanted:
+            new = [*added.of(run), *([following.request] if Agent.is_model_request_node(following) else ())]
+            messages = new if arguments.turn is None else arguments.turn.all(new)
+            self.trace.keep(arguments.info['task_id'], arguments.run_id, messages)
 
     def _streams(self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments) -> bool:
         """Return whether readers want the events of a node, and the node has events."""

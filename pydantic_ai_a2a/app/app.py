@@ -31,6 +31,7 @@ from ..http.card import redact
 from ..http.exchange import Serving
 from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
 from ..http.playground.page import Playground
+from ..http.playground.steps import Steps
 from ..http.slow_clients import closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
@@ -444,7 +445,7 @@ def check_docs_url(path: str | None) -> None:
 
 
 def playground(
-    path: str | None, card: CardSettings, limits: Limits, *, anonymous: bool, durable: bool
+    path: str | None, card: CardSettings, limits: Limits, steps: Steps | None, *, anonymous: bool, durable: bool
 ) -> Playground | None:
     """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
     if path is None:
@@ -452,7 +453,7 @@ def playground(
     if '1.0' not in card.versions or not card.http_json:
         logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
         return None
-    return Playground(path, limits, anonymous=anonymous, durable=durable)
+    return Playground(path, limits, steps, anonymous=anonymous, durable=durable)
 
 
 def playground_paths(app: ASGIApp) -> Iterator[str]:

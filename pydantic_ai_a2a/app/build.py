@@ -41,6 +41,7 @@ from ..http import http_json
 from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
 from ..http.index import Index
+from ..http.playground.steps import Steps
 from ..protocol import fields
 from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
@@ -251,7 +252,8 @@ def to_a2a(
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
-    page = playground(docs_url, about, limits, anonymous=guards.anonymous, durable=store.durable)
+    steps = Steps(store, serving.dispatcher.tenants, parts.trace) if guards.anonymous and own is None else None
+    page = playground(docs_url, about, limits, steps, anonymous=guards.anonymous, durable=store.durable)
     docs_url = None if page is None else docs_url
     index, discovery = Index(card, url, docs_url), Discovery(card, url, versions)
     exact = exact_routes(serving, discovery, parts.ready, signed.key_set)

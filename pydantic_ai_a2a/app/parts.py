@@ -31,6 +31,7 @@ from ..agent.options import (
     models_of,
 )
 from ..agent.runner import Runner
+from ..agent.trace import Trace
 from ..auth.callers import Tenants, is_name
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
@@ -111,6 +112,8 @@ class Assembly:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
             return Worker(backend, conversion.job(backend, metering, vault), settings, metering=metering)
 
+        self.trace = conversion.trace
+        """The steps of runs for a developer."""
         self.direct = None
         """Answers messages with messages; None: all answers are tasks."""
         if (reply := settings.messages.reply) != 'task':
@@ -476,6 +479,11 @@ class Conversion:
             OutputMapper(dict[str, Any]).check(modes)
         elif self._is_known:
             self.outputs.check(modes)
+
+    @property
+    def trace(self) -> Trace:
+        """The steps of runs for a developer; empty with a worker that runs tasks itself."""
+        return Trace() if self._runner is None else self._runner.trace
 
     @property
     def takes_schemas(self) -> bool:

@@ -67,7 +67,7 @@ async def visiting(browser: Browser, url: str, failures: int | None, options: di
     refused = [message for message in failed if 'the server responded with a status of' in message]
     assert failures is None or len(refused) == failures, messages
     assert {host for host in hosts if not host.startswith('blob:')} == {
-        url.removesuffix(urlsplit(url).path).rstrip('/')
+        f'{urlsplit(url).scheme}://{urlsplit(url).netloc}'
     }
 
 

@@ -69,7 +69,7 @@ async def test_thoughts_tool_steps_and_the_event_log_are_shown(visit: Visit) -> 
         await step.get_by_text('look_up').click()
         await expect(step.get_by_role('cell')).to_have_text(['Paris'])
         await say(page, 'Think.')
-        await page.get_by_text('Thought').click()
+        await page.get_by_role('log').get_by_text('Thought').click()
         await expect(page.get_by_text('Paris is sunny in May.')).to_be_visible()
         events = page.get_by_role('complementary', name='Requests and events')
         await expect(events.get_by_text('POST ./message:stream')).to_have_count(2)
@@ -105,7 +105,7 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         page = await visit(f'{server.url}docs')
         for text in ('Where?', 'Think.'):
             await say(page, text)
-            await expect(page.get_by_role('log').get_by_text('sunny')).to_have_count(1 if text == 'Where?' else 2)
+            await expect(page.locator('.prose').get_by_text('sunny')).to_have_count(1 if text == 'Where?' else 2)
         tasks = page.get_by_role('navigation', name='Tasks')
         await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
         first = page.url
@@ -120,7 +120,7 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         await expect(tasks.get_by_role('button')).to_have_count(0)
         earlier = page.get_by_role('navigation', name='Earlier conversations')
         await say(page, 'Think.')
-        await expect(page.get_by_role('log').get_by_text('sunny')).to_have_count(1)
+        await expect(page.locator('.prose').get_by_text('sunny')).to_have_count(1)
         await earlier.get_by_role('link', name='Where?').click()
         await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
         await expect(earlier.get_by_role('link')).to_have_count(1)

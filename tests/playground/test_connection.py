@@ -113,7 +113,7 @@ async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_car
         page = await visit(f'{server.url}docs')
         await page.route('**/agent-card.json', hold)
         await page.reload()
-        page.on('request', lambda request: order.append('message') if request.method == 'POST' else None)
+        page.on('request', lambda request: order.append('message') if request.url.endswith('message:stream') else None)
         await asyncio.wait_for(asked.wait(), LIMIT)
         await say(page, 'Early.')
         answered.set()
@@ -316,7 +316,7 @@ async def test_a_waiting_task_is_cancelled_with_its_tools(visit: Visit) -> None:
         page = await visit(f'{server.url}docs')
         await say(page, 'Mail.')
         step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
-        await expect(step).to_contain_text('runs')
+        await expect(step).to_contain_text('waits')
         await page.get_by_role('button', name='Cancel task').click()
         await expect(step).to_contain_text('stopped')
         await expect(page.get_by_role('form', name='Sign-in')).to_have_count(0)
@@ -346,14 +346,14 @@ async def test_credentials_are_asked_for_and_forgotten_at_a_reload(
         await field.fill(TOKEN)
         await page.keyboard.press('Enter')
         await page.get_by_role('textbox', name='Message', exact=True).press('Enter')
-        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         assert await page.evaluate('[localStorage.length, sessionStorage.length, document.cookie]') == [0, 0, '']
         assert TOKEN not in page.url + await page.content()
         await page.reload()
         await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
         await field.fill(TOKEN)
         await page.keyboard.press('Enter')
-        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         assert [task['context_id'] in page.url for task in await app.list_tasks()] == [True]
 
 
@@ -366,9 +366,9 @@ async def test_a_page_below_a_prefix_and_a_tenant_calls_its_own_agent(visit: Vis
         for path in ('agents/keeper/docs', 'agents/keeper/acme/docs'):
             page = await visit(f'{server.url}{path}')
             await say(page, 'Where?')
-            await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+            await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
             await page.reload()
-            await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+            await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
     owners = [task.header.owner for task in (await app.backend.reader.list(TaskQuery(owner=None))).tasks]
     assert len({*owners}) == 2
 
@@ -379,9 +379,9 @@ async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Vi
         page = await visit(f'{server.url}docs', failures=2)
         await expect(page.get_by_text('does not authenticate callers')).to_have_count(0)
         await say(page, 'Where?')
-        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         await page.reload()  # lists are refused, so the page reads the task by its id
-        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
         await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
 

@@ -42,6 +42,7 @@ async def test_a_table_breaks_no_words_and_keeps_its_alignment(visit: Visit) -> 
     with serve(to_a2a(scripted({'Show.': [TABLE]}))) as server:
         page = await visit(f'{server.url}docs', viewport={'width': 390, 'height': 700})
         await say(page, 'Show.')
+        await expect(page.get_by_role('status').get_by_text('completed')).to_have_count(1)
         number = page.get_by_role('cell', name='1234567')
         sides = [(number, 'right'), (page.get_by_role('columnheader', name='Number'), 'right')]
         for cell, side in [*sides, (page.get_by_role('columnheader', name='Word'), 'left')]:
@@ -58,7 +59,7 @@ async def test_a_press_on_a_task_leaves_the_panel_of_a_narrow_screen(visit: Visi
     with serve(to_a2a(keeper())) as server:
         page = await visit(f'{server.url}docs', viewport={'width': 390, 'height': 700})
         await say(page, 'Where?')
-        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         await page.get_by_role('button', name='Agent').click()
         await page.get_by_role('navigation', name='Tasks').get_by_role('button').click()
         await expect(page.get_by_role('complementary', name='Agent')).to_be_hidden()

@@ -57,7 +57,7 @@ def test_the_page_and_its_files_are_served_with_headers_that_keep_scripts_out() 
             assert answer.headers['x-content-type-options'] == 'nosniff'
             assert answer.headers['referrer-policy'] == 'no-referrer'
             assert answer.headers['content-security-policy'] == (
-                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:;"
                 " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
                 ' trusted-types dompurify'
             )
@@ -97,7 +97,14 @@ def test_the_page_needs_no_credentials_and_tells_only_limits() -> None:
     with TestClient(app) as client:
         told = facts(client)
         assert len(told.pop('process')) == 16
-        assert told == {'root': './', 'anonymous': 'false', 'files': '9', 'body': '8'}
+        assert told == {
+            'root': './',
+            'page': './docs/',
+            'anonymous': 'false',
+            'steps': 'false',
+            'files': '9',
+            'body': '8',
+        }
         assert 'secret' not in client.get('/docs').text
     with TestClient(to_a2a(Agent('test'))) as client:
         assert facts(client)['anonymous'] == 'true'

@@ -16,6 +16,7 @@ from ...settings import Limits
 from ...types import new_correlation_id
 from ..base import CachedAnswer, cached_answer, send_cached
 from ..http_json import AnyPath
+from .steps import Steps
 
 _STATIC = Path(__file__).with_name('static')
 _SCRIPT = b'text/javascript; charset=utf-8'
@@ -40,6 +41,7 @@ FILES: Mapping[str, bytes] = {
             'place.js',
             'task.js',
             'turns.js',
+            'view.js',
             'vendor/marked.js',
             'vendor/purify.js',
         ),
@@ -54,7 +56,7 @@ _POLICY = '; '.join(
         "script-src 'self'",
         "style-src 'self'",
         "connect-src 'self'",
-        "img-src 'self'",
+        "img-src 'self' blob:",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -78,16 +80,18 @@ class Playground:
         limits: Limits that the page tells before it sends a message.
         anonymous: True if the server does not authenticate callers.
         durable: True if tasks outlive the process. Otherwise the page can tell that the server has restarted.
+        steps: Answers with the steps of tasks for a developer; None for no steps.
     """
 
-    def __init__(self, path: str, limits: Limits, *, anonymous: bool, durable: bool) -> None:
-        self._path = path
+    def __init__(self, path: str, limits: Limits, steps: Steps | None, *, anonymous: bool, durable: bool) -> None:
+        self._path, self._steps = path, steps
         folder, _, name = path.rpartition('/')
         self._facts = {
             'ROOT': '../' * folder.count('/') or './',
             'FOLDER': f'./{quote(name)}/' if name else './',
             'ANONYMOUS': str(anonymous).lower(),
             'PROCESS': '' if durable else new_correlation_id(),
+            'STEPS': str(steps is not None).lower(),
             'FILES': str(limits.files),
             'BODY': str(limits.body),
         }
@@ -108,6 +112,7 @@ class Playground:
         return [
             AnyPath(folder or '/', _Page(lambda: self._page, self._path), methods=methods, takes=takes),
             AnyPath(folder + '/{file:path}', _File(), methods=methods, takes=takes_file),
+            *([AnyPath(f'{folder}/steps', self._steps, methods=['POST'], takes=takes)] if self._steps else ()),
         ]
 
     @cached_property

@@ -32,6 +32,15 @@ export class Api {
     return this.#result('GET', `./tasks/${encodeURIComponent(id)}`);
   }
 
+  // Return the steps of tasks by the tasks' ids; null if this page is not the one of a developer.
+  async steps(ids) {
+    const url = new URL(`${document.documentElement.dataset.page}steps`, document.baseURI);
+    for (const id of ids) url.searchParams.append('task', id);
+    const answer = await fetch(url, { method: 'POST', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' });
+    if (!answer.ok) throw new ApiError(answer.status);
+    return answer.json();
+  }
+
   // Return the newest tasks of all conversations.
   async newest() {
     return (await this.#list({ pageSize: '50' })).tasks;

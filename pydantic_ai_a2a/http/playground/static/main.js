@@ -8,13 +8,16 @@ import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
 import { Log } from './log.js';
 import { drawInput, takesText } from './pending.js';
+import { drawView } from './view.js';
 import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
 const PAUSE = 100; // milliseconds between two drawings
-const { root, anonymous, files, body } = document.documentElement.dataset;
+const TRACE = 400; // milliseconds between two looks at the steps of a running task
+const { root, anonymous, files, body, steps } = document.documentElement.dataset;
 const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
 
+let developer = steps === 'true' && anonymous === 'true' && isLocal(location.hostname);
 let timer = null;
 let drawnAt = 0;
 let card = null;
@@ -30,7 +33,8 @@ const credentials = el('div');
 const tasks = el('nav', { 'aria-label': 'Tasks of this conversation' });
 const earlier = el('nav', { 'aria-label': 'Earlier conversations' });
 const facts = el('div');
-about.append(credentials, tasks, earlier, facts);
+const view = el('div');
+about.append(credentials, tasks, earlier, view, facts);
 
 function changed() {
   timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + PAUSE - performance.now()));
@@ -104,6 +108,23 @@ function grow() {
   text.style.height = `${Math.min(text.scrollHeight, 240)}px`;
 }
 
+// Read the steps of tasks that have gone on, on a developer's server only. Returns once this page may see them.
+async function trace() {
+  const due = chat.tasks.filter((task) => task.id && !task.lost && task.state !== 'FORGOTTEN' && (task.streaming || task.traced !== task.lastEventId + task.state));
+  for (const task of due) task.traced = task.lastEventId + task.state;
+  const found = await api.steps(due.map((task) => task.id));
+  if (found === null) developer = false;
+  for (const task of due) if (found?.[task.id]) task.takeSteps(found[task.id]);
+  changed();
+}
+
+async function keepTracing() {
+  while (developer) {
+    await new Promise((resolve) => setTimeout(resolve, TRACE));
+    if (chat.tasks.some((task) => task.id && !task.lost && (task.streaming || task.traced !== task.lastEventId + task.state))) await trace().catch(() => {}); // The next look may find the server again.
+  }
+}
+
 async function submit() {
   await started; // The start shows the conversation of the URL, and ends another one.
   const written = text.value;
@@ -133,7 +154,9 @@ async function load() {
   notice('load', '');
   api.unlisted = null;
   try {
-    if (!(await chat.load())) notice('load', 'The server has no tasks of this conversation. A server that keeps tasks in memory forgets them when it restarts.');
+    const found = await chat.load();
+    if (developer) await trace();
+    if (!found) notice('load', 'The server has no tasks of this conversation. A server that keeps tasks in memory forgets them when it restarts.');
     await listEarlier();
   } catch (error) {
     if (error.status === 401) denied();
@@ -209,6 +232,9 @@ async function start() {
   if (anonymous === 'true' && !isLocal(location.hostname)) {
     notice('anonymous', 'This server does not authenticate callers. Everyone who can reach the server shares one identity, and can read and cancel every task.');
   }
+  if (developer) await trace().catch(() => (developer = false)); // Before the first message, so that the server keeps its steps.
+  view.append(...drawView(developer));
+  keepTracing();
   try {
     card = await api.card();
   } catch (error) {

@@ -3,9 +3,13 @@
 const PENDING = 'application/vnd.pydantic-ai.pending-calls+json';
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED', 'FORGOTTEN']);
 
+const ANSWER = 'final_result'; // the tool by which a model gives data as its answer
+
 export const isPending = (part) => (part.mediaType ?? part.metadata?.type) === PENDING;
 
 const textOf = (parts) => (parts.every((part) => part.text !== undefined) ? parts.map((part) => part.text).join('') : null);
+
+const isDecision = (block) => block.kind === 'user' && block.message.parts.some((part) => part.data?.callAnswers);
 
 // The first words of the user.
 export function titleOf(messages) {
@@ -22,6 +26,8 @@ export class Task {
     this.blocks = new Map(); // key -> {kind, version, ...}, in the order of the page
     this.question = null; // the message that the task waits with
     this.version = 0;
+    this.steps = []; // of a developer's server: what the agent did, in its order
+    this.metadata = {};
   }
 
   // The first words of the task.
@@ -52,10 +58,58 @@ export class Task {
     else if (event.message) this.#takeReply(event.message);
   }
 
+  // Take the steps so far, as a developer's server tells them.
+  takeSteps(steps) {
+    const known = this.steps.length;
+    this.steps = steps;
+    steps.forEach((step, n) => {
+      if (step.kind === 'thinking' && step.text.trim()) this.#putNew(`step ${n}`, { kind: 'thought', text: step.text });
+      else if (step.kind === 'call' && step.tool !== ANSWER) this.#putNew(`tool ${step.id}`, { kind: 'tool', name: step.tool, args: step.args, outcome: null });
+      const block = step.kind === 'return' && this.blocks.get(`tool ${step.id}`);
+      if (block && block.result !== step.result) this.#put(`tool ${step.id}`, { ...block, outcome: step.outcome, result: step.result });
+    });
+    if (this.ended) this.#stopTools();
+    if (known !== steps.length) this.version++;
+  }
+
+  // The blocks in the order of the page. Steps follow the message or the text after which they came.
+  get ordered() {
+    if (!this.steps.length) return [...this.blocks];
+    const keys = this.steps.map((step, n) => (step.kind === 'thinking' ? `step ${n}` : step.kind === 'call' ? `tool ${step.id}` : null));
+    const thoughts = new Set(this.steps.filter((step) => step.kind === 'thinking').map((step) => step.text));
+    const others = [...this.blocks].filter(([key, block]) => !keys.includes(key) && !(block.kind === 'thought' && thoughts.has(block.text)));
+    const used = new Set();
+    const following = new Map([[null, []], ...others.map(([key]) => [key, []])]);
+    let place = null;
+    const goTo = (fits) => {
+      const found = others.find(([key, block]) => !used.has(key) && fits(block));
+      if (!found) return false;
+      used.add(found[0]);
+      place = found[0];
+      return true;
+    };
+    this.steps.forEach((step, n) => {
+      const says = (block) => textOf((block.message ?? block.artifact)?.parts ?? []) === step.text;
+      if (step.kind === 'prompt') goTo((block) => block.kind === 'user' && says(block)) || goTo((block) => block.kind === 'user' && !isDecision(block));
+      else if (step.kind === 'resumed') {
+        // Behind the last of the answers to the calls before.
+        const start = others.findIndex(([key]) => key === place);
+        const first = others.findIndex(([, block], index) => index > start && isDecision(block));
+        for (let at = first; at >= 0 && at < others.length && isDecision(others[at][1]); at++) [place] = others[at];
+      } else if (step.kind === 'text') goTo((block) => !block.hidden && block.kind !== 'user' && says(block));
+      else if (this.blocks.has(keys[n]) && !used.has(keys[n])) {
+        used.add(keys[n]);
+        following.get(place).push([keys[n], this.blocks.get(keys[n])]);
+      }
+    });
+    return [...following.get(null), ...others.flatMap((entry) => [entry, ...following.get(entry[0])])];
+  }
+
   // Take a whole task.
   load(task) {
     this.id = task.id;
     this.contextId = task.contextId ?? this.contextId;
+    this.metadata = task.metadata ?? {};
     for (const message of task.history ?? []) this.addMessage(message);
     this.#setStatus(task.status);
     const texts = new Set((task.history ?? []).filter((one) => one.role === 'ROLE_AGENT').map((one) => textOf(one.parts)));
@@ -94,8 +148,9 @@ export class Task {
     this.version++;
   }
 
-  #takeStatus({ taskId, contextId, status }) {
+  #takeStatus({ taskId, contextId, status, metadata }) {
     this.id = taskId;
+    this.metadata = metadata ?? this.metadata;
     this.contextId = contextId ?? this.contextId;
     const progress = status.message?.metadata?.progress;
     if (progress === 'thinking' || progress === 'tool') this.#takeProgress(status.message, progress);
@@ -164,6 +219,10 @@ export class Task {
     }
     if (block && !lastChunk) this.blocks.delete(key); // The text begins anew, below the steps so far.
     this.#put(key, { kind: 'artifact', artifact: { ...artifact, parts: [...artifact.parts] }, hidden: false });
+  }
+
+  #putNew(key, block) {
+    if (!this.blocks.has(key)) this.#put(key, block);
   }
 
   #put(key, block) {

@@ -35,7 +35,7 @@ export class Turn {
   }
 
   #drawBlocks() {
-    const shown = new Map([...this.task.blocks].filter(([, block]) => !block.hidden && !this.#isOpen(block)));
+    const shown = new Map(this.task.ordered.filter(([, block]) => !block.hidden && !this.#isOpen(block)));
     for (const [key, { node }] of this.nodes) {
       if (!shown.has(key)) {
         node.remove();
@@ -107,13 +107,21 @@ const DRAW = {
     artifact.name && artifact.name !== 'result' ? el('p', { class: 'label' }, plainName(artifact.name)) : null,
     ...drawParts(artifact.parts, { markdown: true }),
   ],
-  thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought'), el('p', { class: 'plain faint' }, text))],
-  tool: ({ name, args, outcome }) => [
+  thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought', el('span', { class: 'preview' }, oneLine(text))), el('p', { class: 'plain faint' }, text))],
+  tool: ({ name, args, outcome, result }, task) => [
     el(
       'details',
       {},
-      el('summary', {}, icon('tool'), el('code', {}, plainName(name)), el('small', {}, outcome === null ? 'runs' : outcome === 'success' ? 'done' : plainName(outcome))),
+      el(
+        'summary',
+        {},
+        icon('tool'),
+        el('code', {}, plainName(name)),
+        el('small', {}, outcome === null ? (task.waiting ? 'waits' : 'runs') : outcome === 'success' ? 'done' : plainName(outcome)),
+        el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? JSON.stringify(args) : '', result].filter(Boolean).join(' → '))),
+      ),
       args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawData(args, { python_type: 'Arguments' }),
+      result === undefined ? null : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
     ),
   ],
   failure: ({ text, id }) => [
@@ -121,6 +129,19 @@ const DRAW = {
     id ? el('p', { class: 'hint' }, `Correlation id: ${plainName(id)}`) : null,
   ],
 };
+
+const oneLine = (text) => plainName(text.slice(0, 300).replace(/\s+/g, ' '));
+
+// A result is JSON, or a text.
+function drawResult(result) {
+  try {
+    const data = JSON.parse(result);
+    if (typeof data === 'object' && data !== null) return drawData(data, { python_type: 'Result' });
+  } catch {
+    // A text.
+  }
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Result' }, el('pre', {}, result || '(empty)'));
+}
 
 const questions = (message) => message.parts.find(isPending)?.data?.pending ?? [];
 

@@ -1,0 +1,23 @@
+// How the page looks: the switch for the steps of tasks.
+
+import { el } from './dom.js';
+
+const STEPS = 'playground-steps';
+
+// developer: the server tells this page the steps of all tasks.
+export function drawView(developer) {
+  const box = el('input', { type: 'checkbox', id: 'steps', role: 'switch', 'aria-describedby': 'steps-hint', checked: localStorage.getItem(STEPS) !== 'off' });
+  const show = () => document.documentElement.classList.toggle('without-steps', !box.checked);
+  box.addEventListener('change', () => {
+    localStorage.setItem(STEPS, box.checked ? 'on' : 'off');
+    show();
+  });
+  show();
+  const setting = el('code', {}, 'Results(progress=Progress(tools=True, thinking=True))');
+  const own = developer ? 'You see them with the results of the tools, because the page and the server run on one machine, without authentication. Other' : 'The';
+  return [
+    el('h2', {}, 'Steps'),
+    el('div', { class: 'field inline' }, box, el('label', { for: 'steps' }, 'Show tool calls and thoughts')),
+    el('p', { class: 'hint', id: 'steps-hint' }, own, ' clients see tool calls and thoughts only with the setting ', setting, '.'),
+  ];
+}

@@ -1,0 +1,185 @@
+"""Tool calls, results and thoughts in the playground: shown to a developer, and to nobody else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.async_api import Locator, Page, expect
+from pydantic_ai import Agent
+from pydantic_ai.models.function import DeltaThinkingPart
+from starlette.testclient import TestClient
+
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.app.app import A2AApp
+
+from ..tables import each_case
+from .agents import call, keeper, scripted
+from .conftest import Visit, say
+
+LOCAL = {'Host': '127.0.0.1:8000', 'Origin': 'http://127.0.0.1:8000'}
+
+
+def step(page: Page, text: str) -> Locator:
+    return page.get_by_role('log').get_by_role('group').filter(has_text=text)
+
+
+async def kinds(page: Page) -> list[str]:
+    """The blocks of the conversation. An answer is a message after a reload, and an artifact before."""
+    names: list[str] = await page.locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
+    return [name.removeprefix('block ').replace('artifact', 'agent') for name in names]
+
+
+async def test_a_developer_sees_steps_by_default_and_after_a_reload(visit: Visit) -> None:
+    thinking = {0: DeltaThinkingPart(content='Paris is in France.')}
+    with serve(to_a2a(keeper({'Plan.': [thinking, call('look_up', '{"city": "Paris"}')]}))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Plan.')
+        for _ in range(2):
+            await expect(step(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
+            await expect(step(page, 'Thought')).to_contain_text('Paris is in France.')
+            kinds = (
+                await page.get_by_role('log').locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
+            )
+            assert kinds == ['block user', 'block thought', 'block tool', 'block agent']
+            await step(page, 'look_up').get_by_text('look_up').click()
+            await expect(step(page, 'look_up').get_by_role('group', name='Result')).to_have_text(
+                'It is sunny in Paris.'
+            )
+            await page.reload()
+        switch = page.get_by_role('switch', name='Show tool calls and thoughts')
+        await expect(switch).to_be_checked()
+        await expect(switch).to_have_accessible_description(
+            re.compile(r'Results\(progress=Progress\(tools=True, thinking=True\)\)')
+        )
+        await switch.click()
+        await expect(step(page, 'look_up')).to_be_hidden()
+        await page.reload()
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
+        await expect(step(page, 'look_up')).to_be_hidden()
+        await switch.click()
+        await expect(step(page, 'look_up')).to_be_visible()
+
+
+async def test_the_steps_of_several_runs_stand_after_what_began_them(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy up.')
+        await expect(step(page, 'delete_file')).to_contain_text('waits')
+        await page.get_by_role('button', name='Approve').click()
+        await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
+        for _ in range(2):
+            await expect(step(page, 'delete_file')).to_contain_text('old.txt is deleted')
+            kinds = (
+                await page.get_by_role('log').locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
+            )
+            assert kinds == ['block user', 'block agent', 'block tool', 'block asked', 'block user', 'block agent']
+            await page.reload()
+
+
+async def test_a_failed_task_keeps_its_steps_and_a_restarted_server_reads_them_from_the_conversation(
+    visit: Visit, tmp_path: Path
+) -> None:
+    agent = scripted({'Work.': [call('work')], 'Fail.': [call('fail')]})
+
+    @agent.tool_plain
+    def work() -> dict[str, str]:
+        return {'made': 'a bridge'}
+
+    @agent.tool_plain
+    def fail() -> str:
+        raise RuntimeError('broken')
+
+    assert {work, fail}
+
+    def app() -> A2AApp:
+        return to_a2a(agent, backend=f'sqlite:///{tmp_path}/a2a.db')
+
+    with serve(app()) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Work.')
+        await expect(step(page, 'work')).to_contain_text('a bridge')
+        await say(page, 'Fail.')
+        await expect(step(page, 'fail')).to_contain_text('stopped')
+        await page.reload()
+        await expect(step(page, 'fail')).to_contain_text('stopped')
+        place = page.url.partition('#')[2]
+    with serve(app()) as server:
+        page = await visit(f'{server.url}docs#{place}')
+        await expect(step(page, 'work')).to_contain_text('a bridge')
+        await step(page, 'work').get_by_text('work').click()
+        await expect(step(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
+
+
+async def test_arguments_that_are_hidden_from_clients_are_hidden_from_a_developer_too(visit: Visit) -> None:
+    with serve(to_a2a(keeper(), approvals=Approvals(hide_arguments=['look_up']))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Where?')
+        await expect(step(page, 'look_up')).to_have_text(
+            'look_updoneIt is sunny in Paris.The server hides the arguments.'
+        )
+
+
+async def test_other_callers_see_no_steps(visit: Visit) -> None:
+    with serve(to_a2a(keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
+        page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
+        await say(page, 'Where?')
+        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
+        await expect(page.locator('.block.tool')).to_have_count(0)
+
+
+@each_case(
+    'headers',
+    [
+        {'Origin': 'https://evil.example'},
+        {'Origin': 'http://127.0.0.1:9000'},
+        {'Origin': 'null'},
+        {'X-Forwarded-For': '203.0.113.7'},
+        {'Origin': 'https://agent.example'},  # through a proxy that adds no header
+        {'Host': 'agent.example', 'Origin': 'http://agent.example'},
+    ],
+)
+def test_only_a_page_of_the_own_machine_gets_steps(headers: dict[str, str]) -> None:
+    app = to_a2a(Agent('test'), access=Access(cors=['*']))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        assert client.post('/docs/steps?task=1', headers={**LOCAL, **headers}).json() is None
+        assert client.post('/docs/steps?task=1', headers=LOCAL).json() == {}
+
+
+def test_another_machine_gets_no_steps() -> None:
+    with TestClient(to_a2a(Agent('test')), client=('203.0.113.7', 50_000)) as client:
+        assert client.post('/docs/steps', headers=LOCAL).json() is None
+
+
+def test_a_server_that_authenticates_callers_tells_nobody_steps() -> None:
+    app = to_a2a(Agent('test'), auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        assert client.post('/docs/steps', headers=LOCAL).status_code == 404
+
+
+def test_a_page_gets_the_steps_of_its_own_tenant() -> None:
+    app = to_a2a(Agent('test'), access=Access(tenants=['acme', 'apex']))
+    message = {'messageId': 'a-message-of-acme', 'role': 'ROLE_USER', 'parts': [{'text': 'Hello.'}]}
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        assert client.post('/acme/docs/steps', headers=LOCAL).json() == {}
+        sent = client.post('/acme/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
+        task_id = sent.json()['task']['id']
+        found = [
+            client.post(f'{path}/docs/steps?task={task_id}', headers=LOCAL).json() for path in ('', '/acme', '/apex')
+        ]
+    answer = [{'kind': 'prompt', 'text': 'Hello.'}, {'kind': 'text', 'text': 'success (no tool calls)'}]
+    assert found == [{}, {task_id: answer}, {}]
+
+
+def test_the_newest_hundred_tasks_are_kept() -> None:
+    app = to_a2a(Agent('test'))
+    headers = {'A2A-Version': '1.0'}
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        ids: list[str] = []
+        for n in range(101):
+            message = {'messageId': f'a-message-with-number-{n}', 'role': 'ROLE_USER', 'parts': [{'text': str(n)}]}
+            ids.append(client.post('/message:send', json={'message': message}, headers=headers).json()['task']['id'])
+        steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[-1]}', headers=LOCAL).json()
+    # The oldest task has its steps from its conversation.
+    assert [steps[task_id][0]['text'] for task_id in (ids[0], ids[-1])] == ['0', '100']
