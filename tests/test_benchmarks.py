@@ -103,6 +103,17 @@ def test_the_benchmarks_measure(names: str, tmp_path: Path) -> None:
     assert table in ran.stdout
 
 
+@pytest.mark.long
+def test_the_scale_of_the_postgresql_backend_is_measured(tmp_path: Path) -> None:
+    only = size(['--only', 'statements', '--only', 'sweep'], [])
+    command = [sys.executable, '-m', 'benchmarks.scale', '--tiny', '--out', str(tmp_path / 'scale.md'), *only]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    text = (tmp_path / 'scale.md').read_text()
+    assert text in ran.stdout
+    assert text.count('\n| ') == 2 + size(3, 13)
+
+
 def test_the_committed_results_have_each_row_of_a_long_or_quick_run() -> None:
     rows = json.loads((ROOT / 'benchmarks' / 'results.json').read_text())['rows']
     assert len(rows) == sum(map(len, ROWS.values()))

@@ -1,0 +1,389 @@
+"""Measures how the PostgreSQL backend scales, through its ports, without HTTP: `python -m benchmarks.scale`.
+
+Counts (commits, statements, notifications) repeat from run to run. Times are the smallest of many, and rates are worth
+comparing only within one table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import count, product
+from os import getloadavg, getpid
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store import Backend, Claim, PostgresBackend, PushConfig, Slot
+from tests.postgres import DefaultPostgres, postgres_server
+from tests.suites import values
+from tests.suites.push import configs_of
+
+from .__main__ import machine
+from .report import ROOT, git, table
+from .servers import Databases
+
+AT_ONCE = 8
+"""Concurrent tasks of a process."""
+BACKLOG = 200
+ENOUGH = 10**7
+KEEP = Retention(max_tasks=ENOUGH, max_contexts=ENOUGH)
+ARTIFACT = 'a', b'{"artifactId":"a","parts":[{"text":"hello"}]}'
+STORED = "SELECT SUM(pg_total_relation_size(relid))::BIGINT FROM pg_stat_user_tables WHERE schemaname = 'a2a'"
+SLOT = Slot('holder', values.LEASE)
+_numbers = count()
+Lines = list[Sequence[str]]
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    processes: Sequence[int]
+    seconds: float
+    rows: Sequence[int]
+    waiting: int
+    swept: int
+    streams: int
+
+
+FULL = Size((1, 2, 4), 6, (0, 1_000, 10_000, 50_000), waiting=100_000, swept=2000, streams=200)
+TINY = Size((1,), 0.5, (0, 100), waiting=100, swept=100, streams=5)
+
+
+# --- what a process does ----------------------------------------------------------------------------------------------
+
+
+def name() -> str:
+    return f'{getpid()}-{next(_numbers)}'
+
+
+async def one(backend: Backend, owner: str, claim: Claim | None, *, queued: bool) -> Claim | None:
+    """Submit a task and end a run: of this task in a free slot, or of the next task of a backlog.
+
+    Return the claim that the end of the run brings, for the next call.
+    """
+    sent = values.message(new=name(), owner=owner, at=backend.now())
+    accepted = await values.submit(backend, sent, queue_limit=ENOUGH, slot=None if queued else SLOT)
+    claim = claim or accepted.claim
+    while claim is None:
+        claims = await backend.queue.claim('holder', at=backend.now(), lease=values.LEASE, limit=1)
+        claim = next(iter(claims), None)
+    end = values.ending(claim, at=backend.now(), messages=values.turn('hi', 'hello'), artifacts=[ARTIFACT])
+    return await backend.queue.finish(claim, end)
+
+
+async def work(backend: Backend, seconds: float, *, queued: bool) -> int:
+    """Run tasks for a time, and return their number."""
+    end, done = time.monotonic() + seconds, 0
+
+    async def lane(number: int) -> None:
+        nonlocal done
+        claim = None
+        while time.monotonic() < end:
+            try:
+                claim = await one(backend, f'/owner-{number}', claim, queued=queued)
+                done += 1
+            except StoreUnavailable:  # a busy machine has stopped this process in a transaction for too long
+                claim = None
+
+    await asyncio.gather(*map(lane, range(AT_ONCE)))
+    return done
+
+
+def opened(url: str, namespace: str = 'agent') -> PostgresBackend:
+    return PostgresBackend(Postgres(url), namespace, reader_lag=10**6)
+
+
+async def process(url: str, seconds: float, *, queued: bool) -> None:
+    """Be one of several processes: begin at a line of the standard input, and print the number of tasks."""
+    backend = opened(url)
+    stop = backend.listen(lambda _: None, lambda _: None)
+    await backend.queued()
+    print('ready', flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    print(await work(backend, seconds, queued=queued), flush=True)
+    stop()
+    backend.close()
+
+
+# --- meters -----------------------------------------------------------------------------------------------------------
+
+counts: Counter[str] = Counter()
+"""Statements of this process, and how many of them notify."""
+
+
+def counted(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a method of a connection that counts its calls."""
+
+    async def call(connection: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        counts.update(statements=1, notifications='notify' in query.lower())
+        return await method(connection, query, *arguments, **options)
+
+    return call
+
+
+def count_statements() -> None:
+    for method in ('execute', 'executemany', 'fetch', 'fetchrow', 'fetchval'):
+        setattr(asyncpg.Connection, method, counted(getattr(asyncpg.Connection, method)))
+
+
+async def database_use(databases: Databases, url: str) -> tuple[int, float]:
+    """Return the commits of a database, and the CPU seconds of the PostgreSQL server."""
+    await asyncio.sleep(1.2)  # sessions report their counts once a second
+    sql = f"SELECT xact_commit FROM pg_stat_database WHERE datname = '{url.rpartition('/')[2].partition('?')[0]}'"
+    return int(databases.postgres.run(sql)[0]), databases.postgres_cpu()
+
+
+async def fastest(act: Callable[[], Awaitable[object]], times: int = 20) -> str:
+    """Return the milliseconds of the fastest of several calls."""
+    best = float('inf')
+    for _ in range(times):
+        begin = time.perf_counter()
+        await act()
+        best = min(best, time.perf_counter() - begin)
+    return f'{best * 1e3:.1f} ms'
+
+
+# --- databases --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def fresh(databases: Databases) -> AsyncGenerator[tuple[PostgresBackend, str]]:
+    """Provide a backend over a new database, with a worker that listens."""
+    url = databases.make('postgres')
+    backend = opened(url)
+    stop = backend.listen(lambda _: None, lambda _: None)
+    try:
+        await backend.queued()
+        yield backend, url
+    finally:
+        stop()
+        backend.close()
+
+
+async def queue(backend: Backend, number: int = 1) -> str:
+    """Queue tasks, and return the id of the last one."""
+    task_id = ''
+    for _ in range(number):
+        task_id = name()
+        await values.submit(backend, values.message(new=task_id, at=backend.now()), queue_limit=ENOUGH)
+    return task_id
+
+
+async def copy(url: str, task_id: str, first: int, last: int) -> None:
+    """Copy the row of a task, each time with another id and another context."""
+    connection = await asyncpg.connect(url, server_settings={'search_path': 'a2a'})
+    await connection.execute(f"""
+        INSERT INTO task SELECT (jsonb_populate_record(task, jsonb_build_object(
+            'id', 'copy ' || n, 'context_id', 'copy ' || n, 'queue_seq', n, 'replay_key', NULL))).*
+        FROM task, generate_series({first}, {last}) n WHERE id = '{task_id}'""")
+    await connection.execute('VACUUM ANALYZE task')
+    await connection.close()
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+async def processes(databases: Databases, size: Size) -> Lines:
+    """Tasks a second of several processes: with free slots, and behind a backlog."""
+    lines: Lines = []
+    for queued, number in product((False, True), size.processes):
+        async with fresh(databases) as (backend, url):
+            await queue(backend, BACKLOG * queued)
+            await backend.housekeeping.sweep(KEEP, at=backend.now())
+            command = [sys.executable, '-m', 'benchmarks.scale', '--process', url, str(size.seconds), str(int(queued))]
+            with ExitStack() as stack:
+                children = [
+                    stack.enter_context(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=ROOT))
+                    for _ in range(number)
+                ]
+                pipes = [(each.stdin, each.stdout) for each in children if each.stdin and each.stdout]
+                assert [out.readline() for _, out in pipes] == ['ready\n'] * number
+                before = await database_use(databases, url)
+                for into, _ in pipes:
+                    print(file=into, flush=True)
+                done = sum([int(await asyncio.to_thread(out.readline)) for _, out in pipes])
+            after = await database_use(databases, url)
+        case = f'{number} process{"es" * (number > 1)}, {f"{BACKLOG} queued" if queued else "free slots"}'
+        commits, cpu = (now - then for now, then in zip(after, before, strict=True))
+        cost = f'{commits / done:.1f} commits and {cpu / done * 1e3:.1f} ms of PostgreSQL a task'
+        lines.append((case, f'{done / size.seconds:,.0f} tasks/s', cost))
+    return lines
+
+
+async def statements(databases: Databases, size: Size) -> Lines:
+    """Statements and notifications of a task."""
+    lines: Lines = []
+    for queued, number in ((False, 0), (True, BACKLOG)):
+        async with fresh(databases) as (backend, _):
+            await queue(backend, number)
+            claim = await one(backend, values.OWNER, None, queued=queued)
+            counts.clear()
+            for _ in range(50):
+                claim = await one(backend, values.OWNER, claim, queued=queued)
+            cost = [f'{counts[kind] / 50:.1f} {kind}' for kind in ('statements', 'notifications')]
+        lines.append((f'a task, {f"{number} queued" if queued else "free slot"}', *cost))
+    return lines
+
+
+async def running(databases: Databases, size: Size) -> Lines:
+    """A claim beside running tasks."""
+    lines: Lines = []
+    async with fresh(databases) as (backend, url):
+        model, before = await queue(backend), 0
+        claim = partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1)
+        await claim()
+        for number in size.rows:
+            await copy(url, model, before + 1, number)
+            before = number
+            empty = await fastest(claim)
+            await queue(backend, 20)
+            lines.append((f'claim beside {number:,} running tasks', await fastest(claim), f'{empty} without a task'))
+    return lines
+
+
+async def queued(databases: Databases, size: Size) -> Lines:
+    """A submit and a claim beside queued tasks."""
+    lines: Lines = []
+    async with fresh(databases) as (backend, url):
+        model, before = await queue(backend), 0
+        claim = partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1)
+        for number in size.rows:
+            await copy(url, model, before + 1, number)
+            before = number
+            submit = await fastest(partial(queue, backend))
+            lines.append((f'submit beside {number:,} queued tasks', submit, f'{await fastest(claim)} for a claim'))
+    return lines
+
+
+async def waiting(databases: Databases, size: Size) -> Lines:
+    """A task and a sweep beside tasks that wait for their clients."""
+    lines: Lines = []
+    async with fresh(databases) as (backend, url):
+        model = await queue(backend)
+        await values.run(backend, model, 'input-required', at=backend.now())
+        await backend.housekeeping.sweep(KEEP, at=backend.now())
+        for number in (0, size.waiting):
+            await copy(url, model, 1, number)
+            ran = await fastest(partial(one, backend, values.OWNER, None, queued=False))
+            while await backend.housekeeping.sweep(KEEP, at=backend.now()):
+                pass
+            swept = await fastest(partial(backend.housekeeping.sweep, KEEP, at=backend.now()))
+            lines.append((f'task beside {number:,} waiting tasks', ran, f'{swept} for a sweep without work'))
+    return lines
+
+
+async def sweep(databases: Databases, size: Size) -> Lines:
+    """Deletion of tasks with their conversations: each tenth task has a webhook, each tenth conversation a fork."""
+    async with fresh(databases) as (backend, url):
+        other = opened(url, 'other')
+        for kept in (backend, other):
+            await one(kept, '/kept', None, queued=False)
+        configs = configs_of(backend)
+        connection = await asyncpg.connect(url, server_settings={'search_path': 'a2a'})
+        empty = await connection.fetchval(STORED)
+
+        async def make(lane: int) -> None:
+            for number in range(lane, size.swept, AT_ONCE):
+                task_id = await queue(backend)
+                await values.run(backend, task_id, at=values.AT, messages=values.turn('hi', 'hello'))
+                if number % 10 == 0:
+                    hook = PushConfig(id='hook', version='1.0', takes='statuses', body=b'{}')
+                    await configs.create(task_id, values.OWNER, hook, limit=1)
+                    await backend.conversations(values.OWNER).fork(f'context of {task_id}')
+
+        await asyncio.gather(*map(make, range(AT_ONCE)))
+        await backend.housekeeping.sweep(KEEP, at=values.AT)
+        stored = (await connection.fetchval(STORED) - empty) / size.swept / 1000
+        counts.clear()
+        begin, batches = time.monotonic(), 0
+        keep = Retention(tasks=timedelta(days=1), contexts=timedelta(days=1))
+        while await backend.housekeeping.sweep(keep, at=backend.now()):
+            batches += 1
+        rate = size.swept / (time.monotonic() - begin)
+        left = [await connection.fetchval(f'SELECT COUNT(*) FROM {rows}') for rows in ('task', 'conversation', 'entry')]
+        await connection.close()
+        other.close()
+    forks = size.swept // 10
+    assert left == [2, 2 + forks, 4 + 2 * forks], left
+    each = f'{counts["statements"] / batches:.0f} statements a batch, {stored:.1f} kB of disk a task before'
+    return [(f'sweep of {size.swept:,} tasks and conversations', f'{rate:,.0f} tasks/s', each)]
+
+
+async def streams(databases: Databases, size: Size) -> Lines:
+    """Statements and notifications for readers of the own process: of idle tasks, and of tasks that emit."""
+    lines: Lines = []
+    for number, idle in ((size.streams, True), (20, False)):
+        async with fresh(databases) as (backend, _):
+            await queue(backend, number)
+            claims = await backend.queue.claim('holder', at=backend.now(), lease=values.LEASE, limit=number)
+            opened_streams = [backend.events.subscribe(claim.header.id, lambda: None) for claim in claims]
+            for stream in opened_streams:
+                stream.start(claims[0].header.last_event)
+            counts.clear()
+            begin, n = time.monotonic(), claims[0].header.last_event
+            while time.monotonic() < begin + 2 * size.seconds:
+                n += 1
+                if not idle:
+                    await asyncio.gather(*(backend.queue.emit(claim, [values.chunk(n, '.')]) for claim in claims))
+                await asyncio.sleep(0.1)
+            seconds = time.monotonic() - begin
+            for stream in opened_streams:
+                stream.close()
+            case = f'{number} {"idle streams" if idle else "streams with 10 updates a second"} of one process'
+            rates = [f'{counts[kind] / seconds:,.1f} {kind}/s' for kind in ('statements', 'notifications')]
+        lines.append((case, *rates))
+    return lines
+
+
+PARTS = (processes, statements, running, queued, waiting, sweep, streams)
+
+
+async def measured(parts: Sequence[str], size: Size) -> Lines:
+    lines: Lines = []
+    with postgres_server(DefaultPostgres) as postgres:
+        databases = Databases(Path(), postgres)
+        for part in PARTS:
+            if part.__name__ in parts:
+                begin = time.monotonic()
+                lines += await part(databases, size)
+                print(f'{part.__name__}: {time.monotonic() - begin:.0f} s', file=sys.stderr, flush=True)
+    return lines
+
+
+def main() -> None:
+    names = [part.__name__ for part in PARTS]
+    parser = argparse.ArgumentParser(prog='python -m benchmarks.scale', description=__doc__)
+    parser.add_argument('--tiny', action='store_true', help='show only that it works')
+    parser.add_argument('--only', action='append', choices=names, help='measure this only; may be repeated')
+    parser.add_argument('--out', type=Path, help='file to write instead of benchmarks/scale.md')
+    parser.add_argument('--process', nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.process:
+        url, seconds, queued = options.process
+        asyncio.run(process(url, float(seconds), queued=queued == '1'))
+        return
+    commit, load = git('describe', '--always', '--dirty').strip(), getloadavg()[0]
+    count_statements()
+    lines = asyncio.run(measured(options.only or names, TINY if options.tiny else FULL))
+    place = f'Commit {commit}, {machine()}, PostgreSQL on the same machine, load average {load:.1f} at the start.'
+    text = f'# Scale of the PostgreSQL backend\n\n{place}\n\n' + table(('', 'result', 'and'), lines)
+    print(text)
+    (options.out or Path(__file__).with_name('scale.md')).write_text(text)
+
+
+if __name__ == '__main__':
+    main()
