@@ -112,14 +112,14 @@ class Worker:
         self._sweeper = Sweeper(backend, settings.retention, self._ends.on_expired)
         self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
         self._slots = settings.workers.running
+        self._most_lent = _LENT * settings.workers.running
         self._lent = 0
         """Number of runs that wait for other agents, without a slot."""
         self._returning: deque[asyncio.Future[None]] = deque()
         """Runs that have waited, and need a slot again."""
         self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
-        self._draining = False
-        self._paused = False
+        self._draining = self._paused = False
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
@@ -151,10 +151,6 @@ class Worker:
         """Return True if this worker will record the end of the task: a running task, or a waiting one in memory."""
         waits = task_id in self._waiting or task_id in self._postponed
         return task_id in self._running or (waits and not self._backend.durable)
-
-    @property
-    def _most_lent(self) -> int:
-        return _LENT * self._settings.running
 
     @property
     def waiting(self) -> int:

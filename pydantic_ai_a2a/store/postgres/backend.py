@@ -139,10 +139,12 @@ class PostgresProcess:
             if sent and call.begins and is_away(error):  # else no other process could claim the task
                 self._take_back(write, call.possible)
             raise
-        if not any(map(write.private, results)):
+        if not results:
             self.peers.share(call.begins)
         for result in results:
             for task_id, events in write.published(result):
+                if call.begins and not events:  # the task waits in the queue
+                    self.peers.share(call.begins)
                 self.event_bus.publish(task_id, events)
         return results
 

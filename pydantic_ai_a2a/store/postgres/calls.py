@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ...types import TaskEvent
@@ -69,6 +69,12 @@ def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
     return _lock_timeout(settings), key_of(context.name)
 
 
+@lru_cache(maxsize=1024)
+def _rounds(agent: str, owner: str) -> int:
+    """Return the number of the lock of an owner's rounds."""
+    return key_of(lock_rounds(agent, owner).name)
+
+
 def _submit(
     settings: Postgres,
     agent: str,
@@ -111,7 +117,7 @@ def _submit(
         message.digest,
         claimed.message,
         event.payload,
-        key_of(lock_rounds(agent, message.owner).name),
+        _rounds(agent, message.owner),
         *(slot or (None, None)),
     )
     n, added = len(values), ''

@@ -6,10 +6,9 @@ repeat a transaction.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
@@ -94,15 +93,6 @@ class BoundWrite(Generic[T]):
         return BoundWrite(WriteKind(self.kind.undo, ready=always), (result, *self.args), self.kwargs)
 
 
-@dataclass(slots=True)
-class Backlog:
-    """The number of queued tasks, as far as this process knows: a count, and the changes of this process since."""
-
-    queued: int = 0
-    counted_at: float = -math.inf
-    """Time of the count, as `time.monotonic`."""
-
-
 class Database(ABC):
     """One database, for one agent namespace, from any event loop of this process."""
 
@@ -110,11 +100,6 @@ class Database(ABC):
     """The agent's."""
     most_kept = 10_000
     """Number of finished tasks, and of conversations, that `Retention` keeps by default."""
-
-    @property
-    @abstractmethod
-    def backlog(self) -> Backlog:
-        """The number of queued tasks of the namespace. Writes of this process change it."""
 
     @property
     @abstractmethod
@@ -169,10 +154,6 @@ class Rehearsal(Database):
         self._database = database
         self._event_bus = EventBus(database.event_bus.read, 0)
         self.namespace = database.namespace
-
-    @property
-    def backlog(self) -> Backlog:
-        return replace(self._database.backlog)
 
     @property
     def event_bus(self) -> EventBus:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -47,7 +49,7 @@ from ..rules import Expired, report_expired
 from . import contexts, conversations, outbox, quotas, reads, runs, sweep, vocabulary
 from . import submit as accept
 from . import sweep as dead
-from .database import Backlog, Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
+from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
 from .transaction import Transaction
 
 
@@ -143,20 +145,39 @@ _COUNT_FULL = 1.0
 """The same while the queue is full."""
 
 
-class SqlQueue(Port, TaskQueue):
-    """The queue of a database; `due` is told of tasks that have webhooks."""
+@dataclass(slots=True)
+class Backlog:
+    """The number of queued tasks, as far as this process knows: a count, and the changes of this process since."""
 
-    def __init__(self, database: Database, due: Due) -> None:
+    queued: int = 0
+    counted_at: float = -math.inf
+    """Time of the count, as `time.monotonic`."""
+
+
+class SqlQueue(Port, TaskQueue):
+    """The queue of a database.
+
+    Args:
+        database: The database.
+        due: Told of tasks that have webhooks.
+        rehearsed: For a rehearsal, the backlog of the queue. The rehearsal changes copies.
+    """
+
+    def __init__(self, database: Database, due: Due, rehearsed: Backlog | None = None) -> None:
         super().__init__(database)
         self._due = due
+        self._backlog = rehearsed or Backlog()
+        self._rehearses = rehearsed is not None
         self._ends = count(1)
 
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
         self.database.take_room(submission.size)
-        full = submission.new and await self._is_full(queue_limit)
-        backlog, queued = self.database.backlog, False
+        backlog = replace(self._backlog) if self._rehearses else self._backlog
+        full, queued = submission.new and backlog.queued >= queue_limit, False
+        if submission.new and time.monotonic() - backlog.counted_at > (_COUNT_FULL if full else _COUNT_EVERY):
+            full = await self._count(backlog, _COUNT_FULL if full else _COUNT_EVERY) >= queue_limit
         expected = submission.new and slot is None
         backlog.queued += expected  # before the commit: messages at the same time count each other
         try:
@@ -183,15 +204,12 @@ class SqlQueue(Port, TaskQueue):
                 listener(accepted.header.id)
         return accepted
 
-    async def _is_full(self, limit: int) -> bool:
-        """Return true if the queue has as many tasks, by a count of the last seconds and the own changes since."""
-        backlog, now = self.database.backlog, time.monotonic()
-        every = _COUNT_FULL if backlog.queued >= limit else _COUNT_EVERY
-        if now - backlog.counted_at > every:
-            backlog.counted_at = now  # messages at the same time do not count the queue too
-            # Half of the time, so that the count is not the one that this process has made the last time.
-            backlog.queued = await self.database.write(_COUNT, self.agent, age=round(500 * every))
-        return backlog.queued >= limit
+    async def _count(self, backlog: Backlog, every: float) -> int:
+        """Count the queued tasks, or read the count of another process."""
+        backlog.counted_at = time.monotonic()  # messages at the same time do not count the queue too
+        # Half of the time, so that the count is not the one that this process has made the last time.
+        backlog.queued = await self.database.write(_COUNT, self.agent, age=round(500 * every))
+        return backlog.queued
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
@@ -215,7 +233,7 @@ class SqlQueue(Port, TaskQueue):
         taken = await self.database.write(
             _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
         )
-        self.database.backlog.queued -= len(taken)
+        self._backlog.queued -= 0 if self._rehearses else len(taken)
         for claim, _ in taken:
             if claim.push:
                 self._due.add(claim.header.id)
@@ -256,7 +274,7 @@ class SqlQueue(Port, TaskQueue):
     release = writing(runs.release, ready=True)
 
     def rehearsal(self) -> SqlQueue:
-        return SqlQueue(Rehearsal(self.database), Due())
+        return SqlQueue(Rehearsal(self.database), Due(), self._backlog)
 
 
 class SqlReader(Port, TaskReader):
@@ -480,7 +498,6 @@ class SqlBackend(Backend, Database):
         self.namespace = namespace
         self._histories = Histories()
         self.due = Due()
-        self._backlog = Backlog()
         self.queue = SqlQueue(self, self.due)
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
@@ -488,10 +505,6 @@ class SqlBackend(Backend, Database):
         self.quotas = SqlQuotas(self)
         self.credentials = SqlCredentials(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, self.due), SqlOutbox(self, self.due)
-
-    @property
-    def backlog(self) -> Backlog:
-        return self._backlog
 
     def conversations(self, owner: str) -> conversations.SqlConversationStore:
         return conversations.SqlConversationStore(self, self.namespace, owner)

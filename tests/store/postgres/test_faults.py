@@ -74,7 +74,7 @@ async def test_a_message_whose_commit_nobody_hears_of_is_accepted_once_when_it_i
     another: Open, postgres_url: str
 ) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = another(proxy.url)
+        backend = another(proxy.url, statement_cache_size=0)
         await submit(backend, message('first', new='t'))
         proxy.when(b'COMMIT\x00', 'lose the answer')
         with pytest.raises(StoreUnavailable):

@@ -163,7 +163,8 @@ class Stage:
         )
         rows: dict[str, list[str]] = {}
         for (table,) in tables:
-            query = f"SELECT (to_jsonb(t) - '{{lease_until,queue_seq,counted_at}}'::text[])::text FROM {schema}.{table} t"
+            rest = "to_jsonb(t) - '{lease_until,queue_seq,counted_at}'::text[]"
+            query = f'SELECT ({rest})::text FROM {schema}.{table} t'
             rows[table] = sorted(row[0] for row in await connection.fetch(query))
         await connection.close()
         return rows
