@@ -42,6 +42,10 @@ _FORGET_AT_ONCE = 100
 """Waiting tasks to check in a heartbeat, in the order of submission."""
 _RETRY_CLAIM = 1.0
 """Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
+_GATHER = 0.1
+"""The most seconds for which a free slot waits for others, while tasks are queued: one claim fills them all."""
+_TOGETHER = 8
+"""The part of the slots that a claim waits for: an eighth."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +130,7 @@ class Worker:
         self._finds_lost = True
         """True if the next claim also looks for lost tasks: at the start, and at each heartbeat."""
         self._fill_timer: asyncio.TimerHandle | None = None
-        """Timer of the next look at queued tasks that could not be claimed although a slot was free."""
+        """Timer of the next look at queued tasks, while a slot is free."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -291,7 +295,7 @@ class Worker:
         if context.run(self._waits):
             self._waiting[task_id] = context  # behind earlier tasks
             if not self._draining and self._slots > 0:
-                self._fill_soon()
+                self._fill_together()
             self._fill_again = True
         else:
             self._spawn(self._run(task_id, context), context)
@@ -310,7 +314,7 @@ class Worker:
                 turn.set_result(None)
                 self._slots -= 1
         if self._waiting or self._behind:
-            self._fill_soon()
+            self._fill_together()
 
     def lend(self) -> None:
         """Give back the slot of a run that waits for another agent."""
@@ -336,8 +340,22 @@ class Worker:
             self._slots -= turn.cancelled()  # the run ends, and gives back a slot, also one that it has not got
             raise
 
+    def _gathers(self) -> bool:
+        """True if so few slots are free that a claim waits for more, for a moment."""
+        return self._backend.durable and 0 < self._slots < self._settings.running // _TOGETHER
+
+    def _fill_together(self) -> None:
+        """Start waiting tasks once several slots are free, or in a moment."""
+        if self._gathers():
+            self._fill_later(_GATHER)
+        else:
+            self._fill_soon()
+
     def _fill_soon(self) -> asyncio.Task[None]:
         """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
+        if self._fill_timer is not None:
+            self._fill_timer.cancel()
+            self._fill_timer = None
         if self._filling is not None and not self._filling.done():
             self._fill_again = True  # the claim of the current round may be under way
         else:
@@ -356,6 +374,9 @@ class Worker:
         while self._fill_again:
             self._fill_again = False
             await self._fill_once()
+            if self._fill_again and self._gathers():
+                self._fill_later(_GATHER)
+                break
 
     async def _fill_once(self) -> None:
         if self._draining or self._paused:
@@ -392,10 +413,12 @@ class Worker:
             self._fill_later(_RETRY_CLAIM)
 
     def _fill_later(self, seconds: float) -> None:
-        """Look again in some seconds: no hint follows for tasks that could not be claimed, such as locked ones."""
+        """Look again in some seconds at the latest: no hint follows for locked tasks that could not be claimed."""
+        at = self._loop.time() + seconds
         if self._fill_timer is not None:
+            at = min(at, self._fill_timer.when())
             self._fill_timer.cancel()
-        self._fill_timer = self._loop.call_later(seconds, self._fill_soon)
+        self._fill_timer = self._loop.call_at(at, self._fill_soon)
 
     async def _beat(self) -> None:
         """Take up lost tasks and hints of other processes, and sweep; renew the leases without a heartbeat thread."""

@@ -117,6 +117,40 @@ async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_hande
             assert texts(await ended(client, task_id)) == [task_id]
 
 
+class Claiming(WrappedQueue):
+    """Notes how many tasks each claim takes."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.taken: list[int] = []
+
+    async def claim(self, *args: Any, **options: Any) -> list[Claim]:
+        claims = await super().claim(*args, **options)
+        self.taken += [len(claims)] if claims else []
+        return claims
+
+
+async def test_one_claim_fills_the_slots_that_become_free_together(tmp_path: Path) -> None:
+    stage = Stage()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue = backend.queue = Claiming(backend.queue)
+    names = [f'running {n}' for n in range(16)]
+    async with serving(stage.agent, backend=backend, workers=Workers(running=len(names))) as client:
+        for name in names:
+            await client.send(name, returnImmediately=True)
+            await stage.reached(name)
+        for name in ('a', 'b', 'c'):
+            await client.send(name, returnImmediately=True)
+        stage.open('running 0', 'running 1')
+        for name in ('a', 'b'):
+            await stage.reached(name)
+        stage.open('running 2')
+        await stage.reached('c')  # after a moment, although only one slot is free
+        stage.open(*names, 'a', 'b', 'c')
+    backend.close()
+    assert queue.taken == [2, 1]
+
+
 async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one() -> None:
     stage = Stage()
     flood = [f'{n}' for n in range(400)]
