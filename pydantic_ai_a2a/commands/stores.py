@@ -228,12 +228,22 @@ def _confirm() -> None:
 async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
     async with opened(store) as backend:
         rows = [values async for values in _items(dead, backend, owner, **options)]
+    return write_rows(dead.columns, rows, as_json)
+
+
+def write_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: bool) -> int:
+    """Write rows as JSON Lines or as a table, and return the exit code."""
     if as_json:
         for row in rows:
             echo(to_json(row).decode())
     elif rows:
-        write_table(dead.columns, [[str(value or '-') for value in row.values()] for row in rows])
+        write_table(columns, [['-' if value in (None, '') else str(value) for value in row.values()] for row in rows])
     return 0
+
+
+def time_of(at: int) -> str:
+    """Return a time (ms) as text."""
+    return stored.timestamp(at).decode().strip('"')
 
 
 async def _items(
@@ -283,7 +293,7 @@ def _letter_values(letter: DeadLetter) -> dict[str, Any]:
         'taskId': letter.task_id,
         'contextId': letter.context_id,
         'owner': letter.owner,
-        'failedAt': stored.timestamp(letter.at).decode().strip('"'),
+        'failedAt': time_of(letter.at),
         'attempts': letter.attempts,
         'failure': letter.failure,
         'correlationId': letter.correlation_id,
@@ -334,7 +344,7 @@ def _delivery_values(delivery: DeadDelivery) -> dict[str, Any]:
         'owner': delivery.owner,
         'event': delivery.n,
         'state': delivery.state,
-        'diedAt': stored.timestamp(delivery.at).decode().strip('"'),
+        'diedAt': time_of(delivery.at),
         'tries': delivery.failures,
         'error': delivery.error,
     }
@@ -497,10 +507,10 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
     for state in sorted(LIVE):
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=_AT_ONCE, history_length=0)
         page = await backend.reader.list(query)
-        await asyncio.gather(*(_cancel(backend, task.header, grace) for task in page.tasks))
+        await asyncio.gather(*(cancel_task(backend, task.header, grace) for task in page.tasks))
 
 
-async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
+async def cancel_task(backend: Backend, task: TaskHeader, grace: float) -> None:
     """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop."""
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # the task has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())

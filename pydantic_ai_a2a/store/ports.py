@@ -26,6 +26,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ..clock import SYSTEM, Clock
+from ..errors import UnsupportedOperationError
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, frozen
 
@@ -253,8 +254,42 @@ class ExportedConversation(NamedTuple):
     """The abandoned histories of `record.branches`."""
 
 
+@frozen
+class QueueCounts:
+    """The tasks of a namespace in numbers."""
+
+    namespace: str
+    submitted: int
+    """Queued tasks that have never run."""
+    queued: int
+    """Tasks that wait for a worker: submitted, or answered."""
+    running: int
+    """Tasks that were claimed, also those that wait for another try or holder."""
+    leases: int
+    """Running tasks with a holder whose lease has not expired."""
+    waiting: int
+    """Tasks that wait for their clients."""
+    dead: int
+    """Dead letters."""
+    oldest: int | None
+    """Since when the oldest queued task waits (ms); None without one."""
+    accepted: int
+    """Tasks accepted in the last five minutes."""
+    ended: int
+    """Tasks ended in the last five minutes."""
+    paused_at: int | None
+    """Since when no task is claimed (ms); None if tasks are claimed."""
+
+
 class Housekeeping(ABC):
     """Retention, and the operations of operators."""
+
+    async def queues(self, *, at: int, every: bool) -> Sequence[QueueCounts]:
+        """Return the counts of this namespace; with `every`, of each namespace with tasks in the same store.
+
+        Large numbers are bounded or estimated, so that a million tasks take no longer.
+        """
+        raise UnsupportedOperationError('This backend cannot show its queue.')
 
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:

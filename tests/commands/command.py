@@ -46,11 +46,13 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
     return Outcome(exit_.value.code, written.out, written.err)
 
 
-def in_store(fill: Callable[[Backend], Awaitable[object]], url: str = 'sqlite:///agent.db') -> None:
+def in_store(
+    fill: Callable[[Backend], Awaitable[object]], url: str = 'sqlite:///agent.db', namespace: str = 'joker'
+) -> None:
     """Do something with the store of the app, or another one."""
 
     async def do() -> None:
-        backend = open_store(url, 'joker')
+        backend = open_store(url, namespace)
         try:
             await fill(backend)
         finally:

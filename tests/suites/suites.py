@@ -19,6 +19,7 @@ from .outbox import OutboxSuite
 from .owners import OwnerSuite
 from .pending_deliveries import PendingDeliverySuite
 from .push_configs import PushConfigSuite
+from .queues import QueuesSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .rehearsal import RehearsalSuite
@@ -45,7 +46,7 @@ class TaskQueueSuite(
     """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
 
 
-class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
+class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite, QueuesSuite):
     """Tests of `Housekeeping`: retention by age and number, and the commands of operators."""
 
 

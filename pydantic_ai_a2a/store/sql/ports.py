@@ -46,7 +46,7 @@ from ..ports import (
     TaskReader,
 )
 from ..rules import Expired, report_expired
-from . import contexts, conversations, outbox, quotas, reads, runs, sweep, vocabulary
+from . import contexts, conversations, outbox, queue, quotas, reads, runs, sweep, vocabulary
 from . import submit as accept
 from . import sweep as dead
 from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
@@ -371,6 +371,7 @@ class SqlHousekeeping(Port, Housekeeping):
     set_erasing = writing(accept.set_erasing)
     check_erasing = reading(accept.check_erasing)
     dead_letters = reading(dead.dead_letters)
+    queues = reading(queue.counts)
 
     async def retry(
         self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False

@@ -358,9 +358,6 @@ _KEEPS_UP = """
 -- processes cannot bear raises it: UPDATE a2a_schema SET min_reader = ...
 ALTER TABLE a2a_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 8
 
--- Lists failed tasks.
-CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed'
-
 -- The queue of a namespace. A missing row means: none counted, not paused.
 CREATE TABLE queue (
     agent TEXT PRIMARY KEY,
@@ -376,6 +373,9 @@ CREATE TABLE queue (
 -- Finds the tasks without a holder that a worker may take now. Other claims and ends write no rows here.
 CREATE INDEX task_released ON task (agent, COALESCE(lease_until, 0))
     WHERE state = 'working' AND queued = 0 AND holder IS NULL
+
+-- Lists failed tasks. With one condition alone, SQLite would take the index for other queries.
+CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed' AND failure IS NOT NULL
 """
 
 SCHEMA, _ADDED = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))

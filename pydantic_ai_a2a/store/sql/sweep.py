@@ -463,7 +463,7 @@ def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:
 
 # --- dead letters, and other failed tasks, for operators to retry -----------------------------------------------------
 
-_DEAD = {False: f'failure IN {DEAD_LETTERS}', True: "state = 'failed'"}
+_DEAD = {False: f'failure IN {DEAD_LETTERS}', True: "state = 'failed' AND failure IS NOT NULL"}
 """The condition of dead letters, and of all failed tasks."""
 _FROM_CLIENT = "agent = ? AND task_id = ? AND kind = 'message' AND answer IS NOT NULL"
 _SET_ANSWER = f'UPDATE item SET answer = ? WHERE {_FROM_CLIENT} AND seq = ?'

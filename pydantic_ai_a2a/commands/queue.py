@@ -1,0 +1,118 @@
+"""The command `queue`: the queue of a store in numbers, its tasks, and the cancel of a task by an operator."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ..errors import TaskNotFoundError
+from ..settings import Limits
+from ..store.ports import Backend
+from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, check_cancel
+from .stores import Store, cancel_task, opened, owner_options, store_options, time_of, write_rows
+from .terminal import echo
+
+_JSON = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
+_STATES = sorted(LIVE | INTERRUPTED)
+
+
+class _Queue(click.Group):
+    """Shows the queue in numbers if no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and args[0] in {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if named else ['show', *args])
+
+
+queue = _Queue('queue', help='Show the queue of a store, or list and cancel its tasks.\n\nWithout COMMAND: show.')
+
+
+@queue.command()
+@store_options
+@_JSON
+def show(store: Store, as_json: bool) -> int:
+    """Show the tasks of each namespace in numbers.
+
+    ACCEPTED and ENDED are of the last five minutes. OLDEST is the age of the oldest queued task in seconds.
+    """
+    return asyncio.run(_show(store, as_json))
+
+
+async def _show(store: Store, as_json: bool) -> int:
+    every = store.namespace is None
+    if every and store.target is None:
+        store = store._replace(namespace='every')  # a backend has one; all are shown
+    async with opened(store) as backend:
+        at = backend.now()
+        rows = [asdict(counts) for counts in await backend.housekeeping.queues(at=at, every=every)]
+    for row in rows:
+        oldest, paused_at = row.pop('oldest'), row.pop('paused_at')
+        row['oldestSeconds'] = None if oldest is None else max(0, at - oldest) // 1000
+        row['pausedAt'] = paused_at and time_of(paused_at)
+    columns = 'namespace submitted queued running leases waiting dead accepted ended oldest paused'
+    return write_rows(columns.split(), rows, as_json)
+
+
+@queue.command('list')
+@store_options
+@click.option('--state', type=click.Choice(_STATES), help='Only tasks in this state.')
+@owner_options
+@click.option('--older-than', type=float, default=0, metavar='SECONDS', help='Only tasks whose status is so old.')
+@click.option('--limit', type=click.IntRange(1, 10_000), default=100, show_default=True, help='The most tasks.')
+@_JSON
+def list_(*, store: Store, as_json: bool, **options: Any) -> int:
+    """List tasks that have not ended, the newest status first."""
+    return asyncio.run(_list(store, as_json, **options))
+
+
+async def _list(store: Store, as_json: bool, *, state: Any, owner: str | None, older_than: float, limit: int) -> int:
+    tasks: list[TaskHeader] = []
+    async with opened(store) as backend:
+        at = backend.now()
+        for one in _STATES if state is None else [state]:
+            before = at + 1 - round(1000 * older_than), ''
+            query = TaskQuery(owner=owner, state=one, page_size=limit, before=before, history_length=0)
+            tasks += [task.header for task in (await backend.reader.list(query)).tasks]
+    tasks.sort(key=lambda task: task.status_at, reverse=True)
+    rows = [
+        {
+            'taskId': task.id,
+            'contextId': task.context_id,
+            'owner': task.owner,
+            'state': task.state,
+            'queued': task.queued,
+            'since': time_of(task.status_at),
+        }
+        for task in tasks[:limit]
+    ]
+    return write_rows(['task', 'context', 'owner', 'state', 'queued', 'since'], rows, as_json)
+
+
+@queue.command()
+@click.argument('task_id', metavar='ID')
+@store_options
+@click.option(
+    '--grace', default=Limits().cancel_grace, show_default=True, metavar='SECONDS', help='Time for its run to stop.'
+)
+def cancel(task_id: str, store: Store, grace: float) -> int:
+    """Cancel a task of any owner."""
+    return asyncio.run(_cancel(task_id, store, grace))
+
+
+async def _cancel(task_id: str, store: Store, grace: float) -> int:
+    async with opened(store) as backend:
+        task = await _load(backend, task_id)
+        check_cancel(task)
+        await cancel_task(backend, task, grace)
+        echo(f'{task_id}: {(await _load(backend, task_id)).state}')
+    return 0
+
+
+async def _load(backend: Backend, task_id: str) -> TaskHeader:
+    task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
+    if task is None:
+        raise TaskNotFoundError
+    return task.header

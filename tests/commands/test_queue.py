@@ -1,0 +1,120 @@
+"""`queue`: the queue in numbers, the tasks in it, and the cancel of a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.store.ports import Backend
+
+from ..suites.values import AT, claim_one, message, run, state_of, submit
+from .command import STORE, command, die, finish, in_store
+
+Capture = pytest.CaptureFixture[str]
+
+
+async def some(backend: Backend) -> None:
+    """Tasks in several states, of two owners."""
+    await finish(backend, 'done')
+    await die(backend, 'dead')
+    for n, owner in enumerate(('/ann', '/bob')):
+        await submit(backend, message(new=f'queued {n}', owner=owner, at=AT + n))
+        await submit(backend, message(new=f'running {n}', owner=owner, at=AT + 10 + n))
+        await claim_one(backend, f'running {n}', at=AT + 20 + n)
+    await submit(backend, message(new='asks', owner='/ann', at=AT))
+    await run(backend, 'asks', 'input-required', at=AT + 30)
+
+
+def test_the_queue_is_shown_for_people_and_for_programs(capsys: Capture) -> None:
+    in_store(some)
+    [row] = command(capsys, 'queue', 'joker:app', '--json').lines
+    age = row.pop('oldestSeconds')
+    assert row == snapshot(
+        {
+            'namespace': 'joker',
+            'submitted': 2,
+            'queued': 2,
+            'running': 2,
+            'leases': 2,
+            'waiting': 1,
+            'dead': 1,
+            'accepted': 0,
+            'ended': 0,
+            'pausedAt': None,
+        }
+    )
+    assert age > 60
+    head, numbers = command(capsys, 'queue', *STORE).out.splitlines()
+    assert head.split() == snapshot(
+        [
+            'NAMESPACE',
+            'SUBMITTED',
+            'QUEUED',
+            'RUNNING',
+            'LEASES',
+            'WAITING',
+            'DEAD',
+            'ACCEPTED',
+            'ENDED',
+            'OLDEST',
+            'PAUSED',
+        ]
+    )
+    assert numbers.split()[:9] == ['joker', '2', '2', '2', '2', '1', '1', '0', '0']
+
+
+def test_without_a_namespace_all_namespaces_of_the_store_are_shown(capsys: Capture) -> None:
+    in_store(some)
+    in_store(lambda backend: submit(backend, message(new='t')), namespace='another')
+    shown = command(capsys, 'queue', '--backend', 'sqlite:///agent.db', '--json').lines
+    assert [(row['namespace'], row['queued']) for row in shown] == [('another', 1), ('joker', 2)]
+    [row] = command(
+        capsys, 'queue', 'show', '--backend', 'sqlite:///agent.db', '--namespace', 'another', '--json'
+    ).lines
+    assert row['namespace'] == 'another'
+
+
+def listed(capsys: Capture, *options: str) -> list[Any]:
+    return [row['taskId'] for row in command(capsys, 'queue', 'list', 'joker:app', '--json', *options).lines]
+
+
+def test_tasks_are_listed_by_state_owner_and_age(capsys: Capture) -> None:
+    in_store(some)
+    assert command(capsys, 'queue', 'list', 'joker:app').out == snapshot("""\
+TASK       CONTEXT               OWNER  STATE           QUEUED  SINCE
+asks       context of asks       /ann   input-required  False   2023-11-14T22:13:20.030Z
+running 1  context of running 1  /bob   working         False   2023-11-14T22:13:20.021Z
+running 0  context of running 0  /ann   working         False   2023-11-14T22:13:20.020Z
+queued 1   context of queued 1   /bob   submitted       True    2023-11-14T22:13:20.001Z
+queued 0   context of queued 0   /ann   submitted       True    2023-11-14T22:13:20.000Z
+""")
+    assert listed(capsys, '--state', 'submitted') == ['queued 1', 'queued 0']
+    assert listed(capsys, '--owner', '/bob') == ['running 1', 'queued 1']
+    assert listed(capsys, '--limit', '2') == ['asks', 'running 1']
+    assert listed(capsys, '--older-than', '1e9') == []
+    assert command(capsys, 'queue', 'list', 'joker:app', '--owner', '/eve') == (0, '', '')
+
+
+def test_an_operator_cancels_a_task_of_any_owner(capsys: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    in_store(some)
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    outcomes = [
+        command(capsys, 'queue', 'cancel', task, 'joker:app', '--grace', '0')[:2]
+        for task in ('queued 0', 'running 1', 'asks')
+    ]
+    assert outcomes == [(0, f'{task}: canceled\n') for task in ('queued 0', 'running 1', 'asks')]
+    assert [vars(record)['audit']['task'] for record in caplog.records if hasattr(record, 'audit')] == [
+        'queued 0',
+        'running 1',
+        'asks',
+    ]
+    assert [command(capsys, 'queue', 'cancel', task, 'joker:app').why for task in ('no', 'done')] == snapshot(
+        [(1, 'Task not found.'), (1, 'Task cannot be canceled: it has already ended.')]
+    )
+
+    async def check(backend: Backend) -> None:
+        assert await state_of(backend, 'running 1') == 'canceled'
+
+    in_store(check)
