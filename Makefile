@@ -73,7 +73,7 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 	@$(BIN)/python -m tests.measure
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pictures: $(VENV)/.installed-dev ## Make the pictures of the documentation from the scenarios of tests
 	$(BIN)/python -m tests.playground.pictures
@@ -96,6 +96,8 @@ clean: ## Remove .venv and everything else that these targets made
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@echo 'Installing the "$*" dependencies into $(VENV) ...'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@# It demands the Pydantic AI of its own release, and works with others.
+	@if [ '$*' = dev ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'pydantic-evals>=2.62'; fi
 	@touch $@
 
 $(BIN)/python:

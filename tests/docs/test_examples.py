@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from ..e2e.venvs import missing
 from ..engines import need_dbos
 from .blocks import ROOT, Block, blocks, in_order
 from .page import opened
@@ -20,6 +22,8 @@ def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> N
     examples = list(blocks(path))
     if any('import DBOS' in block.text for block in examples):
         need_dbos()
+    if any('pydantic_evals' in block.text for block in examples) and find_spec('pydantic_evals') is None:
+        missing('pydantic-evals is not installed')
     with opened(tmp_path) as page:
         page.read(examples)
 
