@@ -13,7 +13,8 @@ from .blocks import ROOT, Block, blocks, in_order
 from .page import opened
 
 TUTORIAL = ROOT / 'docs' / 'tutorial'
-PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md'))]
+SKILL = ROOT / 'pydantic_ai_a2a' / '.agents' / 'skills' / 'serving-agents-over-a2a' / 'SKILL.md'
+PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', SKILL, *sorted((ROOT / 'docs').glob('*.md'))]
 DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py')) for block in blocks(path)]
 
 

@@ -85,6 +85,12 @@ def test_the_search_answers_other_questions(site: Path) -> None:
     assert _misses(site, ALSO) == {}
 
 
+def test_language_models_get_a_line_for_each_page(site: Path) -> None:
+    lines = (site / 'llms.txt').read_text().partition('## Pages\n\n')[2].splitlines()
+    assert len(lines) == len([*(ROOT / 'docs').rglob('*.md')])
+    assert lines[1].startswith('- [Get started](get-started/): Serve a Pydantic AI agent')
+
+
 def test_each_earlier_address_leads_to_a_page(site: Path) -> None:
     moved = [line.split(': ') for line in (ROOT / 'mkdocs.yml').read_text().splitlines() if '.md: ' in line]
     assert moved
