@@ -366,13 +366,8 @@ CREATE TABLE queue (
     paused_at BIGINT -- since when no task is claimed; NULL: tasks are claimed
 )
 
--- Finds running tasks whose lease has expired. SQLite reads the running tasks of the machine: the index would be a page
--- more in each commit.
-/* CREATE INDEX task_lease ON task (agent, COALESCE(lease_until, 0)) WHERE state = 'working' AND queued = 0 */
-
--- Finds the tasks without a holder that a worker may take now. Other claims and ends write no rows here.
-CREATE INDEX task_released ON task (agent, COALESCE(lease_until, 0))
-    WHERE state = 'working' AND queued = 0 AND holder IS NULL
+-- Finds the tasks without a holder that a worker may take now, in their order. A renewed lease changes no index.
+CREATE INDEX task_released ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0 AND holder IS NULL
 
 -- Lists failed tasks. With one condition alone, SQLite would take the index for other queries.
 CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed' AND failure IS NOT NULL
