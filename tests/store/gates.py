@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -30,6 +31,10 @@ class Gate:
     async def is_taken(self, *name: str) -> bool:
         """Whether somebody has the lock of another name."""
         return not await self._connection.fetchval('SELECT pg_try_advisory_xact_lock($1)', key_of(name))
+
+    async def value(self, query: str) -> Any:
+        """Return the value that a query finds."""
+        return await self._connection.fetchval(query)
 
     async def open(self) -> None:
         """Let the others through."""

@@ -8,13 +8,14 @@ import random
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from functools import partial
 from os import getpid, urandom
-from threading import Lock, Thread, current_thread
+from threading import Event, Lock, RLock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -52,7 +53,8 @@ class PostgresProcess:
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()
         self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
-        self.clock = DatabaseClock()
+        pool = shared_pool(settings)
+        self.clock = pool.clock
         self.peers = Peers(self.event_bus, self.clock.now)
         self._settings = settings
         self._namespace = namespace
@@ -61,7 +63,7 @@ class PostgresProcess:
         self._listener = Listener(
             settings, self._channel, self._sender, namespace=namespace, event_bus=self.event_bus, peers=self.peers
         )
-        self._thread = PoolThread(settings, self.clock, self._listener.run)
+        self._thread = PoolThread(pool, self._listener.run)
 
     def stop(self) -> None:
         """Close the connections. Does nothing in a forked child, which must not touch them."""
@@ -236,6 +238,9 @@ def _log_failure(result: Any, error: BaseException | None) -> None:
 # --- a thread with a separate event loop for the PostgreSQL connections of one process --------------------------------
 # A blocked event loop of the process does not delay a transaction and the transaction's locks. An event loop of the
 # process may end without closing connections.
+#
+# All namespaces with equal settings share the thread and its connections. The first one starts the thread, and the last
+# one ends it.
 
 T = TypeVar('T')
 _CONFLICTS = 10
@@ -243,10 +248,12 @@ _CONFLICTS = 10
 _PAUSE = 0.02
 """Seconds before the second attempt, doubled for each later attempt."""
 _LONGEST = 1.0
+_OTHERS = 2
+"""Connections that a namespace leaves to the other namespaces of the pool."""
 
 
-class Session:
-    """The connections, from the start of the thread to its end.
+class Connections:
+    """The connections of all namespaces with equal settings, in a thread with an event loop.
 
     Args:
         settings: The database.
@@ -256,29 +263,95 @@ class Session:
     def __init__(self, settings: Postgres, clock: DatabaseClock) -> None:
         self.settings = settings
         self.clock = clock
+        self.loop = _new_event_loop()
+        self.sessions: set[asyncio.Task[None]] = set()
+        """The running namespaces."""
+        self.listening = asyncio.Lock()
+        """Held while the listening connection is opened or used."""
+        self._listener: asyncpg.Connection[asyncpg.Record] | None = None
         self._pools: dict[bool, Pool] = {}
         self._migrating = asyncio.Lock()
-        self._migrated = False
+        self.migrated = False
+        self.ending = asyncio.Event()
+        """Set in the thread to close the connections after the end of all namespaces."""
+        self.thread = Thread(target=self._run, name='pydantic_ai_a2a PostgreSQL', daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        await self.ending.wait()
+        await asyncio.gather(*self.sessions)
+        if self._listener is not None:
+            self._listener.terminate()
+        for pool in self._pools.values():
+            try:
+                async with asyncio.timeout(STOP_TIME):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
+
+    async def pool(self, *, first: bool) -> Pool:
+        """Return a pool; see `Session.connection`."""
+        if first not in self._pools:
+            size = 1 if first else self.settings.pool_size
+            self._pools[first] = await open_pool(self.settings, size, self.clock)
+        return self._pools[first]
+
+    async def migrate(self, connection: Connection) -> None:
+        """Migrate the schema once; concurrent callers wait."""
+        async with self._migrating:
+            if not self.migrated:
+                await migrate(self.settings, connection)
+            self.migrated = True
+
+    async def listener(self) -> asyncpg.Connection[asyncpg.Record]:
+        """Return the connection that listens for all namespaces. The caller holds `listening`."""
+        if self._listener is None or self._listener.is_closed():
+            self._listener = await open_connection(self.settings, self.settings.listen_dsn or self.settings.url)
+        return self._listener
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop of uvloop if this process has imported uvloop, as Uvicorn does: a tenth less CPU time."""
+    uvloop = sys.modules.get('uvloop')
+    return asyncio.new_event_loop() if uvloop is None else uvloop.new_event_loop()
+
+
+class Session:
+    """A namespace with its use of the connections, from its first transaction to its stop.
+
+    Args:
+        connections: The connections.
+        beside: More work in the thread, until the stop.
+    """
+
+    def __init__(self, connections: Connections, beside: Work) -> None:
+        self.connections = connections
+        self.settings = connections.settings
+        self.clock = connections.clock
+        self.over = Event()
+        """Set after the end."""
+        self._beside = beside
+        self._share = asyncio.Semaphore(max(1, self.settings.pool_size - _OTHERS))
+        self.stopping = asyncio.Event()
+        """Set in the thread to end soon."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def connection(self, *, first: bool = False) -> AsyncGenerator[Connection]:
         """Acquire a connection; `first` for urgent work, one at a time, on a reserved connection."""
-        pool = self._pools.get(first)
-        if pool is None:
-            pool = self._pools[first] = await open_pool(
-                self.settings, 1 if first else self.settings.pool_size, self.clock
-            )
-        async with pool.acquire(timeout=self.settings.acquire_timeout) as connection:
-            if not self._migrated:
-                await self._migrate(connection)
+        pool = await self.connections.pool(first=first)
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(self.settings.acquire_timeout):
+                if not first and len(self.connections.sessions) > 1:
+                    await stack.enter_async_context(self._share)
+                connection = await stack.enter_async_context(pool.acquire())
+            if not self.connections.migrated:
+                await self.connections.migrate(connection)
             yield connection
-
-    async def _migrate(self, connection: Connection) -> None:
-        async with self._migrating:
-            if self._migrated:
-                return  # a concurrent caller has migrated the schema
-            await migrate(self.settings, connection)
-            self._migrated = True
 
     async def read(self, make: Callable[[], Transaction[T]]) -> T:
         """Run a read-only transaction."""
@@ -307,121 +380,137 @@ class Session:
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
             pause = min(2 * pause, _LONGEST)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        for pool in self._pools.values():
-            try:
-                async with asyncio.timeout(STOP_TIME):
-                    await pool.close()
-            except TimeoutError:
-                pool.terminate()
-
-
-Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
-
-
-class _Life:
-    """One run of the thread."""
-
-    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
-        self.loop = _new_event_loop()
-        self._settings = settings
-        self._clock = clock
-        self._beside = beside
-        self._stopping = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._session: Session | None = None
-        self.thread = Thread(target=self._run, name='pydantic_ai_a2a PostgreSQL', daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-            runner.run(self._live())
+    def start(self) -> None:
+        """Begin, in the thread."""
+        self.connections.sessions.add(self.connections.loop.create_task(self._live()))
 
     async def _live(self) -> None:
-        session = self._session = Session(self._settings, self._clock)
-        beside = asyncio.create_task(self._beside(session))
-        await self._stopping.wait()
+        beside = asyncio.create_task(self._beside(self))
+        await self.stopping.wait()
         beside.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_TIME)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(beside, *self._tasks, return_exceptions=True)
-        await session.close()
+        self.connections.sessions -= {asyncio.current_task()}
+        self.over.set()
 
     def begin(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
         """Begin some work, in the thread."""
-        task = self.loop.create_task(self._do(work, answer))
+        task = self.connections.loop.create_task(self._do(work, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _do(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
-        assert self._session is not None
         result, failed = None, None
         try:
-            result = await work(self._session)
+            result = await work(self)
         except BaseException as error:  # raised to the caller, who waits in another thread
-            failed = connection_error(self._settings, error)
+            failed = connection_error(self.settings, error)
         answer(result, failed)
 
-    def stop(self) -> None:
-        """End soon, called in the thread."""
-        self._stopping.set()
+
+Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
 
 
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop of uvloop if this process has imported uvloop, as Uvicorn does: a tenth less CPU time."""
-    uvloop = sys.modules.get('uvloop')
-    return asyncio.new_event_loop() if uvloop is None else uvloop.new_event_loop()
-
-
-class PoolThread:
-    """Runs transactions over connections. The first transaction starts the thread.
+class SharedPool:
+    """The connections of all namespaces with equal settings, while one of them runs.
 
     Args:
         settings: The database.
-        clock: Gets the database's time.
+    """
+
+    def __init__(self, settings: Postgres) -> None:
+        self.clock = DatabaseClock()
+        self.lock = RLock()
+        """Reentrant: the garbage collector may stop another namespace while this thread holds the lock."""
+        self.settings = settings
+        self.users = 0
+        self._connections: Connections | None = None
+
+    def enter(self) -> Connections:
+        """Return the connections for one more namespace; called with the lock."""
+        self.users += 1  # first: from now on, no other namespace closes them
+        if self._connections is None:
+            for (pid, other), pool in [*_pools.items()]:
+                if pid == getpid() and other.url == self.settings.url and pool.users and pool is not self:
+                    logger.warning(
+                        'The apps of this process have different settings for %s, so they share no connections.',
+                        self.settings.place,
+                    )
+            self._connections = Connections(self.settings, self.clock)
+        return self._connections
+
+    def leave(self) -> bool:
+        """Close the connections after the last namespace. Return True if this was the last one."""
+        self.users -= 1
+        if self.users or self._connections is None:
+            return False
+        self._connections.loop.call_soon_threadsafe(self._connections.ending.set)
+        self._connections = None
+        return True
+
+
+_pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDictionary()
+"""The pools by process id: a forked child must not touch the connections of its parent."""
+_making = Lock()
+
+
+def shared_pool(settings: Postgres) -> SharedPool:
+    """Return the pool of this process for a database."""
+    with _making:
+        return _pools.setdefault((getpid(), settings), SharedPool(settings))
+
+
+class PoolThread:
+    """Runs the transactions of a namespace in the thread of the pool. The first transaction starts the thread.
+
+    Args:
+        pool: The connections.
         beside: More work in the thread, until the stop.
     """
 
-    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, pool: SharedPool, beside: Work) -> None:
+        self._pool = pool
         self._beside = beside
-        self._lock = Lock()
-        self._life: _Life | None = None
+        self._session: Session | None = None
 
     @property
     def running(self) -> bool:
         """True from the first transaction to the stop."""
-        return self._life is not None
+        return self._session is not None
 
     def put(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
         """Begin some work, and answer in the thread with its result, or with why there is none."""
-        self.call(partial(_Life.begin, work=work, answer=answer))
+        self.call(partial(Session.begin, work=work, answer=answer))
 
     def wake(self, callback: Callable[[], object]) -> None:
         """Call back in the thread."""
-        self.call(lambda life: callback())
+        self.call(lambda _: callback())
 
-    def call(self, callback: Callable[[_Life], object]) -> None:
+    def call(self, callback: Callable[[Session], object]) -> None:
         """Call a function in the thread, and start the thread if needed."""
-        with self._lock:
-            if self._life is None:
-                self._life = _Life(self._settings, self._clock, self._beside)
+        with self._pool.lock:
+            session = self._session
+            if session is None:
+                session = self._session = Session(self._pool.enter(), self._beside)
+                session.connections.loop.call_soon_threadsafe(session.start, context=Context())
             # An empty context: connections outlive requests, and must not keep context variables of a request.
-            self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
+            session.connections.loop.call_soon_threadsafe(callback, session, context=Context())
 
     def stop(self) -> None:
-        """Finish running transactions, and close the connections."""
-        with self._lock:
-            life, self._life = self._life, None
-            if life is not None:
-                life.loop.call_soon_threadsafe(life.stop)
+        """Finish running transactions. The last namespace closes the connections."""
+        with self._pool.lock:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            session.connections.loop.call_soon_threadsafe(session.stopping.set)
+            last = self._pool.leave()
         # The garbage collector may call stop() in any thread.
-        if life is not None and life.thread is not current_thread():
-            life.thread.join(3 * STOP_TIME)
+        thread = session.connections.thread
+        if thread is not current_thread():
+            (thread.join if last else session.over.wait)(3 * STOP_TIME)
 
 
 # --- notifications between the processes of a PostgreSQL database -----------------------------------------------------
@@ -484,7 +573,7 @@ class Listener:
             look_at = loop.time()
             while True:
                 self._wanted.clear()
-                if self._settings.listen and self._connection is None and await self._connect():
+                if self._settings.listen and self._connection is None and await self._connect(session):
                     look_at = loop.time()  # read all tasks: writes before LISTEN sent no notification here
                 again = await self._do(session, full=loop.time() >= look_at)
                 if loop.time() >= look_at:
@@ -494,7 +583,7 @@ class Listener:
                     self._ready = True
         finally:
             if self._connection is not None:
-                self._connection.terminate()
+                self._connection.terminate()  # the other namespaces open another one
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -503,9 +592,10 @@ class Listener:
         except TimeoutError:
             pass  # the pause is over: poll the tables
 
-    async def _connect(self) -> bool:
+    async def _connect(self, session: Session) -> bool:
         try:
-            self._connection = await self._listening()
+            async with session.connections.listening:
+                self._connection = await self._listening(session)
         except _FAILS as error:
             if not self._deaf:
                 logger.warning('PostgreSQL sends no notifications, so the process polls: %s', error)
@@ -514,8 +604,8 @@ class Listener:
         self._deaf = False
         return True
 
-    async def _listening(self) -> asyncpg.Connection[asyncpg.Record]:
-        connection = await open_connection(self._settings, self._settings.listen_dsn or self._settings.url)
+    async def _listening(self, session: Session) -> asyncpg.Connection[asyncpg.Record]:
+        connection = await session.connections.listener()
         try:
             connection.add_termination_listener(self._lost)
             await connection.add_listener(self._channel, self._hear)
@@ -545,7 +635,7 @@ class Listener:
     async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:
         """Check the listening connection, and read the database's clock."""
         try:
-            async with asyncio.timeout(_POLL):
+            async with asyncio.timeout(_POLL), session.connections.listening:
                 await session.clock.ask(connection)
         except _FAILS:
             connection.terminate()

@@ -169,7 +169,8 @@ async def _take_turn(settings: Postgres, connection: Connection) -> bool:
     try:
         taken = await stored_version(settings, patient)
         made = await in_transaction(patient, begin(settings), lambda: patient.fetch(_VALID_INDEXES, settings.schema))
-        await patient.execute('SET statement_timeout TO 0')
+        # For the session, because an index is created outside of a transaction.
+        await patient.execute('SET statement_timeout TO 0; SET default_transaction_read_only TO off')
         for statement in steps_of(settings, MIGRATIONS, taken, [row[0] for row in made]):
             await patient.execute(statement)
     finally:

@@ -30,8 +30,9 @@ def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
+def another(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Opens the database once more, as another process would."""
+    monkeypatch.setattr(postgres_backend, 'shared_pool', postgres_backend.SharedPool)
     backends: list[PostgresBackend] = []
 
     def make(url: str = postgres_url, namespace: str = 'agent', **options: Any) -> PostgresBackend:

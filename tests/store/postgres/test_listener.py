@@ -94,7 +94,8 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
     listener = postgres_listener.Listener(
         settings, 'channel', 'me', namespace='agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now)
     )
-    running = asyncio.ensure_future(listener.run(postgres_backend.Session(settings, DatabaseClock())))
+    connections = postgres_backend.Connections(settings, DatabaseClock())
+    running = asyncio.ensure_future(listener.run(postgres_backend.Session(connections, listener.run)))
     for _ in range(5):
         await asyncio.sleep(0)
         listener.wake()
@@ -105,6 +106,8 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
     async with asyncio.timeout(LIMIT):
         await asyncio.wait([running])
     assert running.cancelled()
+    connections.loop.call_soon_threadsafe(connections.ending.set)
+    await asyncio.to_thread(connections.thread.join)
 
 
 async def test_the_process_of_a_private_task_hears_of_the_senders_in_other_processes_who_wait_for_it(

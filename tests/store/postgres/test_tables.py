@@ -48,8 +48,8 @@ async def test_who_waits_for_others_to_make_the_tables_waits_longer_than_for_a_s
 ) -> None:
     async with gate(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
         submitting = asyncio.ensure_future(submit(another(statement_timeout=2), message(new='t')))
-        await held.reached()
         await asyncio.to_thread(postgres.run, 'SELECT pg_sleep(2.5)')
+        assert not submitting.done()
         await held.open()
         await submitting
 
