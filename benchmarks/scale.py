@@ -309,17 +309,19 @@ async def sweep(databases: Databases, size: Size) -> Lines:
         await backend.housekeeping.sweep(KEEP, at=values.AT)
         stored = (await connection.fetchval(STORED) - empty) / size.swept / 1000
         counts.clear()
-        begin, batches = time.monotonic(), 0
+        begin, batches, own, cpu = time.monotonic(), 0, time.process_time(), databases.postgres_cpu()
         keep = Retention(tasks=timedelta(days=1), contexts=timedelta(days=1))
         while await backend.housekeeping.sweep(keep, at=backend.now()):
             batches += 1
         rate = size.swept / (time.monotonic() - begin)
+        own, cpu = time.process_time() - own, databases.postgres_cpu() - cpu
         left = [await connection.fetchval(f'SELECT COUNT(*) FROM {rows}') for rows in ('task', 'conversation', 'entry')]
         await connection.close()
         other.close()
     forks = size.swept // 10
     assert left == [2, 2 + forks, 4 + 2 * forks], left
-    each = f'{counts["statements"] / batches:.0f} statements a batch, {stored:.1f} kB of disk a task before'
+    times = f'{own / size.swept * 1e3:.2f} + {cpu / size.swept * 1e3:.2f} ms of the process and of PostgreSQL a task'
+    each = f'{counts["statements"] / batches:.0f} statements a batch, {times}, {stored:.1f} kB of disk before'
     return [(f'sweep of {size.swept:,} tasks and conversations', f'{rate:,.0f} tasks/s', each)]
 
 
