@@ -1,7 +1,7 @@
 """Writes the figures of the documentation from the results of the benchmarks: `python -m tests.docs.figures`.
 
-`docs/performance.md` gets the table of the results. `docs/capacity.md` gets the constants of its model, and the output
-of the model.
+`docs/performance.md` gets a table of the results, the constants of its model of the capacity, and the output of the
+model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from benchmarks.report import RESULTS, number, place, shown, table
 
 from .blocks import ROOT
 
-PERFORMANCE, CAPACITY = ROOT / 'docs' / 'performance.md', ROOT / 'docs' / 'capacity.md'
+PERFORMANCE = ROOT / 'docs' / 'performance.md'
+_ON_THE_PAGE = re.compile(
+    r'echo route|plain send, (memory|SQLite|Postgre)|tool call, (memory|SQLite|Postgre)|stream of 50 deltas, |'
+    r'time to the first|tasks a second of one|GetTask|recovery|memory of|blocking|streamed answer'
+)
+"""The rows that a page has room for. `benchmarks/results.md` has all."""
 _TABLE = re.compile(r'(?<=<!-- results -->\n).*?(?=<!-- end of results -->)', re.DOTALL)
 _MODEL = re.compile(r'```python\n(?P<code>.*?)```\n\n```text title="Output"\n(?P<output>.*?)```', re.DOTALL)
 
@@ -32,6 +37,7 @@ def performance(page: str, measured: Any) -> str:
     lines = [
         [row['name'], shown(row['value'], row['unit']), f'{number(row["low"])} – {number(row["high"])}']
         for row in measured['rows']
+        if _ON_THE_PAGE.match(row['name'])
     ]
     measured_at = fill(f'Measured at {place(measured["taken"], long=True)}.', 120, break_on_hyphens=False)
     text = f'{measured_at}\n\n{table(["", "median", "quartiles"], lines)}\n'
@@ -67,8 +73,7 @@ def capacity(page: str, measured: Any) -> str:
 
 def main() -> None:
     measured = results()
-    PERFORMANCE.write_text(performance(PERFORMANCE.read_text(), measured))
-    CAPACITY.write_text(capacity(CAPACITY.read_text(), measured))
+    PERFORMANCE.write_text(capacity(performance(PERFORMANCE.read_text(), measured), measured))
 
 
 if __name__ == '__main__':

@@ -43,9 +43,8 @@ DOCS = ROOT / 'docs'
 
 
 def test_the_reference_has_every_public_name() -> None:
-    members = re.findall(
-        r'^::: pydantic_ai_a2a\.(?:app\.serve\.)?(\w+)$', (DOCS / 'reference.md').read_text(), re.MULTILINE
-    )
+    text = '\n'.join((DOCS / f'{page}.md').read_text() for page in ('reference', 'reference-clients'))
+    members = re.findall(r'^::: pydantic_ai_a2a\.(?:app\.serve\.)?(\w+)$', text, re.MULTILINE)
     assert sorted(members) == sorted(pydantic_ai_a2a.__all__)
 
 

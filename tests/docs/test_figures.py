@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .figures import CAPACITY, PERFORMANCE, capacity, performance, results
+from .figures import PERFORMANCE, capacity, performance, results
 
 REPAIR = 'run: python -m tests.docs.figures'
 
@@ -14,6 +14,6 @@ def test_the_performance_page_has_the_results_of_the_benchmarks() -> None:
 
 
 def test_the_capacity_page_calculates_with_the_results_of_the_benchmarks() -> None:
-    page = CAPACITY.read_text()
+    page = PERFORMANCE.read_text()
     assert page == capacity(page, results()), REPAIR
     assert '\n     1000       10000 ' in page

@@ -27,7 +27,7 @@ ASKED = {
     'input-required': 'approvals',
     'restart lost tasks': 'durability',
     'custom task store': 'bring-your-own architecture',
-    'replicas load balancer': 'scale postgresql deploy',
+    'replicas load balancer': 'postgresql deploy',
     'task ownership per user': 'authorization authentication',
     'cancel running task': 'calls',
     'push notification localhost': 'webhooks',
