@@ -45,7 +45,10 @@ class Postgres:
     schema: str = 'a2a'
     """Schema of the tables, created if missing. Default `a2a`."""
     pool_size: int = 8
-    """Limit of connections for each process, without the listening and the lease-renewing connection. Default 8."""
+    """Limit of connections for each process, without the listening and the lease-renewing connection. Default 8.
+
+    All apps with equal settings share the connections.
+    """
     connect_timeout: Span[float] = Span(5.0)
     """Time limit for opening a connection, in seconds. Default 5."""
     acquire_timeout: Span[float] = Span(10.0)
