@@ -1002,7 +1002,8 @@ class TaskQueue(ABC):
             InvalidParamsError: The message names another context, or a known message id with another content.
             AnswerNeeded: The task waits with calls, and there is no `submission.answer`; or the answer is for another
                 pause than the current one. Nothing is stored.
-            OverloadedError: `queue_limit` tasks are queued already.
+            OverloadedError: `queue_limit` tasks are queued already. A backend of several processes may count the tasks
+                of the others now and then.
             BeingErased: `Housekeeping.set_erasing` refuses the message.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """

@@ -83,9 +83,10 @@ BEGIN
         WHERE {_IS_NEW}
         ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN
-            -- The task is there if this call is repeated, because the answer of a committed call was lost.
+            -- The task has this place if this call is repeated, because the answer of a committed call was lost. The
+            -- worker may have claimed it from the queue since, but not at the time of the message.
             SELECT state = 'working' AND holder = in_holder AND fence = 1 AND run = 1 AND status_at = in_at
-            INTO out_claimed FROM task WHERE agent = in_agent AND id = in_id;
+            INTO out_claimed FROM task WHERE agent = in_agent AND id = in_id AND queue_seq >= in_place;
             IF NOT FOUND THEN
                 RETURN;
             END IF;

@@ -31,7 +31,7 @@ BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
 OF_TASK = 'agent = ? AND task_id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
-IS_DUE = 'COALESCE(lease_until, 0) <= (SELECT a2a_clock())'  # a value that PostgreSQL can look up in an index
+IS_DUE = 'COALESCE(lease_until, 0) <= (SELECT a2a_clock())'  # reads the clock once for all rows
 """The pause of a released task is over."""
 UNREAD = (
     "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"

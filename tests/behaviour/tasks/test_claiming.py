@@ -117,7 +117,7 @@ async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_hande
             assert texts(await ended(client, task_id)) == [task_id]
 
 
-class Claiming(WrappedQueue):
+class Claiming(Slow):
     """Notes how many tasks each claim takes."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -135,7 +135,8 @@ async def test_one_claim_fills_the_slots_that_become_free_together(tmp_path: Pat
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     queue = backend.queue = Claiming(backend.queue)
     names = [f'running {n}' for n in range(16)]
-    async with serving(stage.agent, backend=backend, workers=Workers(running=len(names))) as client:
+    workers = Workers(running=len(names), lease=3600)
+    async with serving(stage.agent, backend=backend, workers=workers) as client:
         for name in names:
             await client.send(name, returnImmediately=True)
             await stage.reached(name)
@@ -144,11 +145,16 @@ async def test_one_claim_fills_the_slots_that_become_free_together(tmp_path: Pat
         stage.open('running 0', 'running 1')
         for name in ('a', 'b'):
             await stage.reached(name)
-        stage.open('running 2')
-        await stage.reached('c')  # after a moment, although only one slot is free
-        stage.open(*names, 'a', 'b', 'c')
+        queue.answers.clear()
+        stage.open('running 2', 'running 3')
+        await queue.asked.wait()
+        await client.send('d', returnImmediately=True)
+        queue.answers.set()
+        for name in ('c', 'd'):  # the last one after a moment, although only one slot is free
+            await stage.reached(name)
+        stage.open(*names, 'a', 'b', 'c', 'd')
     backend.close()
-    assert queue.taken == [2, 1]
+    assert queue.taken == [2, 1, 1]
 
 
 async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one() -> None:

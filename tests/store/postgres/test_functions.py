@@ -247,7 +247,7 @@ async def tasks_that_wait_in_rounds_and_behind_each_other(stage: Stage) -> None:
 
 
 async def a_message_that_waits_and_is_sent_again(stage: Stage) -> None:
-    for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
+    for name, text in (('t', 'hello'), ('t', 'hello'), ('u', 'hello'), ('v', 'other')):
         await stage.note(submit(stage.backend, message(text, new=name, message_id='m', context='c')))
     await submit(stage.backend, message('more', to='t', message_id='n'))
     await stage.note(submit(stage.backend, message('more', new='w', message_id='n')))
