@@ -53,6 +53,11 @@ ALSO = {
     'retry on rate limit 429 model': 'durability',
     'nginx reverse proxy': 'deploy',
     'evaluate agent quality': 'evaluate',
+    'gdpr delete user data': 'operate',
+    'websocket streaming': 'calls',
+    'idempotency key retry payment': 'durability',
+    'resume stream after disconnect': 'calls',
+    'test without api key': 'testing get-started',
 }
 
 
