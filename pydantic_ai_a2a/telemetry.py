@@ -33,6 +33,9 @@ _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 36
 class Queue(Protocol):
     """The tasks of a worker before the start."""
 
+    queue_paused: bool
+    """True if an operator has paused the queue."""
+
     @property
     def waiting(self) -> int:
         """Number of tasks in wait for a free slot, from any thread."""
@@ -69,6 +72,12 @@ class Instruments:
         self._behind = meter.create_counter('a2a.retention.behind', '{sweep}', 'Sweeps that were not enough.')
         meter.create_observable_gauge(
             'a2a.queue.length', [self._observe], '{task}', 'Tasks of this process that wait for a free slot.'
+        )
+        meter.create_observable_gauge(
+            'a2a.queue.paused',
+            [self._observe_pause],
+            '1',
+            '1 if an operator has paused a queue of this process, else 0.',
         )
 
     def enter(self, state: TaskState, failure: str | None = None) -> None:
@@ -108,6 +117,9 @@ class Instruments:
 
     def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
         return [Observation(sum(queue.waiting for queue in list(self._queues)))]
+
+    def _observe_pause(self, options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(int(any(queue.queue_paused for queue in list(self._queues))))]
 
 
 class Metrics:

@@ -1,4 +1,4 @@
-"""The command `queue`: the queue of a store in numbers, its tasks, and the cancel of a task by an operator."""
+"""The command `queue`: the queue of a store in numbers, its tasks, the cancel of a task, and the pause of the queue."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from ..errors import TaskNotFoundError
+from ..errors import TaskNotCancelableError, TaskNotFoundError
 from ..settings import Limits
-from ..store.ports import Backend
 from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, check_cancel
 from .stores import Store, cancel_task, opened, owner_options, store_options, time_of, write_rows
-from .terminal import echo
+from .terminal import say
 
 _JSON = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 _STATES = sorted(LIVE | INTERRUPTED)
@@ -27,7 +26,9 @@ class _Queue(click.Group):
         return super().parse_args(ctx, args if named else ['show', *args])
 
 
-queue = _Queue('queue', help='Show the queue of a store, or list and cancel its tasks.\n\nWithout COMMAND: show.')
+queue = _Queue(
+    'queue', help='Show or pause the queue of a store, or list and cancel its tasks.\n\nWithout COMMAND: show.'
+)
 
 
 @queue.command()
@@ -104,15 +105,34 @@ def cancel(task_id: str, store: Store, grace: float) -> int:
 
 async def _cancel(task_id: str, store: Store, grace: float) -> int:
     async with opened(store) as backend:
-        task = await _load(backend, task_id)
-        check_cancel(task)
-        await cancel_task(backend, task, grace)
-        echo(f'{task_id}: {(await _load(backend, task_id)).state}')
+        task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        if task is None:
+            raise TaskNotFoundError
+        check_cancel(task.header)
+        if not await cancel_task(backend, task.header, grace):
+            raise TaskNotCancelableError
     return 0
 
 
-async def _load(backend: Backend, task_id: str) -> TaskHeader:
-    task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
-    if task is None:
-        raise TaskNotFoundError
-    return task.header
+@queue.command()
+@store_options
+def pause(store: Store) -> int:
+    """Start no further task of a namespace, in any process.
+
+    Running tasks go on, and new tasks are accepted and wait.
+    """
+    return asyncio.run(_pause(store, paused=True))
+
+
+@queue.command()
+@store_options
+def resume(store: Store) -> int:
+    """Start the tasks of a paused namespace again."""
+    return asyncio.run(_pause(store, paused=False))
+
+
+async def _pause(store: Store, *, paused: bool) -> int:
+    async with opened(store) as backend:
+        await backend.housekeeping.pause(backend.now() if paused else None)
+    say('the queue is paused' if paused else 'the queue is no longer paused')
+    return 0

@@ -510,8 +510,12 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
         await asyncio.gather(*(cancel_task(backend, task.header, grace) for task in page.tasks))
 
 
-async def cancel_task(backend: Backend, task: TaskHeader, grace: float) -> None:
-    """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop."""
+async def cancel_task(backend: Backend, task: TaskHeader, grace: float) -> bool:
+    """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop.
+
+    Return False if the task had ended before.
+    """
+    canceled = False
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # the task has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())
         canceled, ended = True, 'asked'
@@ -522,6 +526,7 @@ async def cancel_task(backend: Backend, task: TaskHeader, grace: float) -> None:
         finally:
             if canceled:
                 _record('task-canceled', task.owner, task.context_id, task=task.id, ended=ended)
+    return canceled
 
 
 async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:

@@ -655,12 +655,7 @@ class StorageHousekeeping(Housekeeping):
         """Do nothing: the storage erases nothing."""
 
     async def dead_letters(
-        self,
-        owner: str | None = None,
-        *,
-        limit: int = 100,
-        after: tuple[int, str] | None = None,
-        failed: bool = False,
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None, failed: bool = False
     ) -> Sequence[DeadLetter]:
         raise UnsupportedOperationError(f'A FastA2A storage cannot list dead letters{_INSTEAD}')
 

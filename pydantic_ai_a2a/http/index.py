@@ -88,7 +88,7 @@ READY_PATH = '/health/ready'
 _LIMIT = 2.0
 """Seconds until the backend must have answered."""
 
-_READY = frozenset({'ok', 'idle', 'off', 'degraded'})
+_READY = frozenset({'ok', 'idle', 'off', 'degraded', 'paused'})
 
 
 class Live:

@@ -324,10 +324,10 @@ def _is_servers(handler: object) -> bool:
 # Owns the agent, the worker and the drain, beside the requests.
 
 Component: TypeAlias = Literal[
-    'ok', 'idle', 'off', 'degraded', 'starting', 'reconnecting', 'failed', 'read-only', 'stopped', 'draining'
+    'ok', 'idle', 'off', 'degraded', 'paused', 'starting', 'reconnecting', 'failed', 'read-only', 'stopped', 'draining'
 ]
 """State of a part of the app. `idle` starts with the first request, `off` is left to another process, `degraded` still
-works. In all other states, send traffic elsewhere."""
+works, `paused` is a queue that an operator has paused. In all other states, send traffic elsewhere."""
 
 
 _RUNS_END = 30.0
@@ -501,7 +501,9 @@ class Host:
             return 'off'
         if not self._up.done():
             return 'starting'
-        return 'stopped' if self.worker is None else 'ok'
+        if self.worker is None:
+            return 'stopped'
+        return 'paused' if self.worker.queue_paused else 'ok'
 
     def drain(
         self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None, done: Callable[[], None]

@@ -85,6 +85,9 @@ class _RunSlot(AbstractAsyncContextManager[None]):
 class Worker:
     """Runs the tasks of one backend in one event loop."""
 
+    queue_paused = False
+    """True if an operator has paused the queue, at the last look."""
+
     def __init__(
         self,
         backend: Backend,
@@ -408,9 +411,19 @@ class Worker:
                 self._waiting[task_id] = context
                 releases.append(self._ends.release(claim, self._attempts.recorder(claim)))
         await asyncio.gather(*releases, return_exceptions=True)  # failed releases are pending writes
+        if not claims:
+            await self._look_for_pause()
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
             self._fill_later(_RETRY_CLAIM)
+
+    async def _look_for_pause(self) -> None:
+        paused = await self._backend.paused()
+        if paused and not self.queue_paused:
+            logger.warning('The queue is paused: tasks wait until the command `queue resume`.')
+        elif self.queue_paused and not paused:
+            logger.warning('The queue is no longer paused.')
+        self.queue_paused = paused
 
     def _fill_later(self, seconds: float) -> None:
         """Look again in some seconds at the latest: no hint follows for locked tasks that could not be claimed."""
@@ -432,6 +445,7 @@ class Worker:
                 self._finds_lost = True
                 await asyncio.wait([self._fill_soon()])
                 await self._forget_waiting()
+                await self._look_for_pause()
             except Exception:  # the store may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
             self._sweeper.sweep_soon()

@@ -85,6 +85,10 @@ class Backend(ABC):
     async def queued(self) -> bool:
         """Return True if any task is queued, also behind another task of the context."""
 
+    async def paused(self) -> bool:
+        """Return True if `Housekeeping.pause` keeps tasks from being claimed."""
+        return False
+
     @abstractmethod
     def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         """Call back for claimable tasks and for tasks to cancel, in the thread and context of the writing caller.
@@ -291,6 +295,13 @@ class Housekeeping(ABC):
         """
         raise UnsupportedOperationError('This backend cannot show its queue.')
 
+    async def pause(self, at: int | None) -> None:
+        """Let no task be claimed, by any process, from the time `at` on (ms). None ends the pause.
+
+        Runs go on, and messages are accepted.
+        """
+        raise UnsupportedOperationError('This backend cannot pause its queue.')
+
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         """Delete a bounded batch of expired rows. Call again at once while batches are full.
@@ -336,12 +347,7 @@ class Housekeeping(ABC):
 
     @abstractmethod
     async def dead_letters(
-        self,
-        owner: str | None = None,
-        *,
-        limit: int = 100,
-        after: tuple[int, str] | None = None,
-        failed: bool = False,
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None, failed: bool = False
     ) -> Sequence[DeadLetter]:
         """Return a page of dead letters, the oldest failure first; of all owners, if `owner` is None.
 

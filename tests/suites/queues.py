@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, QueueCounts, Tried
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, QueueCounts, Slot, Tried
 
 from .base import PortSuite
-from .values import AT, OVER, claim_one, expire, message, run, submit
+from .values import AT, LEASE, OVER, claim, claim_one, claim_some, ending, expire, message, run, state_of, submit
 
 __all__ = ('QueuesSuite',)
 
@@ -79,3 +79,30 @@ class QueuesSuite(PortSuite):
         assert (await counts(backend))['oldest'] == AT + 7
         await claim_one(backend, 't', lease=OVER)
         assert 'oldest' not in await counts(backend)
+
+    async def test_a_paused_queue_accepts_tasks_and_lets_none_be_claimed(self, backend: Backend) -> None:
+        await submit(backend, message(new='running'))
+        running = await claim_one(backend, 'running')
+        for name in ('lost', 'released'):
+            await submit(backend, message(new=name))
+        await claim_one(backend, 'lost', 'lost holder', lease=OVER)
+        await backend.queue.release(await claim_one(backend, 'released'))
+        assert not await backend.paused()
+        await backend.housekeeping.pause(AT)
+        assert await backend.paused()
+        assert (await counts(backend))['paused_at'] == AT
+        accepted = [
+            await submit(backend, message(new=f'offered {n}', context='c' if n else None), slot=Slot('holder', LEASE))
+            for n in range(2)
+        ]
+        await submit(backend, message(new='queued'))
+        assert [(each.header.queued, each.claim) for each in accepted] == [(True, None)] * 2
+        assert await claim(backend) == []
+        for name in ('queued', 'lost', 'released'):
+            assert await backend.queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id=name) == []
+        assert await backend.queue.finish(running, ending(running)) is None
+        assert await state_of(backend, 'running') == 'completed'
+        await backend.housekeeping.pause(None)
+        assert not await backend.paused()
+        claimed = await claim_some(backend, 5, limit=100)
+        assert sorted(each.header.id for each in claimed) == ['lost', 'offered 0', 'offered 1', 'queued', 'released']

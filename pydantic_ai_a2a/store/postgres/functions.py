@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql.contexts import BEHIND, QUEUE_SEQ, ROUND
+from ..sql.contexts import BEHIND, PAUSED, QUEUE_SEQ, ROUND
 from ..sql.schema import FIRST
 
 _BEGIN = """
@@ -62,7 +62,8 @@ BEGIN
         SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
             in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
             a2a_clock() + in_lease, 1, 1, 1
-        WHERE {_IS_NEW} AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
+        WHERE {_IS_NEW} AND NOT EXISTS ({PAUSED} in_agent)
+            AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
         ON CONFLICT DO NOTHING
         RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
         INTO out_head;

@@ -29,6 +29,8 @@ QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
 OFFERED = 2
 """The value of `queued` of a new task until its transaction has tried to take the task; never committed."""
 QUEUED_OR_OFFERED = f'queued IN (1, {OFFERED}) AND behind = 0 AND {_FIRST}'
+PAUSED = 'SELECT 1 FROM queue WHERE paused_at IS NOT NULL AND queue.agent ='
+"""A row if an operator has paused the queue of the agent that follows."""
 NEXT = (
     f'COALESCE((SELECT e.id {_RUNNING_OTHER} AND e.id <> task.id),'
     f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'

@@ -372,6 +372,7 @@ class SqlHousekeeping(Port, Housekeeping):
     check_erasing = reading(accept.check_erasing)
     dead_letters = reading(dead.dead_letters)
     queues = reading(queue.counts)
+    pause = writing(queue.pause, ready=True)
 
     async def retry(
         self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
@@ -515,6 +516,9 @@ class SqlBackend(Backend, Database):
 
     async def queued(self) -> bool:
         return await self.read(contexts.any_queued, self.namespace)
+
+    async def paused(self) -> bool:
+        return await self.read(queue.paused, self.namespace)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         self._histories.forget(owner, context_id)

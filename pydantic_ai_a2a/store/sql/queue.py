@@ -1,4 +1,4 @@
-"""The queue as operators see it: the tasks of each namespace in numbers."""
+"""The queue as operators see it: the tasks of each namespace in numbers, and its pause."""
 
 from __future__ import annotations
 
@@ -44,6 +44,22 @@ _STOPPED = (
     _WAITS,
 )
 _NEWEST = f'ORDER BY status_at DESC LIMIT {_SAMPLE}'
+
+
+_PAUSE = (
+    'INSERT INTO queue (agent, paused_at) VALUES (?, ?)'
+    ' ON CONFLICT (agent) DO UPDATE SET paused_at = excluded.paused_at'
+)
+
+
+def pause(agent: str, at: int | None) -> Transaction[None]:
+    """See `Housekeeping.pause`."""
+    yield [(_PAUSE, [(agent, at)])]
+
+
+def paused(agent: str) -> Transaction[bool]:
+    """See `Backend.paused`."""
+    return bool((yield 'SELECT 1 FROM queue WHERE agent = ? AND paused_at IS NOT NULL', (agent,)))
 
 
 def counts(agent: str, *, at: int, every: bool) -> Transaction[list[QueueCounts]]:

@@ -39,7 +39,7 @@ from ..ports import (
 )
 from ..rules import check_answer, handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, vocabulary
-from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, release_context
+from .contexts import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context
 from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, Write, among
 from .vocabulary import (
     FIRST_UNREAD,
@@ -93,6 +93,7 @@ _SET_TAKEN = (
     " last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED_OR_OFFERED} OR {_LOST})'
+    f' AND NOT EXISTS ({PAUSED} task.agent)'
 )
 
 KEPT_CHECKPOINTS = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'

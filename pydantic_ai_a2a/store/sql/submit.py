@@ -11,7 +11,7 @@ from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_mes
 from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..rules import replay_key, status_event
 from . import outbox, ranges, runs, vocabulary
-from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
+from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
 from .reads import SET_MARK, mark_values
 from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
@@ -52,7 +52,7 @@ _START = (
     " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    f' AND NOT EXISTS ({_ERASED})'
+    f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({_ERASED})'
     ' ON CONFLICT DO NOTHING RETURNING'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id)'
@@ -155,6 +155,7 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
             agent,
             message.owner,
             key,
+            agent,
             agent,
             agent,
             message.owner,

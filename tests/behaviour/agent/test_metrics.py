@@ -97,6 +97,7 @@ async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_que
             'a2a.run.duration': [({}, 1)],
             'a2a.run.tokens': [({'gen_ai.token.type': 'input'}, 7), ({'gen_ai.token.type': 'output'}, 3)],
             'a2a.queue.length': [({}, 0)],
+            'a2a.queue.paused': [({}, 0)],
         }
     )
 
