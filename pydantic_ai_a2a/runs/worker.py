@@ -397,6 +397,7 @@ class Worker:
             return
         free = min(self._slots, self._most_lent - self._lent)
         if free <= 0:
+            self._backend.set_idle(self.holder, idle=not self._behind)
             return
         lost, self._finds_lost = self._finds_lost, False
         claims = await claim(limit=free, lost=lost)
@@ -413,7 +414,13 @@ class Worker:
         await asyncio.gather(*releases, return_exceptions=True)  # failed releases are pending writes
         if not claims:
             await self._look_for_pause()
-        self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
+        await self._see_rest(all_taken=len(claims) < free)
+
+    async def _see_rest(self, *, all_taken: bool) -> None:
+        """Note if the queue has further tasks: then the worker looks again, without a hint."""
+        if all_taken:
+            self._backend.set_idle(self.holder, idle=True)
+        self._behind = not all_taken or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
             self._fill_later(_RETRY_CLAIM)
 

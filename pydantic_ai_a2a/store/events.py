@@ -281,19 +281,18 @@ class EventBus:
         """True if this process has a reader or a waiting caller."""
         return bool(self._tails or self._waiters)
 
-    def read_tasks(self) -> dict[str, bool]:
-        """Return the tasks with a reader in this process, and for each if a reader wants live text."""
-        with self.lock:
-            return {task_id: tail.live > 0 for task_id, tail in self._tails.items()}
+    def wants(self, task_id: str) -> int | None:
+        """Return what the readers and waiting callers of a task want: 0 the end, 1 the events, 2 live text, too."""
+        tail = self._tails.get(task_id)
+        if tail is not None:
+            return 1 + (tail.live > 0)
+        return 0 if task_id in self._waiters else None
 
-    def awaited_tasks(self) -> set[str]:
-        """Return the tasks with a reader in this process, or with a waiter for the end.
-
-        A reader before `start` is left out: the task may not be stored yet, and would look erased.
-        """
+    def wanted(self) -> dict[str, int]:
+        """Return the tasks with readers or waiting callers in this process, each as `wants`."""
         with self.lock:
-            begun = (task_id for task_id, tail in self._tails.items() if any(reader.started for reader in tail.readers))
-            return {*begun, *self._waiters}
+            events = {task_id: 1 + (tail.live > 0) for task_id, tail in self._tails.items()}
+            return dict.fromkeys(self._waiters, 0) | events
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
         """See `EventLog.subscribe`."""
@@ -318,8 +317,7 @@ class EventBus:
 
     def watched(self, task_id: str, *, live: bool = False) -> bool:
         """True if the task has a reader in this process; with `live`, a reader of live text."""
-        tail = self._tails.get(task_id)
-        return tail is not None and (not live or tail.live > 0)
+        return (self.wants(task_id) or 0) > live
 
     def prepare(self, task_id: str, final: TaskEvent, make: Callable[[], StoredTask | None]) -> None:
         """Give the waiting callers the task as of the event `final`, before the event is published.

@@ -100,6 +100,9 @@ class Backend(ABC):
             BackendUnusable: Another app of this process uses the same tasks.
         """
 
+    def set_idle(self, holder: str, *, idle: bool) -> None:  # noqa: B027 - a hint
+        """Note that a worker has a free slot and has found no further task, or that it will look without a hint."""
+
     async def erase(self, owner: str, context_id: str | None, *, grace: float = 0) -> Erased:
         """Erase a batch as `Housekeeping.erase`. Messages are refused for `grace` seconds and a minute from now on.
 
@@ -787,12 +790,9 @@ class Submission:
     """Now (ms)."""
     logged: bool = False
     """True if the sender reads the events of the task: the log has all events from the message on."""
-    watched_until: int = 0
-    """Time until which the accepting process reads the events of the task, by the clock of the store (ms); odd for live
-    text.
-
-    The store sets the time, for the process that runs the task.
-    """
+    reader: tuple[str, int] | None = None
+    """The accepting process, if its clients read the task or wait for it, and what they want. The store sets the value,
+    for another process that runs the task."""
     answers_calls: bool = False
     """True if the message has answers to calls: only a task with pending calls accepts the message."""
     answer: Answer | None = None
@@ -925,6 +925,8 @@ class Claim:
     """The task's pending calls with their answers; None if the task waited only for a message."""
     tried: Tried | None = None
     """The failed tries of the run; None without a failed try."""
+    wanted: int | None = None
+    """What the readers in other processes want, if the store knows them."""
 
     @property
     def used(self) -> RunUsage | None:

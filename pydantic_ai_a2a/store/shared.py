@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Protocol, Type
 from weakref import WeakValueDictionary, finalize
 
 from ..errors import BackendUnusable, LeaseLost, StoreUnavailable
-from ..types import TaskEvent
+from ..types import TERMINAL, TaskEvent
 from .events import EventBus
-from .ports import Accepted, Charge, Checkpoint, Claim, Finish, Slot, Status, Submission, Tried
+from .ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, Tried
 from .sql.database import BoundWrite, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
-from .sql.reads import WATCH, Noticed, wants_live, watch_mark
+from .sql.reads import WATCH, Kept, Noticed
 from .sql.transaction import Transaction
 
 P = ParamSpec('P')
@@ -47,7 +47,7 @@ class Process(Protocol):
         ...
 
     def wake(self) -> None:
-        """Look for writes of other processes, and mark the tasks with new readers."""
+        """Look for writes of other processes, and tell them of new readers and waiting callers."""
         ...
 
     def stop(self) -> None:
@@ -160,6 +160,10 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         process.wake()
         return partial(process.peers.listeners.remove, listener)
 
+    def set_idle(self, holder: str, *, idle: bool) -> None:
+        if self.process.peers.set_idle(holder, idle=idle):
+            self.process.wake()
+
     def _check_alone(self) -> None:
         """Two backends of one process would not see each other's readers and workers, and compete for every task."""
         other = _listening.get((self._place, self.namespace))
@@ -182,16 +186,24 @@ class _Queue(SqlQueue):
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
         process = self._backend.process
-        if process.event_bus.watched(submission.task_id):  # another process may run it
-            live = process.event_bus.watched(submission.task_id, live=True)
-            submission = replace(submission, watched_until=watch_mark(process.peers.now(), live=live))
-            if submission.new:
-                process.peers.will_mark(submission.task_id, submission.watched_until)
-            else:  # a process that runs the task already hears of the mark at once
-                process.wake()
-        return await super().submit(
+        submission = replace(submission, reader=process.peers.reader(submission.task_id))
+        accepted = await super().submit(
             submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
+        if submission.reader is not None and accepted.claim is None:
+            if submission.new and not accepted.replayed:
+                process.peers.has_row(submission.task_id, submission.reader)
+            else:  # another process may run the task already
+                process.wake()
+        return accepted
+
+    def _begun(self, claims: Iterable[Claim]) -> None:
+        self._backend.process.peers.begin(claims)
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        marks = await super().renew(holder, tasks, lease=lease)
+        self._leave(*marks.lost)
+        return marks
 
     async def emit(
         self,
@@ -203,20 +215,29 @@ class _Queue(SqlQueue):
         try:
             await super().emit(claim, events, status, checkpoint)
         except LeaseLost:
-            self._backend.process.peers.share([claim.header.id])
+            self._leave(claim.header.id)
             raise
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         try:
-            return await super().finish(claim, finish)
+            following = await super().finish(claim, finish)
         finally:
-            self._backend.process.peers.share([claim.header.id])
+            self._leave(claim.header.id, over=finish.status.state in TERMINAL)
+        self._begun([] if following is None else [following])
+        return following
 
     async def release(
         self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
     ) -> None:
-        self._backend.process.peers.share([claim.header.id])
+        self._leave(claim.header.id)
         await super().release(claim, tried, pause=pause, charges=charges)
+
+    def _leave(self, *task_ids: str, over: bool = False) -> None:
+        """Note that other processes may run the tasks from now on, and tell them of the readers here."""
+        process = self._backend.process
+        process.peers.leave(task_ids)
+        if not over and any(process.peers.reader(task_id) for task_id in task_ids):
+            process.wake()
 
 
 # --- state of a process about other processes on the same database, and the callbacks of local workers ----------------
@@ -235,23 +256,30 @@ class Peers:
 
     Args:
         event_bus: The readers of this process.
-        now: The clock of the marks (ms), the same for all processes of the store, independent of the wall clock.
+        now: A steady clock (ms).
     """
 
     def __init__(self, event_bus: EventBus, now: Callable[[], int]) -> None:
-        self.now = now
+        self.id = urandom(6).hex()
+        """Names this process in the database."""
         self.listeners: list[WorkerCallbacks] = []
+        self._now = now
         self._event_bus = event_bus
         self._newest: Mapping[str, int | None] = {}
         """The newest known event number of each task with a local reader."""
-        self._elsewhere: dict[str, int] = {}
-        """Tasks with a reader in any process, each with the expiry of the mark (ms)."""
-        self._private: set[str] = set()
-        """Tasks running here since the submission, without readers and waiting callers in further processes."""
+        self._elsewhere: dict[str, tuple[int, int]] = {}
+        """Tasks with readers in other processes: until when they count (ms), and what they want."""
+        self._own: set[str] = set()
+        """Tasks that run here: this process alone writes their events."""
+        self._idle: set[str] = set()
+        """The workers with free slots for tasks of other processes."""
         self._ready = False
         """True if a task was waiting for a worker at the last look."""
-        self._marked: dict[str, int] = {}
-        """Tasks with local readers and a stored mark, each with the expiry of the mark (ms)."""
+        self._known: dict[str, int] = {}
+        """The tasks that other processes are told of, each with what is wanted here."""
+        self._hears = 0
+        self._kept_until = 0
+        """When the row of this process expires (ms)."""
 
     def live(self) -> bool:
         """True if a worker with a running event loop listens."""
@@ -262,13 +290,13 @@ class Peers:
         return bool(self.listeners) or self._event_bus.in_use
 
     def watched(self, task_id: str, *, live: bool = False) -> bool:
-        """True if a task has a reader in this process, or is marked as read by another process. See `EventLog`."""
-        return self._event_bus.watched(task_id, live=live) or self.watched_elsewhere(task_id, live=live)
+        """True if a task has a reader in this or in another process. See `EventLog`."""
+        return self._event_bus.watched(task_id, live=live) or self._wanted_elsewhere(task_id) >= 1 + live
 
-    def watched_elsewhere(self, task_id: str, *, live: bool = False) -> bool:
-        """True if a process has marked the task as read, and the mark has not expired."""
-        until = self._elsewhere.get(task_id, 0)
-        return until > self.now() and (not live or wants_live(until))
+    def _wanted_elsewhere(self, task_id: str) -> int:
+        """Return what other processes want of a task; -1 for nothing."""
+        until, wants = self._elsewhere.get(task_id, (0, -1))
+        return wants if until > self._now() else -1
 
     def tell(self, noticed: Noticed) -> bool:
         """Notify local readers and workers of new writes. Return True to poll again soon.
@@ -280,7 +308,10 @@ class Peers:
         for task_id, newest in noticed.newest.items():
             if task_id not in before or before[task_id] != newest:
                 self._event_bus.hint(task_id, newest)
-        self._elsewhere = dict(noticed.watched)
+        # Others stay until they expire: this process may have heard of them during the look.
+        now = self._now()
+        self._elsewhere = {task_id: reader for task_id, reader in self._elsewhere.items() if reader[0] > now}
+        self._elsewhere |= {task_id: (now + left, wants) for task_id, (left, wants) in noticed.readers.items()}
         still_ready, self._ready = noticed.ready and self._ready, noticed.ready
         for task_id in noticed.canceled:
             self.cancel(task_id)
@@ -288,50 +319,75 @@ class Peers:
             _call(listener.loop, listener.on_ready, None)
         return noticed.ready and not still_ready
 
-    def keep_private(self, task_ids: Iterable[str]) -> None:
-        """Remember new tasks of this process as private."""
-        self._private.update(task_ids)
+    def begin(self, claims: Iterable[Claim]) -> None:
+        """Remember that tasks run here, and who reads them elsewhere."""
+        for task_id, wants in ((claim.header.id, claim.wanted) for claim in claims):
+            self._own.add(task_id)
+            if wants is not None and task_id not in self._known:  # else the row may be the one of this process
+                self.is_read(task_id, wants)
 
-    def share(self, task_ids: Iterable[str]) -> None:
-        """Forget private tasks: after the end of the first run, or after a question of a further process."""
-        self._private.difference_update(task_ids)
+    def own(self, task_ids: Iterable[str]) -> None:
+        """Remember that tasks run here."""
+        self._own.update(task_ids)
+
+    def leave(self, task_ids: Iterable[str]) -> None:
+        """Forget tasks that do not run here any longer, or that another process cancels."""
+        self._own.difference_update(task_ids)
 
     def private(self, task_id: str) -> bool:
-        """True if the events of a task concern this process alone."""
-        return task_id in self._private and not self.watched_elsewhere(task_id)
+        """True if the events of a task concern this process alone. Only a process with a worker hears of readers."""
+        return bool(self.listeners) and task_id in self._own and self._wanted_elsewhere(task_id) < 0
 
-    def is_watched(self, task_id: str, until: int) -> None:
-        """Record the reader of a task in another process, until the expiry of the mark (ms); see `SET_MARK`."""
-        if self.listeners:  # only processes with workers need the mark
-            live = self.watched_elsewhere(task_id, live=True)
-            self._elsewhere[task_id] = max(until, self._elsewhere.get(task_id, 0)) | until % 2 | live
+    def is_read(self, task_id: str, wants: int) -> None:
+        """Record the reader of a task in another process, until the next look or for `WATCH`."""
+        if self.listeners:  # only processes with workers need it
+            wants = max(wants, self._wanted_elsewhere(task_id))
+            self._elsewhere[task_id] = self._now() + WATCH, wants
 
     def cancel(self, task_id: str) -> None:
         """Notify the local workers of a requested cancel."""
-        self.share([task_id])  # the canceller waits for the end
+        self.leave([task_id])  # the canceller waits for the end
         for listener in tuple(self.listeners):
             _call(listener.loop, listener.on_cancel, task_id)
 
-    def will_mark(self, task_id: str, until: int) -> None:
-        """Record the mark that is written together with the task."""
-        self._marked[task_id] = until
+    def set_idle(self, holder: str, *, idle: bool) -> bool:
+        """Remember if a worker has free slots. Return True for a change."""
+        changed = (holder in self._idle) != idle
+        (self._idle.add if idle else self._idle.discard)(holder)
+        return changed
 
-    def mark_again(self, tasks: Iterable[str]) -> None:
-        """Mark the tasks again at the next poll."""
-        for task_id in tasks:
-            self._marked.pop(task_id, None)
+    # --- the rows of this process -----------------------------------------------------------------------------------
 
-    def to_mark(self) -> dict[str, int]:
-        """Return the tasks with marks to renew, each with the new expiry (ms)."""
-        now, read = self.now(), self._event_bus.read_tasks()
-        marked = {task_id: self._marked.get(task_id, 0) for task_id in read}
-        due = {
-            task_id: watch_mark(now, live=read[task_id])
-            for task_id, until in marked.items()
-            if until < now + WATCH // 2 or (read[task_id] and not wants_live(until))
-        }
-        self._marked = marked | due
-        return due
+    def reader(self, task_id: str) -> tuple[str, int] | None:
+        """Return what other processes have to know if they run a task; None if nobody here waits for their events."""
+        wants = None if task_id in self._own else self._event_bus.wants(task_id)
+        return None if wants is None else (self.id, wants)
+
+    def has_row(self, task_id: str, reader: tuple[str, int]) -> None:
+        """Remember the row that was written together with the task."""
+        self._known[task_id] = reader[1]
+
+    def to_keep(self, *, listens: bool = False) -> Kept | None:
+        """Return the rows of this process, if they change or expire soon.
+
+        Args:
+            listens: True if the process hears notifications.
+        """
+        wanted = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
+        hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
+        same = hears == self._hears and wanted == self._known
+        if same and (self._kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
+            return None
+        return Kept(hears, wanted, self._known.copy())
+
+    def kept(self, kept: Kept) -> bool:
+        """Remember that the rows were written. Return True if others are told of more than before."""
+        for task_id in kept.dropped:
+            self._known.pop(task_id, None)
+        self._known.update(kept.added)
+        told = bool(kept.added) or kept.hears > self._hears
+        self._hears, self._kept_until = kept.hears, self._now() + WATCH
+        return told
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], value: str | None) -> None:

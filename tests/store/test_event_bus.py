@@ -134,18 +134,33 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
     reader.close()
 
 
-def test_a_task_that_is_being_stored_for_its_first_reader_is_not_looked_for() -> None:
+async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return []
 
-    async def look() -> list[set[str]]:
-        event_bus = EventBus(read, 1000)
-        reader = event_bus.subscribe('t', nothing)
-        before = event_bus.awaited_tasks()
-        reader.start(0)
-        return [before, event_bus.awaited_tasks()]
+    event_bus = EventBus(read, 1000)
+    for task_id in ('events', 'live', 'both'):
+        event_bus.subscribe(task_id, nothing, live=task_id == 'live')
+    event_bus.add_waiter('end')
+    event_bus.add_waiter('both')
+    assert event_bus.wanted() == {'events': 1, 'live': 2, 'both': 1, 'end': 0}
+    assert [event_bus.wants(task_id) for task_id in ('events', 'live', 'both', 'end', 'nothing')] == [1, 2, 1, 0, None]
 
-    assert asyncio.run(look()) == [set(), {'t'}]
+
+async def test_a_task_that_is_being_stored_for_its_first_reader_does_not_count_as_erased() -> None:
+    stored = [TaskEvent(1, None, b'{}')]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    event_bus.hint('t', None)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == stored
+    assert not reader.dropped
+    reader.close()
 
 
 async def test_events_that_are_told_late_are_read_in_their_order() -> None:
@@ -176,7 +191,7 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
 
     event_bus = EventBus(read, 1000)
     ending = BusEnding(event_bus, 't', stopped)
-    assert event_bus.awaited_tasks() == {'t'}
+    assert event_bus.wanted() == {'t': 0}
     waiting = asyncio.ensure_future(ending.wait(0))
     async with asyncio.timeout(LIMIT):
         for _ in range(2):

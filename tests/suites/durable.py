@@ -297,6 +297,7 @@ class DurableSuite(PortSuite):
         here, there = opened(), opened()
         ready: asyncio.Queue[tuple[str | None, asyncio.AbstractEventLoop]] = asyncio.Queue()
         stop = here.listen(lambda task_id: ready.put_nowait((task_id, asyncio.get_running_loop())), nothing)
+        here.set_idle('here', idle=True)
         hint = (None, asyncio.get_running_loop())
         async with asyncio.timeout(LIMIT):
             await submit(there, message(new='t'))

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from functools import partial
-from os import getpid, urandom
+from os import getpid
 from threading import Event, Lock, RLock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ import asyncpg
 
 from ...clock import STOP_TIME
 from ...errors import BackendUnusable, StoreUnavailable
-from ...types import TaskEvent
+from ...types import STOPPED, TaskEvent
 from ..events import EventBus, ThreadFuture
 from ..shared import Peers, SharedBackend
 from ..sql import reads
@@ -44,7 +44,7 @@ from .connect import (
     roll_back,
 )
 from .settings import Postgres
-from .statements import READ, begin, channel, notify
+from .statements import READ, about, begin, channel, notify
 
 
 class PostgresProcess:
@@ -55,14 +55,11 @@ class PostgresProcess:
         self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
         pool = shared_pool(settings)
         self.clock = pool.clock
-        self.peers = Peers(self.event_bus, self.clock.now)
+        self.peers = Peers(self.event_bus, self.clock.steady)
         self._settings = settings
         self._namespace = namespace
-        self._channel = channel(settings, namespace)
-        self._sender = urandom(6).hex()
-        self._listener = Listener(
-            settings, self._channel, self._sender, namespace=namespace, event_bus=self.event_bus, peers=self.peers
-        )
+        self._notify = partial(notify, settings, namespace, self.peers.id)
+        self._listener = Listener(settings, namespace, event_bus=self.event_bus, peers=self.peers)
         self._thread = PoolThread(pool, self._listener.run)
 
     def stop(self) -> None:
@@ -71,12 +68,12 @@ class PostgresProcess:
             self._thread.stop()
 
     def wake(self) -> None:
-        """Look for writes of other processes, and mark the tasks with new readers."""
+        """Look for writes of other processes, and tell them of new readers and waiting callers."""
         self._thread.wake(self._listener.wake)
 
     def _begin_use(self) -> None:
-        """Look for writes of other processes for a reader or a waiting caller. With a worker, the listener looks."""
-        if not (self.peers.listeners and self._thread.running):
+        """Begin to look for writes of other processes for a reader or a waiting caller."""
+        if not (self._listener.begun and self._thread.running):
             self.wake()
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
@@ -94,7 +91,7 @@ class PostgresProcess:
     def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
         """Undo a write whose caller has gone. The attempts go on until the database is available."""
         undo = write.undo(result)
-        self.peers.share(task_id for task_id, _ in write.published(result))
+        self.peers.leave(task_id for task_id, _ in write.published(result))
 
         async def take_back(session: Session) -> None:
             while True:
@@ -133,20 +130,20 @@ class PostgresProcess:
                     await connection.execute(notices)
                 return (result,)
 
-        self.peers.keep_private(call.begins)  # before the commit: another process may ask directly after it
+        self.peers.own(call.begins)
         try:
             results = await session.patiently(attempt)
         except BaseException as error:
-            self.peers.share(call.begins)
+            self.peers.leave(call.begins)
             if sent and call.begins and is_away(error):  # else no other process could claim the task
                 self._take_back(write, call.possible)
             raise
         if not results:
-            self.peers.share(call.begins)
+            self.peers.leave(call.begins)
         for result in results:
             for task_id, events in write.published(result):
                 if call.begins and not events:  # the task waits in the queue
-                    self.peers.share(call.begins)
+                    self.peers.leave(call.begins)
                 self.event_bus.publish(task_id, events)
         return results
 
@@ -157,7 +154,7 @@ class PostgresProcess:
                 result = await perform(connection, write.make())
                 published = list(write.published(result))
                 begun = [task_id for task_id, _ in published] if write.private(result) else []
-                self.peers.keep_private(begun)  # before the commit: another process may ask directly after it
+                self.peers.own(begun)
                 notices = self._notices(write, result, published)
             except BaseException:
                 await roll_back(connection)
@@ -165,7 +162,7 @@ class PostgresProcess:
             try:
                 await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
             except Exception as error:
-                self.peers.share(begun)
+                self.peers.leave(begun)
                 if not is_away(error):
                     await roll_back(connection)
                     raise
@@ -178,14 +175,22 @@ class PostgresProcess:
         return result
 
     def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
-        """Return the statement for the notifications of a write; empty if the write concerns this process alone."""
-        kind = write.kind
-        if (joined := write.joins(result)) is not None:
-            return '' if self.peers.private(joined) else notify(self._channel, self._sender, 'j', [(joined, 0)])
-        flags = 'r' * write.ready(result) + 'c' * kind.cancels + 'g' * kind.erases
-        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
-        tasks = [task for task in newest if kind.cancels or (task[1] and not self.peers.private(task[0]))]
-        return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
+        """Return the statements that notify other processes of a write; empty if it concerns this process alone.
+
+        A cancel, and the erasure of a task, also concern the process that runs the task.
+        """
+        kind, notices = write.kind, list[str]()
+        flag = 'c' * kind.cancels + 'g' * kind.erases
+        for task_id, events in published:
+            payload = about(task_id, events[-1].n if events else 0)
+            if flag:
+                notices.append(self._notify(f'{flag} {payload}', hears=1))
+            elif events and not self.peers.private(task_id):
+                wants = int(events[-1].state not in STOPPED)
+                notices.append(self._notify(f'- {payload}', hears=1, task_id=task_id, wants=wants))
+        if write.ready(result):
+            notices.append(self._notify('r', hears=3))
+        return '; '.join(notices)
 
 
 class PostgresBackend(SharedBackend[PostgresProcess]):
@@ -526,7 +531,6 @@ _SOON = 0.025
 """Seconds for which a queued task is left to the process of the request."""
 _FAILS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Errors of a lost connection."""
-_NOTHING = reads.Noticed({}, {}, [], ready=False)
 
 
 class Listener:
@@ -534,19 +538,15 @@ class Listener:
 
     Args:
         settings: Which database.
-        channel: The notification channel of the namespace.
-        sender: Id of this process in the channel.
         namespace: Namespace of the agent.
         event_bus: The readers of this process.
         peers: State about other processes, and the local callbacks.
     """
 
-    def __init__(
-        self, settings: Postgres, channel: str, sender: str, *, namespace: str, event_bus: EventBus, peers: Peers
-    ) -> None:
+    def __init__(self, settings: Postgres, namespace: str, *, event_bus: EventBus, peers: Peers) -> None:
+        self.begun = False
+        """True from the first reader or worker on."""
         self._settings = settings
-        self._channel = channel
-        self._sender = sender
         self._namespace = namespace
         self._event_bus = event_bus
         self._peers = peers
@@ -557,7 +557,8 @@ class Listener:
         """True once the lost connection is logged."""
         self._ready = False
         """True after a notification of claimable tasks."""
-        self._noticed = _NOTHING
+        self._soon = False
+        """True after others were told more: what they have written shortly before sent no notification."""
 
     def wake(self) -> None:
         """Poll for a new local reader or worker; called in the thread."""
@@ -570,14 +571,16 @@ class Listener:
         try:
             if not self._peers.interested():
                 await self._wanted.wait()
-            look_at = loop.time()
+            self.begun, look_at = True, loop.time()
             while True:
                 self._wanted.clear()
+                self._soon = False
                 if self._settings.listen and self._connection is None and await self._connect(session):
                     look_at = loop.time()  # read all tasks: writes before LISTEN sent no notification here
                 again = await self._do(session, full=loop.time() >= look_at)
-                if loop.time() >= look_at:
-                    look_at = loop.time() + (_POLL_DEAF if self._connection is None else _POLL)
+                if self._soon or loop.time() >= look_at:
+                    pause = _POLL_DEAF if self._connection is None else _POLL
+                    look_at = loop.time() + (_SOON if self._soon else pause)
                 await self._wait(_SOON if again else look_at - loop.time())
                 if again:
                     self._ready = True
@@ -608,7 +611,7 @@ class Listener:
         connection = await session.connections.listener()
         try:
             connection.add_termination_listener(self._lost)
-            await connection.add_listener(self._channel, self._hear)
+            await connection.add_listener(channel(self._peers.id), self._hear)
         except BaseException:
             connection.terminate()
             raise
@@ -619,14 +622,13 @@ class Listener:
         self._wanted.set()
 
     async def _do(self, session: Session, *, full: bool) -> bool:
-        """Poll for new writes, and renew the marks of tasks with local readers. Return True to poll again soon."""
+        """Look for new writes, and keep the rows of this process. Return True to poll again soon."""
         again = False
         try:
             if full and self._connection is not None:
                 await self._ping(self._connection, session)
-            if self._peers.interested() and (full or self._ready):
-                again = await self._look(session, full=full)
-            await self._mark(session)
+            if self._peers.interested():
+                again = await self._exchange(session, full=full)
         except Exception as error:
             if not isinstance(connection_error(self._settings, error), StoreUnavailable | BackendUnusable):
                 logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
@@ -641,34 +643,31 @@ class Listener:
             connection.terminate()
             self._lost(connection)
 
-    async def _look(self, session: Session, *, full: bool) -> bool:
+    async def _exchange(self, session: Session, *, full: bool) -> bool:
+        kept = self._peers.to_keep(listens=self._connection is not None)
+        if kept is None and not (full or self._ready):
+            return False
         self._ready = False
-        tasks = self._event_bus.awaited_tasks() if full else ()
-        noticed = await session.read(partial(reads.look, self._namespace, tasks, self._peers.now()))
-        if not full:
-            noticed = noticed._replace(newest=self._noticed.newest)
-        self._noticed = noticed
+
+        async def attempt() -> reads.Noticed:
+            async with session.connection() as connection:
+                return await in_transaction(connection, begin(self._settings), partial(self._work, connection, kept))
+
+        noticed = await session.patiently(attempt)
+        self._soon = kept is not None and self._peers.kept(kept)
         return self._peers.tell(noticed)
 
-    async def _mark(self, session: Session) -> None:
-        due = self._peers.to_mark()
-        if not due:
-            return
-        tell = notify(self._channel, self._sender, 'w', [*due.items()])
-        async with session.connection() as connection:
-            try:
-                await connection.execute(begin(self._settings))
-                locked = await perform(connection, reads.mark(self._namespace, due))
-                await connection.execute(f'{tell}; COMMIT')
-            except BaseException:
-                await roll_back(connection)
-                raise
-        self._peers.mark_again(locked)
+    async def _work(self, connection: Connection, kept: reads.Kept | None) -> reads.Noticed:
+        """Keep the rows, notify the processes that may run the tasks with new readers, and look."""
+        agent, process = self._namespace, self._peers.id
+        if kept is not None:
+            await perform(connection, reads.keep(agent, process, kept))
+            for task in kept.added.items():
+                await connection.execute(notify(self._settings, agent, process, f'w {about(*task)}', hears=2))
+        return await perform(connection, reads.look(agent, process))
 
     def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
-        sender, flags, *tasks = str(payload).split(' ')
-        if sender == self._sender:
-            return
+        flags, *tasks = str(payload).split(' ')
         for task in tasks:
             task_id, _, number = unquote(task).rpartition(':')
             self._tell(flags, task_id, int(number))
@@ -678,10 +677,8 @@ class Listener:
 
     def _tell(self, flags: str, task_id: str, number: int) -> None:
         if 'w' in flags:
-            self._peers.is_watched(task_id, number)
+            self._peers.is_read(task_id, number)
             return
-        if 'j' in flags:
-            self._peers.share([task_id])
         if 'c' in flags:
             self._peers.cancel(task_id)
         if number:

@@ -112,7 +112,7 @@ def _submit(
         place_in_line(),
         message.request,
         0 if message.logged else None,
-        message.watched_until,
+        *(message.reader or (None, None)),
         replay_key(message, idempotency_window),
         message.digest,
         claimed.message,

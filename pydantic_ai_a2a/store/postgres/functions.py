@@ -47,8 +47,8 @@ _SUBMIT = f"""
 CREATE OR REPLACE FUNCTION a2a_submit(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,
     in_traceparent TEXT, in_at BIGINT, in_place BIGINT, in_request BYTEA, in_logged_after BIGINT,
-    in_watched_until BIGINT, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA, in_rounds BIGINT,
-    in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_claimed BOOLEAN, OUT out_head TEXT
+    in_reader TEXT, in_wants INTEGER, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA,
+    in_rounds BIGINT, in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_claimed BOOLEAN, OUT out_head TEXT
 ) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     ignored TEXT;
@@ -57,10 +57,10 @@ BEGIN
     out_claimed := FALSE;{_BEGIN}{_LOCK}
     IF in_holder IS NOT NULL THEN
         INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
-            logged_after, watched_until, replay_key, digest, accepted_at, message, last_event, holder, lease_until,
-            fence, attempt, run)
+            logged_after, replay_key, digest, accepted_at, message, last_event, holder, lease_until, fence, attempt,
+            run)
         SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
-            in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
+            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
             a2a_clock() + in_lease, 1, 1, 1
         WHERE {_IS_NEW} AND NOT EXISTS ({PAUSED} in_agent)
             AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
@@ -75,10 +75,10 @@ BEGIN
     IF NOT out_claimed THEN
         ignored := pg_advisory_xact_lock(in_rounds);
         INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
-            logged_after, watched_until, replay_key, digest, accepted_at, message, queued, behind, round)
+            logged_after, replay_key, digest, accepted_at, message, queued, behind, round)
         SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'submitted', in_at,
             {_named(QUEUE_SEQ, 'in_place', *_CONTEXT)},
-            in_request, in_logged_after, in_watched_until, in_replay_key, in_digest, in_at, in_message, 1,
+            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1,
             {_named(BEHIND, *_CONTEXT)},
             {_named(ROUND, 'in_agent', 'in_agent', 'in_owner')}
         WHERE {_IS_NEW}
@@ -93,6 +93,9 @@ BEGIN
             END IF;
             out_head := (SELECT head_id FROM conversation
                 WHERE agent = in_agent AND owner = in_owner AND id = in_context);
+        ELSIF in_reader IS NOT NULL THEN
+            INSERT INTO reader (agent, task_id, process, wants) VALUES (in_agent, in_id, in_reader, in_wants)
+            ON CONFLICT (agent, task_id, process) DO NOTHING;
         END IF;
     END IF;
     out_done := TRUE;

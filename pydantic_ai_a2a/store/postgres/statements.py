@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
@@ -23,8 +23,6 @@ _TRIGGER = re.compile(r'(CREATE TRIGGER (\w+) .*) BEGIN(.*)END', re.DOTALL)
 """A SQLite trigger with statements. A PostgreSQL trigger calls a function."""
 CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
 """The database's clock (ms since the epoch), as it is when the expression is evaluated."""
-_PAYLOAD = 7000
-"""The most bytes of a notification: PostgreSQL takes less than 8000."""
 _LOCK_TIMEOUT = 200
 """Time limit for a lock of a table (ms). A step may lock several tables, one after another."""
 _IDLE_LIMIT = 5000
@@ -120,17 +118,38 @@ def key_of(name: tuple[str, ...]) -> int:
     return int.from_bytes(blake2b('\0'.join(name).encode(), digest_size=8).digest(), signed=True)
 
 
-def channel(settings: Postgres, namespace: str) -> str:
-    """Return the notification channel of the processes of one namespace."""
-    return 'a2a_' + blake2b(f'{settings.schema}\0{namespace}'.encode(), digest_size=12).hexdigest()
+def channel(process: str) -> str:
+    """Return the channel on which a process is notified."""
+    return f'a2a_{process}'
 
 
-def notify(channel: str, sender: str, flags: str, tasks: Iterable[tuple[str, int]]) -> str:
-    """Return the fewest notifications that tell other processes of tasks and of their newest events (0: none)."""
-    payloads = [f'{sender} {flags}']
-    for task_id, newest in tasks:
-        entry = f' {quote(task_id, safe="")}:{newest}'  # has no character that would end a literal
-        if len(payloads[-1]) + len(entry) > _PAYLOAD:
-            payloads.append(f'{sender} {flags}')
-        payloads[-1] += entry
-    return '; '.join(f"SELECT pg_notify('{channel}', '{payload}')" for payload in payloads)
+def notify(
+    settings: Postgres, agent: str, sender: str, payload: str, *, hears: int, task_id: str | None = None, wants: int = 0
+) -> str:
+    """Return the statement that notifies other processes of a namespace.
+
+    Args:
+        settings: The database.
+        agent: Namespace.
+        sender: Id of this process.
+        payload: What the processes are told, without quotes.
+        hears: The least `process.hears`.
+        task_id: Tell only processes that read this task.
+        wants: The least `reader.wants`.
+    """
+    named = f'{settings.schema}.process WHERE agent = {_literal(agent)}'
+    condition = f"id <> '{sender}' AND hears >= {hears} AND until > {CLOCK}"
+    if task_id is not None:
+        readers = f'{settings.schema}.reader WHERE agent = {_literal(agent)} AND task_id = {_literal(task_id)}'
+        condition += f' AND id IN (SELECT process FROM {readers} AND wants >= {wants})'
+    return f"SELECT pg_notify('{channel('')}' || id, '{payload}') FROM {named} AND {condition}"
+
+
+def about(task_id: str, number: int) -> str:
+    """Return a part of a payload: a task and a number."""
+    return f'{quote(task_id, safe="")}:{number}'
+
+
+def _literal(text: str) -> str:
+    """Return a text as an expression without quotes of the text, under any settings of the database."""
+    return f"convert_from(decode('{text.encode().hex()}', 'hex'), 'UTF8')"

@@ -42,8 +42,6 @@ class WriteKind(Generic[P, T]):
     """Returns true if tasks may be claimable after the write; called like `published`."""
     private: Callable[..., bool] | None = None
     """Returns true if the published events concern this process alone; called like `published`."""
-    joins: Callable[..., str | None] | None = None
-    """Returns the task of a further process, if the caller may wait for the end; called like `published`."""
     cancels: bool = False
     """True if the process that runs a published task must cancel the task."""
     erases: bool = False
@@ -83,10 +81,6 @@ class BoundWrite(Generic[T]):
         """Return true if the published events concern this process alone."""
         return self.kind.private is not None and self.kind.private(result, *self.args, **self.kwargs)
 
-    def joins(self, result: T) -> str | None:
-        """Return the task of a further process, if the caller may wait for the end."""
-        return None if self.kind.joins is None else self.kind.joins(result, *self.args, **self.kwargs)
-
     def undo(self, result: T) -> BoundWrite[None]:
         """Return the write that undoes a result for an absent caller, if the kind has an `undo`."""
         assert self.kind.undo is not None
@@ -122,7 +116,7 @@ class Database(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Mark the tasks with new readers in this process for other processes."""
+        """Tell other processes of the tasks with new readers or waiting callers in this process."""
 
     @abstractmethod
     def forget(self, owner: str, context_id: str | None = None) -> None:
@@ -210,9 +204,9 @@ def reading(make: Callable[Concatenate[str, P], Transaction[T]]) -> Any:
     return read
 
 
-def writing(make: Callable[Concatenate[str, P], Transaction[T]], *, ready: bool = False) -> Any:
+def writing(make: Callable[Concatenate[str, P], Transaction[T]], *, ready: Callable[..., bool] | None = None) -> Any:
     """Make a method of a `Port` that runs one transaction without events; `ready` as in `WriteKind`."""
-    kind = WriteKind(make, ready=always if ready else None)
+    kind = WriteKind(make, ready=ready)
 
     def write(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return port.database.write(kind, port.agent, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -105,11 +105,9 @@ def _begins_here(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -
     return claim is not None and claim.fence == 1
 
 
-def _joined(result: tuple[Accepted, list[TaskEvent]], agent: str, message: Submission, **__: Any) -> str | None:
-    """Return the running task of a repeated or later message: the sender may wait for the end."""
-    accepted = result[0]
-    runs_already = accepted.header.state == 'working' and not accepted.header.queued
-    return accepted.header.id if runs_already and (accepted.replayed or not message.new) else None
+def _not_paused(*_: Any, pause: int | None = None, **__: Any) -> bool:
+    """Return true if a released task may be claimed at once."""
+    return pause is None
 
 
 def _frees_another(result: tuple[Claim | None, list[TaskEvent], bool], *_: Any, **__: Any) -> bool:
@@ -125,7 +123,6 @@ _SUBMIT = WriteKind(
     undo=_unclaim_submitted,
     ready=_left_to_others,
     private=_begins_here,
-    joins=_joined,
 )
 _CANCEL = WriteKind(accept.cancel, _of_cancel, ready=always, cancels=True)
 _CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
@@ -195,6 +192,7 @@ class SqlQueue(Port, TaskQueue):
         finally:
             backlog.queued += queued - expected
         claim = accepted.claim
+        self._begun([] if claim is None else [claim])
         if submission.push is not None or (claim is not None and claim.push):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
@@ -234,11 +232,16 @@ class SqlQueue(Port, TaskQueue):
             _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
         )
         self._backlog.queued -= 0 if self._rehearses else len(taken)
-        for claim, _ in taken:
+        claims = [claim for claim, _ in taken]
+        self._begun(claims)
+        for claim in claims:
             if claim.push:
                 self._due.add(claim.header.id)
                 self._due.tell()
-        return [claim for claim, _ in taken]
+        return claims
+
+    def _begun(self, claims: Iterable[Claim]) -> None:
+        """Note tasks that run in this process. Only some databases are shared."""
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         marks, locked = await self.database.write(_RENEW, self.agent, holder, tasks, lease=lease)
@@ -271,7 +274,7 @@ class SqlQueue(Port, TaskQueue):
             self._due.tell()
         return following
 
-    release = writing(runs.release, ready=True)
+    release = writing(runs.release, ready=_not_paused)
 
     def rehearsal(self) -> SqlQueue:
         return SqlQueue(Rehearsal(self.database), Due(), self._backlog)
@@ -316,6 +319,7 @@ class SqlEvents(Port, EventLog):
         return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
+        self.database.wake()
         await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
 
     _stopped_after = reading(reads.stopped_after)

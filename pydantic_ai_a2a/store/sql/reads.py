@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 from struct import Struct
 from struct import error as StructError
@@ -17,7 +17,7 @@ from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQue
 from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
-from .transaction import LockTasks, Statement, Transaction, TryNames, check_stored, where
+from .transaction import LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
 from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -313,84 +313,98 @@ def fold_totals(agent: str) -> Transaction[int]:
     return int(len(rows) == _BATCH)
 
 
-# --- transactions to read the writes of other processes, and to mark watched tasks ------------------------------------
+# --- what processes tell each other by rows: which tasks they read, and that they live --------------------------------
 
 WATCH = 10_000
-"""Milliseconds for which a mark says that a task is watched. Marks are renewed after half of this time.
+"""Milliseconds for which the row of a process counts. A process renews its row after half of this time."""
 
-Marks are compared by the clock of leases on SQLite. On PostgreSQL each process estimates the database's clock, because
-notifications bring marks too. The mark of a reader of live text is odd, that of other readers even.
-"""
-SET_MARK = (
-    'UPDATE task SET watched_until = CASE WHEN watched_until > ? THEN watched_until ELSE ? END | ?'
-    ' | CASE WHEN watched_until > ? THEN watched_until & 1 ELSE 0 END WHERE agent = ? AND id = ?'
+_RENEW = 'UPDATE process SET until = a2a_clock() + ?, hears = ? WHERE agent = ? AND id = ? RETURNING id'
+_ENTER = 'INSERT INTO process (agent, id, until, hears) VALUES (?, ?, a2a_clock() + ?, ?)'
+_FORGET_PROCESSES = 'DELETE FROM process WHERE agent = ? AND until < a2a_clock()'
+_FORGET_READERS = 'DELETE FROM reader WHERE agent = ? AND process NOT IN (SELECT id FROM process WHERE agent = ?)'
+_READ = (
+    'INSERT INTO reader (agent, task_id, process, wants) VALUES (?, ?, ?, ?)'
+    ' ON CONFLICT (agent, task_id, process) DO UPDATE SET wants = excluded.wants'
 )
-"""Marks a task, and keeps what the valid mark of another process says. See `mark_values`."""
+_READ_NO_MORE = 'DELETE FROM reader WHERE agent = ? AND task_id = ? AND process = ?'
+_LOOK = (
+    f"SELECT 'newest', r.task_id, (SELECT {LAST_EVENT} FROM task WHERE agent = r.agent AND id = r.task_id), 0"
+    ' FROM reader r WHERE r.agent = ? AND r.process = ?'
+    " UNION ALL SELECT 'read', r.task_id, MAX(p.until) - a2a_clock(), MAX(r.wants) FROM process p JOIN reader r"
+    ' ON r.agent = p.agent AND r.process = p.id WHERE p.agent = ? AND p.id <> ? AND p.until > a2a_clock()'
+    ' GROUP BY r.task_id'
+    " UNION ALL SELECT 'canceled', id, 0, 0 FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1"
+)
+_READY = (
+    f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
+    " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL"
+    f' AND {IS_DUE})'
+)
 
 
-def mark_values(agent: str, task_id: str, until: int) -> tuple[object, ...]:
-    """Return the values of `SET_MARK`."""
-    return until, until, until % 2, until - WATCH, agent, task_id
+class Kept(NamedTuple):
+    """The rows of a process."""
 
+    hears: int
+    """See `process.hears`."""
+    wanted: Mapping[str, int]
+    """The tasks that the process reads or waits for, each with `reader.wants`."""
+    known: Mapping[str, int]
+    """The tasks of the stored rows, likewise."""
 
-def watch_mark(now: int, *, live: bool) -> int:
-    """Return the mark of a task with readers, of live text or not, that expires `WATCH` milliseconds from now."""
-    return (now + WATCH) // 2 * 2 + live
+    @property
+    def added(self) -> dict[str, int]:
+        """The tasks whose rows are new or change."""
+        return dict(self.wanted.items() - self.known.items())
 
-
-def wants_live(mark: int) -> bool:
-    """Return True for the mark of a reader of live text."""
-    return mark % 2 == 1
-
-
-_NEWEST_EVENT = f'SELECT {LAST_EVENT} FROM task WHERE agent = ? AND id = ?'
-_ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
+    @property
+    def dropped(self) -> Collection[str]:
+        """The tasks whose rows go."""
+        return self.known.keys() - self.wanted.keys()
 
 
 class Noticed(NamedTuple):
-    """The result of one poll: watched tasks, cancellations, claimable tasks."""
+    """What a process sees of the writes of others."""
 
     newest: Mapping[str, int | None]
-    """The newest event number of each requested task; None for an unknown task."""
-    watched: Mapping[str, int]
-    """Tasks with readers, each with the expiry of the mark (ms)."""
+    """The newest event number of each task that the process reads; None for an unknown task."""
+    readers: Mapping[str, tuple[int, int]]
+    """Tasks that other processes read: for how many milliseconds their rows count, and what they want."""
     canceled: Sequence[str]
     """Running tasks to cancel."""
     ready: bool
     """True if a task waits for a worker, or was handed back."""
 
 
-def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
-    """Read the current state."""
-    newest: dict[str, int | None] = {}
-    for task_id in tasks:
-        rows = yield _NEWEST_EVENT, (agent, task_id)
-        newest[task_id] = rows[0][0] if rows else None
-    watched = yield (
-        # Both conditions on `watched_until` are needed: with `> 0`, a partial index finds the few watched tasks.
-        f'SELECT id, watched_until FROM task WHERE agent = ? AND watched_until > ? AND watched_until > 0 AND {_ALIVE}',
-        (agent, at),
-    )
-    canceled = yield (
-        "SELECT id FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1",
-        (agent,),
-    )
-    ready = yield (
-        f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
-        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL"
-        f' AND {IS_DUE})',
-        (agent, agent),
-    )
-    return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))
-
-
-def mark(agent: str, marks: Mapping[str, int]) -> Transaction[list[str]]:
-    """Mark tasks as read by this process until a time. Return the locked tasks, which are not marked."""
-    locked = [row[0] for row in (yield LockTasks(agent, [*marks], wait=False))]
+def keep(agent: str, process: str, kept: Kept) -> Transaction[None]:
+    """Renew the row of a process, and write the rows of the tasks that it reads."""
+    added: Mapping[str, int] = kept.added
+    if not (yield _RENEW, (WATCH, kept.hears, agent, process)):
+        # The first row, or another process has taken this one for dead: its other rows may be gone.
+        yield [
+            (_ENTER, [(agent, process, WATCH, kept.hears)]),
+            (_FORGET_PROCESSES, [(agent,)]),
+            (_FORGET_READERS, [(agent, agent)]),
+        ]
+        added = kept.wanted
     yield [
-        (
-            f'{SET_MARK} AND {_ALIVE}',
-            [mark_values(agent, task_id, until) for task_id, until in marks.items() if task_id not in locked],
-        )
+        (_READ, [(agent, task_id, process, wants) for task_id, wants in added.items()]),
+        (_READ_NO_MORE, [(agent, task_id, process) for task_id in kept.dropped]),
     ]
-    return locked
+
+
+def read_by(agent: str, task_id: str, reader: tuple[str, int]) -> Write:
+    """Write that a process (id, wants) reads a task."""
+    return _READ, [(agent, task_id, *reader)]
+
+
+def look(agent: str, process: str) -> Transaction[Noticed]:
+    """Read what others have written for a process."""
+    rows = yield _LOOK, (agent, process) * 2 + (agent,)
+    ready = yield _READY, (agent, agent)
+    return Noticed(
+        {task_id: newest for kind, task_id, newest, _ in rows if kind == 'newest'},
+        {task_id: (left, wants) for kind, task_id, left, wants in rows if kind == 'read'},
+        [task_id for kind, task_id, *_ in rows if kind == 'canceled'],
+        bool(ready),
+    )

@@ -99,7 +99,8 @@ _SET_TAKEN = (
 KEPT_CHECKPOINTS = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
 """SQL expression: true if the row's task has a checkpoint."""
 
-_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {KEPT_CHECKPOINTS}, {_RUN}'
+_WANTED = '(SELECT MAX(wants) FROM reader r WHERE r.agent = task.agent AND r.task_id = task.id)'
+_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {KEPT_CHECKPOINTS}, {_WANTED}, {_RUN}'
 _TAKE = _SET_TAKEN + _TAKEN
 _TAKE_ALONE = (
     f'{_SET_TAKEN} AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
@@ -145,7 +146,7 @@ def take(
     rows = yield (_TAKE_ALONE, (*values, agent)) if alone else (_TAKE, values)
     if not rows:
         return None
-    push, logged_after, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
+    push, logged_after, fence, attempt, checkpointed, wanted, *run_row = rows[0][HEADER_SIZE:]
     header = header_of(rows[0])
     # A submitted task was never claimed, and has no event before.
     events = [status_event(header, Status('working', at, None), 1)] if fence == 1 else []
@@ -154,7 +155,9 @@ def take(
     if push:
         yield from vocabulary.enqueue_deliveries(agent, header, push, events)
     checkpoint = (yield from load_checkpoint(agent, task_id)) if checkpointed else None
-    claimed = _claim_of(header, run_row, slot.holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
+    claimed = _claim_of(
+        header, run_row, slot.holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted
+    )
     return claimed, events
 
 
@@ -180,6 +183,7 @@ def _claim_of(
     *,
     checkpoint: Checkpoint | None = None,
     push: bool = False,
+    wanted: int | None = None,
 ) -> Claim:
     """Return the claim of a `_RUN` row. An interrupted task continues from the context head at its pause."""
     run, turn, tried, request, traceparent, own_messages, pending, *rest = run_row
@@ -201,6 +205,7 @@ def _claim_of(
         push=push,
         pending=pending,
         tried=None if tried is None else load_tried(tried),
+        wanted=wanted,
     )
 
 

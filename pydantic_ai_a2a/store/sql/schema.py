@@ -371,6 +371,27 @@ CREATE INDEX task_released ON task (agent, queue_seq) WHERE state = 'working' AN
 
 -- Lists failed tasks. With one condition alone, SQLite would take the index for other queries.
 CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed' AND failure IS NOT NULL
+
+-- Processes that read tasks or run tasks. In PostgreSQL, each listens to a channel of its own.
+CREATE TABLE process (
+    agent TEXT NOT NULL,
+    id TEXT NOT NULL,
+    until BIGINT NOT NULL, -- until when the process counts, unless it renews this time: clock of leases
+    hears INTEGER NOT NULL, -- notifications: 0 none, 1 of tasks that it reads, 2 of readers too, 3 of queued tasks too
+    PRIMARY KEY (agent, id)
+) WITHOUT ROWID
+
+-- The tasks that processes read, or wait for, and do not run.
+CREATE TABLE reader (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    process TEXT NOT NULL, -- `process.id`
+    wants INTEGER NOT NULL, -- 0 the end of the run, 1 the events, 2 live text, too
+    PRIMARY KEY (agent, task_id, process)
+) WITHOUT ROWID
+
+-- Finds the tasks of a process.
+CREATE INDEX reader_process ON reader (agent, process)
 """
 
 SCHEMA, _ADDED = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))

@@ -12,7 +12,7 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..rules import replay_key, status_event
 from . import outbox, ranges, runs, vocabulary
 from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
-from .reads import SET_MARK, mark_values
+from .reads import read_by
 from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
     NEXT_ITEM,
@@ -48,8 +48,8 @@ _REFUSED = f"{_ERASED} AND context_id IN ('', ?) AND until > ?"
 # A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
 _START = (
     'INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,'
-    ' logged_after, watched_until, replay_key, digest, accepted_at, message, holder, lease_until, last_event, fence,'
-    " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
+    ' logged_after, replay_key, digest, accepted_at, message, holder, lease_until, last_event, fence,'
+    " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
     f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({_ERASED})'
@@ -117,14 +117,15 @@ def submit(
         agent, message, queue_limit, idempotency_window, offered=slot is not None, full=full
     )
     header = accepted.header
-    if slot is None or accepted.replayed or not header.queued or not (message.new or events):
-        return accepted, events
-    taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
-    if taken is None:
+    if slot is not None and not accepted.replayed and header.queued and (message.new or events):
+        taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
+        if taken is not None:
+            claimed, more = taken
+            return accepted._replace(claim=claimed), [*events, *more]
         yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
-        return accepted, events
-    claimed, more = taken
-    return accepted._replace(claim=claimed), [*events, *more]
+    if message.reader is not None and not accepted.replayed:
+        yield [read_by(agent, header.id, message.reader)]
+    return accepted, events
 
 
 def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Started | None]:
@@ -146,7 +147,6 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
             place_in_line(),
             message.request,
             0 if message.logged else None,
-            message.watched_until,
             key,
             message.digest,
             message.at,
@@ -231,8 +231,6 @@ def _add(
     row = (*place, body, message.owner, key, message.digest, after, message.at, kind, message.request or b'')
     if message.logged:
         last.append(log_from_now(agent, header.id))
-    if message.watched_until:
-        last.append((SET_MARK, [mark_values(agent, message.task_id, message.watched_until)]))
     yield [*first, (_ADD_MESSAGE, [row]), *last]
     return Accepted(header, after, replayed=False), events
 
@@ -261,8 +259,8 @@ def _create(agent: str, message: Submission, key: str | None, queued: int) -> Tr
     yield lock_rounds(agent, message.owner)
     yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent, dialect,'
-        ' watched_until, logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
-        f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        ' logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
+        f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         f' {BEHIND}, {ROUND}',
         (
             agent,
@@ -277,7 +275,6 @@ def _create(agent: str, message: Submission, key: str | None, queued: int) -> Tr
             message.request,
             message.traceparent,
             message.dialect,
-            message.watched_until,
             0 if message.logged else None,
             key,
             message.digest,

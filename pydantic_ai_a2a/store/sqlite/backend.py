@@ -95,6 +95,10 @@ class SqliteProcess:
         """Run a transaction without waiting for the result."""
         self._writer.put(QueuedTransaction(make, _log_failure))
 
+    def keep(self, kept: reads.Kept, answer: Callable[[Any, BaseException | None], None]) -> None:
+        """Write the rows of this process."""
+        self._writer.put(QueuedTransaction(partial(reads.keep, self._namespace, self.peers.id, kept), answer))
+
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
 
@@ -104,15 +108,10 @@ class SqliteProcess:
         """Read new writes and notify readers and workers. Return True to poll again soon."""
         connection.execute('BEGIN')
         try:
-            noticed = perform(connection, reads.look(self._namespace, self.event_bus.awaited_tasks(), self.peers.now()))
+            noticed = perform(connection, reads.look(self._namespace, self.peers.id))
         finally:
             connection.rollback()
         return self.peers.tell(noticed)
-
-    def mark(self) -> None:
-        """Renew the marks of the tasks with readers in this process."""
-        if due := self.peers.to_mark():
-            self.do(partial(reads.mark, self._namespace, due))
 
 
 class SqliteFileBackend(SharedBackend[SqliteProcess]):
@@ -201,7 +200,15 @@ class _Polling:
         except sqlite3.Error:
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += _LATER
-        self._process.mark()
+        if (kept := self._process.peers.to_keep()) is not None:
+            self._process.keep(kept, partial(self._kept, kept))
+
+    def _kept(self, kept: reads.Kept, result: None, error: BaseException | None) -> None:
+        _log_failure(result, error)
+        if error is not None:
+            self._next = time.monotonic() + _LATER
+        elif self._process.peers.kept(kept):
+            self._again = True  # others may have written before they could know
 
 
 def _log_failure(result: Any, error: BaseException | None) -> None:

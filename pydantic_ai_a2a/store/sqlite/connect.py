@@ -144,7 +144,7 @@ def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) ->
         connection.execute('INSERT INTO a2a_boot (id, clock) VALUES (?, ?)', (clock.boot, now))
         connection.execute("UPDATE task SET lease_until = 0 WHERE state = 'working'")
         connection.execute('UPDATE push_config SET due_at = 0 WHERE due_at IS NOT NULL')
-        connection.execute('UPDATE task SET watched_until = 0 WHERE watched_until > 0')
+        connection.execute('DELETE FROM process')
     connection.execute('COMMIT')
 
 

@@ -91,7 +91,7 @@ async def test_processes_hear_of_each_other_by_whatever_means(another: Open, opt
         reader = here.events.subscribe('t', nothing)
         reader.start(0)
         while not (claims := await claim(there)):
-            pass  # the task is locked while it is marked as read
+            pass
         assert [event.n for event in await reader.next()] == [1]
         [claimed] = claims
         await there.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])

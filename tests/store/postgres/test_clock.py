@@ -25,7 +25,7 @@ from .conftest import Open
 HOUR = 3_600_000
 
 
-def nothing(_: object = None) -> None:
+def nothing(*_: object) -> None:
     """What one does who only listens to be one who listens."""
 
 
@@ -121,21 +121,20 @@ async def test_a_clock_that_is_set_is_noticed_by_who_listens(
     stop()
 
 
+@pytest.mark.parametrize('hours', [1, -1])
 async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
-    another: Open, postgres: Server, postgres_url: str
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
-    set_clock(postgres, postgres_url, 1)
-    backend, stage = another(), Stage()
-    async with serving(stage.agent, backend=backend) as client:
-        task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
-        connection = await asyncpg.connect(postgres_url)
-        async with asyncio.timeout(LIMIT):
-            async with client.subscribe(task['id']) as stream:
-                await anext(stream)
-                until = 0
-                while until < SYSTEM.now() + HOUR // 2:
-                    until = await connection.fetchval('SELECT watched_until FROM a2a.task')
-                stage.open('hi')
-                await stream.rest()
-        await connection.close()
+    monkeypatch.setattr(postgres_backend, '_POLL', 0.05)
+    set_clock(postgres, postgres_url, 0)
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    monkeypatch.setattr(here.process.peers, 'is_read', nothing)  # so it knows what it reads in the tables
+    await submit(here, message(new='t'))
+    set_clock(postgres, postgres_url, hours)
+    reader = there.events.subscribe('t', nothing)
+    async with asyncio.timeout(LIMIT):
+        while not here.events.watched('t'):
+            await here.queued()
+    reader.close()
+    stop()

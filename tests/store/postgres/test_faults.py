@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.ports import Claim
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import lock, notify
+from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql import sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryNames
@@ -378,7 +378,7 @@ async def test_what_the_database_refuses_to_who_listens_is_logged(
     raise_at_commit(postgres, postgres_url, code='P0001', times=1)
     postgres.run('ALTER TABLE a2a.task DISABLE TRIGGER fail', database(postgres_url))
     postgres.run(
-        'CREATE TRIGGER at_once BEFORE UPDATE OF watched_until ON a2a.task FOR EACH ROW EXECUTE FUNCTION a2a.fail()',
+        'CREATE TRIGGER at_once BEFORE INSERT ON a2a.process FOR EACH ROW EXECUTE FUNCTION a2a.fail()',
         database(postgres_url),
     )
     reader = here.events.subscribe('t', nothing)
@@ -424,12 +424,6 @@ async def test_a_forked_child_leaves_the_connections_of_its_parent_open(postgres
         assert await backend.reader.load('t', OWNER) is not None
     finally:
         backend.close()
-
-
-def test_many_tasks_are_told_in_several_notifications() -> None:
-    told = notify('channel', 'me', 'w', [('ä' * 1000, n) for n in range(3)])
-    assert [len(each) < 8000 for each in told.split('; ')] == [True] * 3
-    assert told.count('%C3%A4') == 3000
 
 
 # --- a pooler whose connections change --------------------------------------------------------------------------------

@@ -182,9 +182,7 @@ def done(claimed: Claim, **options: Any) -> Finish:
 
 
 async def a_task_of_all_fields(stage: Stage) -> None:
-    submission = replace(
-        message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3', watched_until=7
-    )
+    submission = replace(message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3')
     accepted = await stage.start(replace(submission, logged=True))
     assert accepted is not None
     assert accepted.claim is not None

@@ -12,13 +12,14 @@ from pydantic_ai_a2a.store.events import EventBus
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import backend as postgres_listener
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
-from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
+from pydantic_ai_a2a.store.shared import Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
 from ...suites import READER_LAG
-from ...suites.values import LEASE, LIMIT, OWNER, message, run, submit
+from ...suites.values import LEASE, LIMIT, OWNER, claim, ending, message, run, state_of, submit
 from .conftest import Open
 
 
@@ -73,6 +74,7 @@ async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: O
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     for life in range(2):
         stop = here.listen(ready.put_nowait, nothing)
+        here.set_idle('holder', idle=True)
         for n in range(3):
             async with asyncio.timeout(LIMIT):
                 await submit(there, message(new=f't{life}{n}'))
@@ -91,9 +93,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
         raise AssertionError('nobody reads')
 
     event_bus = EventBus(read, READER_LAG)
-    listener = postgres_listener.Listener(
-        settings, 'channel', 'me', namespace='agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now)
-    )
+    listener = postgres_listener.Listener(settings, 'agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now))
     connections = postgres_backend.Connections(settings, DatabaseClock())
     running = asyncio.ensure_future(listener.run(postgres_backend.Session(connections, listener.run)))
     for _ in range(5):
@@ -110,54 +110,60 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
     await asyncio.to_thread(connections.thread.join)
 
 
-async def test_the_process_of_a_private_task_hears_of_the_senders_in_other_processes_who_wait_for_it(
-    another: Open,
-) -> None:
-    here, there = another(), another()
-    stop = here.listen(nothing, nothing)
-    await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
-    await submit(here, message('more', to='t'))
-    assert here.process.peers.private('t')
-    async with asyncio.timeout(LIMIT):
-        while here.process.peers.private('t'):  # the first notifications may come before anybody listens
-            assert (await submit(there, message('hi', new='t'))).replayed
-            await asyncio.sleep(0.01)
-    stop()
-    for each in (here, there):
-        await asyncio.to_thread(each.close)
-
-
 @pytest.mark.parametrize('sends', [False, True])
-async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process_with_a_worker(
+async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process(
     another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
     monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
-    here, there, loop = another(), another(), asyncio.get_running_loop()
-    ready: asyncio.Queue[str | None] = asyncio.Queue()
-    stop = here.listen(ready.put_nowait, nothing)
-    # A worker of another process. Two backends of one process may not listen.
-    there.process.peers.listeners.append(WorkerCallbacks(loop, nothing, nothing))
-    async with asyncio.timeout(LIMIT):
-        await submit(there, message(new='u'))
-        await ready.get()  # from now on, a notification is heard
-    await run(there, 'u')
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    await heard(here, there)
     await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
-    marked, is_watched = asyncio.Event(), here.process.peers.is_watched
-
-    def heard(task_id: str, until: int) -> None:
-        is_watched(task_id, until)
-        loop.call_soon_threadsafe(marked.set)
-
-    monkeypatch.setattr(here.process.peers, 'is_watched', heard)
+    assert here.process.peers.private('t')
     reader = there.events.subscribe('t', nothing)
     if sends:
         await submit(there, message('more', to='t'))
     else:
         await there.reader.watch('t', OWNER)
     async with asyncio.timeout(LIMIT):
-        await marked.wait()
-    assert here.events.watched('t')
+        while not here.events.watched('t'):
+            await state_of(here, 't')
+    assert not here.process.peers.private('t')
     reader.close()
     stop()
     for backend in (here, there):
         await asyncio.to_thread(backend.close)
+
+
+async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    await heard(here, there)
+    accepted = await submit(here, message('hi', new='t', message_id='m'), slot=Slot('holder', LEASE))
+    assert accepted.claim is not None
+    assert (await submit(there, message('hi', new='u', message_id='m'))).replayed
+    waiting = asyncio.ensure_future(there.events.wait('t', 0))
+    async with asyncio.timeout(LIMIT):
+        while here.process.peers.private('t'):
+            await state_of(here, 't')
+        assert not here.events.watched('t')  # who waits for the end needs no other event
+        await here.queue.finish(accepted.claim, ending(accepted.claim))
+        await waiting
+    stop()
+    for backend in (here, there):
+        await asyncio.to_thread(backend.close)
+
+
+async def heard(here: PostgresBackend, there: PostgresBackend) -> None:
+    """Wait until one backend hears the other one."""
+    await submit(here, message(new='before'))
+    reader = here.events.subscribe('before', nothing)
+    reader.start(0)
+    while not await claim(there):
+        pass
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next()
+    reader.close()

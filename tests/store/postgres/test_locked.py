@@ -6,14 +6,12 @@ import asyncio
 from datetime import timedelta
 
 import asyncpg
-import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Retention, Workers
-from pydantic_ai_a2a.store import shared
 from pydantic_ai_a2a.store.ports import Marks
-from pydantic_ai_a2a.store.postgres.statements import channel, lock
+from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
 
@@ -77,27 +75,15 @@ async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, po
     assert [each.header.id for each in await claim(backend, 'other')] == ['a']
 
 
-async def test_a_task_that_is_locked_is_marked_as_read_once_it_is_free(
-    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared, 'WATCH', 3_600_000)  # so nobody marks it again because the mark is about to expire
-    backend, marking = another(), asyncio.Event()
+async def test_that_a_task_is_read_is_told_although_the_task_is_locked(another: Open, postgres_url: str) -> None:
+    backend = another()
     await submit(backend, message(new='t'))
     connection = await asyncpg.connect(postgres_url)
-
-    def hear(*_: object) -> None:
-        marking.set()
-
-    await connection.add_listener(channel(backend.settings, 'agent'), hear)
-    async with gate(postgres_url, locked('t')) as held, asyncio.timeout(LIMIT):
+    async with gate(postgres_url, locked('t')), asyncio.timeout(LIMIT):
         reader = backend.events.subscribe('t', lambda: None)
-        reader.start(0)
-        await marking.wait()
-        assert await connection.fetchval('SELECT watched_until FROM a2a.task') == 0
-        await held.open()
-        while not await connection.fetchval('SELECT watched_until FROM a2a.task'):
+        while not await connection.fetchval('SELECT task_id FROM a2a.reader'):
             pass
-    reader.close()
+        reader.close()
     await connection.close()
 
 

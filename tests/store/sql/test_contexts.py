@@ -64,7 +64,7 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     for waiting in (FEW, MANY):
         queue(connection, 'busy', FEW, waiting)
         found.append(steps(connection, claim()))
-        noticed.append(steps(connection, reads.look('agent', [], AT)))
+        noticed.append(steps(connection, reads.look('agent', 'process')))
     assert found[0] == found[1]
     assert noticed[0] == noticed[1]
     perform(connection, runs.finish('agent', claimed, ending(claimed)))
@@ -90,7 +90,7 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
         queue(connection, None, first, last, owner='/flood')
         queue(connection, None, first, last, owner='')
         queue(connection, 'busy', first, last)
-        looking = [steps(connection, reads.look('agent', [], AT)), steps(connection, contexts.any_queued('agent'))]
+        looking = [steps(connection, reads.look('agent', 'process')), steps(connection, contexts.any_queued('agent'))]
         claims: list[Any] = []
         claiming = steps(connection, kept(claim(1), claims))
         [(claimed, _)] = claims

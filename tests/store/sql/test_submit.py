@@ -21,7 +21,7 @@ from ...suites.values import LEASE, OWNER, WINDOW, message
 SLOT = Slot('holder', LEASE)
 NOW = 1_000
 PLAIN = message(new='t', context='c')
-FULL = replace(PLAIN, request=b'{}', traceparent='00-1-2-01', dialect='0.3', watched_until=7)
+FULL = replace(PLAIN, request=b'{}', traceparent='00-1-2-01', dialect='0.3')
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
 from pydantic_ai_a2a.store.events import ThreadFuture
 from pydantic_ai_a2a.store.ports import Slot
-from pydantic_ai_a2a.store.sql.reads import WATCH
 from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT
@@ -140,30 +140,25 @@ async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall
     stop()
 
 
-async def test_a_message_of_a_task_that_is_read_marks_it_by_the_same_clock(another: Open, tmp_path: Path) -> None:
-    wrong = SetClock()
-    wrong.wall = HOUR
-    here = another(wrong)
-    reader = here.events.subscribe('t', nothing)
-    await submit(here, message(new='t', at=here.now()))
-    other = sqlite3.connect(tmp_path / 'agent.db')
-    [[until]] = other.execute('SELECT watched_until FROM task').fetchall()
-    other.close()
-    assert 0 < until <= wrong.steady() + WATCH
-    reader.close()
-
-
-async def test_a_write_for_which_nobody_waits_is_logged_if_it_fails(another: Open, tmp_path: Path) -> None:
-    here = another()
+async def test_a_row_that_cannot_be_written_is_logged_and_tried_again_later(
+    another: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_backend, '_LATER', 0.1)
+    here, there = another(), another()
     await submit(here, message(new='t'))
     other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
-    other.execute("CREATE TRIGGER refuse BEFORE UPDATE OF watched_until ON task BEGIN SELECT RAISE(ABORT, 'full'); END")
-    other.close()
+    other.execute("CREATE TRIGGER refuse BEFORE INSERT ON reader BEGIN SELECT RAISE(ABORT, 'full'); END")
+    stop = there.listen(nothing, nothing)
     with Heard() as heard:
         reader = here.events.subscribe('t', nothing)
         async with asyncio.timeout(LIMIT):
             assert await heard.records.get() == 'A write in the background failed.'
+            other.execute('DROP TRIGGER refuse')
+            while not there.events.watched('t'):
+                await there.queued()
+    other.close()
     reader.close()
+    stop()
 
 
 async def test_a_second_app_of_one_process_cannot_have_the_same_tasks(another: Open, tmp_path: Path) -> None:

@@ -87,13 +87,15 @@ def test_a_reader_of_another_boot_is_forgotten(tmp_path: Path) -> None:
     async def read_and_stop() -> None:
         backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG)
         reader = backend.events.subscribe('t', print)
-        await submit(backend, message(new='t'))  # with the mark
+        await submit(backend, message(new='t'))
+        while not marked():
+            await backend.queued()
         backend.close()
         reader.close()
 
     def marked() -> int:
         with closing(sqlite3.connect(file.path)) as connection:
-            return connection.execute('SELECT COUNT(*) FROM task WHERE watched_until > 0').fetchone()[0]
+            return connection.execute('SELECT COUNT(*) FROM process').fetchone()[0]
 
     asyncio.run(read_and_stop())
     assert marked() == 1
