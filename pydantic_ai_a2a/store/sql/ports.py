@@ -376,7 +376,7 @@ class SqlHousekeeping(Port, Housekeeping):
     check_erasing = reading(accept.check_erasing)
     dead_letters = reading(dead.dead_letters)
     queues = reading(queue.counts)
-    pause = writing(queue.pause, ready=True)
+    pause = writing(queue.pause, ready=always)
 
     async def retry(
         self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
