@@ -63,7 +63,9 @@ def licence_faults() -> Iterator[str]:
     """Look for the licence of the package, and for the licence of each vendored file."""
     paths = [Path(str(path.locate())) for path in distribution('pydantic-ai-a2a').files or ()]
     names = {path.name for path in paths if path.is_file()}
-    vendored = [path.stem for path in paths if path.parent.name == 'vendor' and path.suffix == '.js']
+    # The grammars of a highlighter have its licence: highlight-python.js has highlight.LICENSE.
+    scripts = [path for path in paths if path.parent.name == 'vendor' and path.suffix == '.js']
+    vendored = sorted({path.stem.partition('-')[0] for path in scripts})
     if not vendored:
         yield 'the wheel has no vendored scripts'
     for name in ('LICENSE', *(f'{stem}.LICENSE' for stem in vendored)):

@@ -140,7 +140,7 @@ def test_the_wheel_works_in_an_environment_and_each_file_that_is_lost_is_named(w
     for lost in ('static/log.js', 'vendor/marked.LICENSE', 'commands/cli.py'):
         next(tmp_path.rglob(f'pydantic_ai_a2a/**/{lost}')).unlink()
     page, *others = faults_of(tmp_path, *commands)
-    assert re.fullmatch(r'the playground: http://127\.0\.0\.1:\d+/docs/log\.js is HTTP 500', page)
+    assert re.fullmatch(r'the playground: http://127\.0\.0\.1:\d+/docs/log\.js is HTTP 404', page)
     assert [fault.partition(': ')[0] for fault in others] == [
         *(f'pydantic-ai-a2a {command}' for command in commands),
         'the licence marked.LICENSE is not installed',

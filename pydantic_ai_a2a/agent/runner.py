@@ -494,12 +494,16 @@ class RunOutput(NamedTuple):
 
 
 def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
-    """Return the schemas of the parameters of deferred calls, by the name of the tool; None for other outputs."""
+    """Return the schemas of deferred calls, with the descriptions of their tools, by name; None for other outputs."""
     if not isinstance(output, DeferredToolRequests):
         return None
     names = {call.tool_name for call in (*output.approvals, *output.calls)}
     tools = {name: tool_of(run, name) for name in names}
-    return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
+    return {
+        name: tool.parameters_json_schema | ({'description': tool.description} if tool.description else {})
+        for name, tool in tools.items()
+        if tool is not None
+    }
 
 
 def stopped(

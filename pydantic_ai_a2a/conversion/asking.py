@@ -171,6 +171,8 @@ def _call(
 
 def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
+    if call.kind == 'approval' and call.schema and 'description' in call.schema:
+        item['description'] = call.schema['description']
     if call.args is not None and not call.hidden:
         item['args'] = call.args
     if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 from playwright.async_api import expect
@@ -11,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Progress, Results, serve, to_a2a
 
-from .agents import keeper
+from .agents import keeper, scripted
 from .conftest import Visit, say
 
 DRAWINGS = """(() => {
@@ -70,7 +71,7 @@ async def test_thoughts_tool_steps_and_the_event_log_are_shown(visit: Visit) -> 
         await expect(step.get_by_role('cell')).to_have_text(['Paris'])
         await say(page, 'Think.')
         await page.get_by_role('log').get_by_text('Thought').click()
-        await expect(page.get_by_text('Paris is sunny in May.')).to_be_visible()
+        await expect(page.get_by_text('Paris is sunny in May.').last).to_be_visible()
         events = page.get_by_role('complementary', name='Requests and events')
         await expect(events.get_by_text('POST ./message:stream')).to_have_count(2)
         await events.get_by_text('POST ./message:stream').first.click()
@@ -127,3 +128,51 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         await expect(earlier.get_by_role('link')).to_contain_text('Think.')
         await page.goto(page.url.replace('context=', 'context=x').replace('task=', 'task=x'))
         await expect(page.get_by_role('article', name='Task')).to_have_count(0)
+
+
+CODE = 'So:\n\n```python\ndef add(a, b):\n    return a + b\n```\n\n```nonsense\n<b>x</b>\n```\n'
+
+
+async def test_code_has_colors_and_code_and_answers_are_copied(visit: Visit) -> None:
+    with serve(to_a2a(scripted({'Code.': [CODE]}))) as server:
+        page = await visit(f'{server.url}docs', permissions=['clipboard-read', 'clipboard-write'])
+        await say(page, 'Code.')
+        await expect(page.get_by_role('button', name='Copy answer')).to_have_count(1)
+        python, plain = page.get_by_role('group', name='Code').first, page.get_by_role('group', name='Code').last
+        await expect(python.locator('.hljs-keyword')).to_have_text(['def', 'return'])
+        await expect(plain).to_have_text('<b>x</b>')
+        await page.get_by_role('button', name='Copy', exact=True).first.click()
+        await expect(page.get_by_role('button', name='Copied')).to_have_count(1)
+        assert await page.evaluate('navigator.clipboard.readText()') == 'def add(a, b):\n    return a + b'
+        await page.get_by_role('button', name='Copy answer').click()
+        await expect(page.get_by_role('button', name='Copied').last).to_have_count(1)
+        await page.wait_for_function('async (text) => (await navigator.clipboard.readText()) === text', arg=CODE)
+
+
+async def test_an_answer_has_its_tokens_and_seconds(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Think.')
+        facts = page.get_by_role('article', name='Task').locator('.usage')
+        await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out · \d+\.\d s$'))
+        await page.reload()
+        await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out$'))
+    with serve(to_a2a(keeper(), results=Results(run_metadata=False))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Think.')
+        await expect(page.get_by_role('article', name='Task').locator('.usage')).to_have_text(
+            re.compile(r'^\d+\.\d s$')
+        )
+
+
+async def test_light_and_dark_are_switched_and_remembered(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs', color_scheme='dark')
+        body, switch = page.locator('body'), page.get_by_role('button', name='Dark colors')
+        await expect(switch).to_have_attribute('aria-pressed', 'true')
+        await expect(body).to_have_css('background-color', 'rgb(20, 22, 29)')
+        await switch.click()
+        for _ in range(2):
+            await expect(switch).to_have_attribute('aria-pressed', 'false')
+            await expect(body).to_have_css('background-color', 'rgb(255, 255, 255)')
+            await page.reload()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from pathlib import Path
 
 from playwright.async_api import Page, expect
@@ -73,6 +75,36 @@ async def test_a_message_larger_than_a_body_is_refused_before_it_is_sent(visit: 
         await attach(page, tmp_path / 'one.txt')
         complaint = page.get_by_role('form', name='Message').get_by_role('alert')
         await expect(complaint).to_have_text('one.txt: the message would be larger than 10 kB, which the server takes.')
+
+
+PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')
+"""An image of one pixel."""
+
+
+async def test_images_are_shown_both_ways_and_other_media_types_are_not(visit: Visit, tmp_path: Path) -> None:
+    (tmp_path / 'mine.png').write_bytes(PNG)
+
+    def draw(kind: str) -> Artifacts:
+        """Draw pictures."""
+        svg = BinaryContent(
+            b'<svg xmlns="http://www.w3.org/2000/svg"/>', media_type='image/svg+xml', identifier='a.svg'
+        )
+        return Artifacts(dot=BinaryContent(PNG, media_type='image/png', identifier='dot.png'), drawing=svg)
+
+    with serve(to_a2a(Agent('test', output_type=draw), default_input_modes=['text/plain', 'image/png'])) as server:
+        page = await visit(f'{server.url}docs')
+        await attach(page, tmp_path / 'mine.png')
+        await expect(page.get_by_role('list', name='Attached files').locator('img')).to_have_count(1)
+        await say(page, 'Draw.')
+        for _ in range(2):
+            images = page.get_by_role('log').get_by_role('img')
+            await expect(page.get_by_role('log').get_by_role('button', name='a.svg')).to_have_count(1)
+            await expect(images).to_have_count(2)
+            for name in ('mine.png', 'dot.png'):
+                image = page.get_by_role('log').get_by_role('img', name=name)
+                await expect(image).to_have_attribute('src', re.compile('^blob:'))
+                await expect(image).to_have_js_property('naturalWidth', 1)
+            await page.reload()
 
 
 async def test_a_file_is_only_downloaded_and_data_is_a_table_or_json(visit: Visit) -> None:

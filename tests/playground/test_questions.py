@@ -10,6 +10,7 @@ from pydantic_ai_a2a import InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..a2a_client.canned import Canned, stream
 from ..remote.test_places_of_questions import DONE, confirmation, confirming
+from ..tables import each_case
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
 
@@ -55,6 +56,37 @@ async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(visit: Vis
             [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
             [{'id': 'delete_file-2', 'decision': 'approve'}],
         ]
+
+
+@each_case('decision', ['Approve', 'Deny'])
+async def test_several_calls_are_decided_together_and_a_decision_says_about_what(visit: Visit, decision: str) -> None:
+    app = to_a2a(keeper())
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy all.')
+        await expect(approvals(page).first).to_contain_text('Delete a file.')
+        await approvals(page).last.get_by_label('path').fill('newer.txt')
+        await page.get_by_role('group', name='2 calls').get_by_role('button', name=f'{decision} all 2').click()
+        await expect(approvals(page)).to_have_count(0)
+        done = 'Approved delete_file' if decision == 'Approve' else 'Denied delete_file'
+        log = page.get_by_role('log')
+        await expect(log.get_by_text(done)).to_have_count(2)
+        await expect(log.get_by_text('{"path":"old.txt"}', exact=True)).to_have_count(1)
+        await expect(log.get_by_role('cell', name='newer.txt')).to_have_count(int(decision == 'Approve'))
+        [task] = await app.list_tasks()
+        answers = [part for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
+        assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
+
+
+async def test_a_fault_of_one_of_several_calls_is_shown(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy all.')
+        await approvals(page).last.get_by_label('path').fill('')
+        together = page.get_by_role('group', name='2 calls')
+        await together.get_by_role('button', name='Approve all 2').click()
+        await expect(together.get_by_role('alert')).to_have_text('path is required')
+        await expect(approvals(page)).to_have_count(2)
 
 
 async def test_a_form_of_the_schema_keeps_what_the_server_refuses(visit: Visit) -> None:

@@ -175,6 +175,7 @@ def test_the_vendored_files_are_those_of_the_pinned_releases() -> None:
     assert {path.name for path in folder.iterdir()} == {*sums, 'SHA256SUMS'}
     assert 'Permission is hereby granted' in (folder / 'marked.LICENSE').read_text()
     assert 'Apache License' in (folder / 'purify.LICENSE').read_text()
+    assert 'BSD 3-Clause License' in (folder / 'highlight.LICENSE').read_text()
 
 
 def test_every_file_of_the_page_is_served_and_all_are_small() -> None:

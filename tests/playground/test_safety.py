@@ -39,7 +39,8 @@ HOSTILE = f"""{BAD}
 ```
 """
 FORBIDDEN = (
-    'img, script, style, link, iframe, object, svg, math, video, form, input, button, base, [style], [id], [name]'
+    'img, script, style, link, iframe, object, svg, math, video, form, input, button:not(.code-head > button), base,'
+    ' [style], [id], [name]'
 )
 SCHEMA = {
     'type': 'object',
@@ -93,10 +94,12 @@ async def test_hostile_text_and_cards_run_no_script(visit: Visit) -> None:
         assert await page.evaluate('window.pwned') is None
 
 
+@pytest.mark.parametrize('width', [1280, 390])
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-async def test_axe_finds_no_violation(visit: Visit, scheme: Literal['light', 'dark']) -> None:
+async def test_axe_finds_no_violation(visit: Visit, scheme: Literal['light', 'dark'], width: int) -> None:
     markdown = (
-        '# Title\n\nA [link](https://example.com) and `code`.\n\n> quote\n\n```\ncode\n```\n\n| a |\n|---|\n| 1 |\n'
+        '# Title\n\nA [link](https://example.com) and `code`.\n\n> quote\n\n```python\n@cache\ndef one(n: int):\n'
+        '    """One."""  # a comment\n    return 1\n```\n\n```diff\n- a\n+ b\n```\n\n| a |\n|---|\n| 1 |\n'
     )
     agent = keeper({'Show.': [markdown]})
     app = to_a2a(
@@ -105,17 +108,22 @@ async def test_axe_finds_no_violation(visit: Visit, scheme: Literal['light', 'da
         results=Results(progress=Progress(thinking=True, tools=True)),
     )
     with serve(app, allowed_hosts=['agent.test']) as server:
-        page = await visit(f'{server.url}docs', failures=1, color_scheme=scheme)
+        page = await visit(
+            f'{server.url}docs', failures=1, color_scheme=scheme, viewport={'width': width, 'height': 900}
+        )
         await say(page, 'Show.')
         await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
         assert await violations(page) == []
         await page.get_by_label('Bearer token').fill('a-long-secret-token-of-ada')
         await page.keyboard.press('Enter')
+        await expect(page.get_by_text('The server wants credentials.')).to_have_count(0)
+        if width == 390:
+            await page.get_by_role('button', name='Agent', exact=True).click()
         for text in ('Show.', 'Where?', 'Think.', 'Mail.', 'Tidy up.', 'Pizza.'):
             await say(page, text)
-            await expect(page.get_by_role('navigation').get_by_role('button', name=text)).to_contain_text(
-                'required' if text in ('Mail.', 'Tidy up.', 'Pizza.') else 'completed'
-            )
+            state = {'Mail.': 'auth required', 'Tidy up.': 'input required', 'Pizza.': 'input required'}.get(text)
+            await expect(page.get_by_role('article', name='Task').last).to_contain_text(text)
+            await expect(page.get_by_role('status').get_by_text(state or 'completed')).to_have_count(1)
         await page.get_by_role('form', name='Question: order').get_by_role('button', name='Answer').click()
         await expect(page.get_by_role('form', name='Question: order').get_by_text('is required')).to_have_count(3)
         await page.get_by_text('look_up').click()

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from playwright.async_api import Locator, Page, expect
 from pydantic_ai import Agent
-from pydantic_ai.models.function import DeltaThinkingPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.app import A2AApp
 
 from ..tables import each_case
-from .agents import call, keeper, scripted
+from .agents import call, keeper, prompt, scripted
 from .conftest import Visit, say
 
 LOCAL = {'Host': '127.0.0.1:8000', 'Origin': 'http://127.0.0.1:8000'}
@@ -38,10 +39,7 @@ async def test_a_developer_sees_steps_by_default_and_after_a_reload(visit: Visit
         for _ in range(2):
             await expect(step(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
             await expect(step(page, 'Thought')).to_contain_text('Paris is in France.')
-            kinds = (
-                await page.get_by_role('log').locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
-            )
-            assert kinds == ['block user', 'block thought', 'block tool', 'block agent']
+            assert await kinds(page) == ['user', 'thought', 'tool', 'agent']
             await step(page, 'look_up').get_by_text('look_up').click()
             await expect(step(page, 'look_up').get_by_role('group', name='Result')).to_have_text(
                 'It is sunny in Paris.'
@@ -70,10 +68,7 @@ async def test_the_steps_of_several_runs_stand_after_what_began_them(visit: Visi
         await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
         for _ in range(2):
             await expect(step(page, 'delete_file')).to_contain_text('old.txt is deleted')
-            kinds = (
-                await page.get_by_role('log').locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
-            )
-            assert kinds == ['block user', 'block agent', 'block tool', 'block asked', 'block user', 'block agent']
+            assert await kinds(page) == ['user', 'agent', 'tool', 'asked', 'user', 'agent']
             await page.reload()
 
 
@@ -115,7 +110,7 @@ async def test_arguments_that_are_hidden_from_clients_are_hidden_from_a_develope
     with serve(to_a2a(keeper(), approvals=Approvals(hide_arguments=['look_up']))) as server:
         page = await visit(f'{server.url}docs')
         await say(page, 'Where?')
-        await expect(step(page, 'look_up')).to_have_text(
+        await expect(step(page, 'look_up')).to_contain_text(
             'look_updoneIt is sunny in Paris.The server hides the arguments.'
         )
 
@@ -183,3 +178,20 @@ def test_the_newest_hundred_tasks_are_kept() -> None:
         steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[-1]}', headers=LOCAL).json()
     # The oldest task has its steps from its conversation.
     assert [steps[task_id][0]['text'] for task_id in (ids[0], ids[-1])] == ['0', '100']
+
+
+def test_tasks_from_before_the_first_visit_have_the_steps_of_their_conversations() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompt(messages) == 'Fail.':
+            raise RuntimeError('broken')
+        return ModelResponse([TextPart('Done.')])
+
+    app = to_a2a(Agent(FunctionModel(answer), system_prompt='Be kind.'))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        ids: list[str] = []
+        for text in ('Work.', 'Fail.'):
+            message = {'messageId': f'a-message-{text}', 'role': 'ROLE_USER', 'parts': [{'text': text}]}
+            sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
+            ids.append(sent.json()['task']['id'])
+        steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[1]}', headers=LOCAL).json()
+    assert steps == {ids[0]: [{'kind': 'prompt', 'text': 'Work.'}, {'kind': 'text', 'text': 'Done.'}], ids[1]: []}

@@ -19,34 +19,15 @@ from ..http_json import AnyPath
 from .steps import Steps
 
 _STATIC = Path(__file__).with_name('static')
-_SCRIPT = b'text/javascript; charset=utf-8'
-
+_TYPES = {
+    '.css': b'text/css; charset=utf-8',
+    '.js': b'text/javascript; charset=utf-8',
+    '.svg': b'image/svg+xml',
+}
 FILES: Mapping[str, bytes] = {
-    'style.css': b'text/css; charset=utf-8',
-    'icon.svg': b'image/svg+xml',
-    **dict.fromkeys(
-        (
-            'access.js',
-            'api.js',
-            'card.js',
-            'chat.js',
-            'dom.js',
-            'files.js',
-            'forms.js',
-            'log.js',
-            'main.js',
-            'markdown.js',
-            'parts.js',
-            'pending.js',
-            'place.js',
-            'task.js',
-            'turns.js',
-            'view.js',
-            'vendor/marked.js',
-            'vendor/purify.js',
-        ),
-        _SCRIPT,
-    ),
+    path.relative_to(_STATIC).as_posix(): _TYPES[path.suffix]
+    for path in sorted(_STATIC.rglob('*'))
+    if path.suffix in _TYPES
 }
 """The files of the page, with their media types."""
 

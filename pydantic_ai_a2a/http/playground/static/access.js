@@ -16,7 +16,7 @@ export class Access {
 
   // True if a request has credentials, as far as the page knows.
   get ready() {
-    return this.ways.some((way) => this.values.get(way.name) || way.place === 'cookie' || way.place === null);
+    return this.ways.some((way) => this.values.get(way.name));
   }
 
   // Return the headers of a request, and add credentials that belong into its query.

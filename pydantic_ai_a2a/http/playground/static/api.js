@@ -1,6 +1,7 @@
 // Calls the HTTP+JSON binding of A2A 1.0 by URLs relative to the page.
 
 const MEDIA_TYPE = 'application/a2a+json';
+export const RUN_METADATA = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1';
 const LIVE_TEXT = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1';
 
 export class ApiError extends Error {
@@ -21,6 +22,7 @@ export class Api {
     this.access = access;
     this.log = log;
     this.streams = true;
+    this.extensions = [LIVE_TEXT];
     this.unlisted = null; // the refusal of a server that lists no tasks for this caller
   }
 
@@ -121,7 +123,7 @@ export class Api {
     this.log.add('request', `${method} ${path}`, body);
     return fetch(url, {
       method,
-      headers: { 'A2A-Version': '1.0', ...(body ? { 'Content-Type': MEDIA_TYPE } : {}), ...headers, ...own },
+      headers: { 'A2A-Version': '1.0', 'A2A-Extensions': this.extensions.join(', '), ...(body ? { 'Content-Type': MEDIA_TYPE } : {}), ...headers, ...own },
       body: body && JSON.stringify(body),
       cache: 'no-cache',
       credentials: this.access.cookies ? 'same-origin' : 'omit',
@@ -134,7 +136,6 @@ export class Api {
   async *#stream(method, path, body, lastEventId, signal, opened = () => {}) {
     const headers = {
       Accept: 'text/event-stream',
-      'A2A-Extensions': LIVE_TEXT,
       ...(lastEventId ? { 'Last-Event-ID': lastEventId } : {}),
     };
     const answer = await this.#fetch(method, path, body, headers, signal);

@@ -1,6 +1,6 @@
 // A conversation: sends messages, follows tasks, and resumes streams that are cut.
 
-import { ApiError } from './api.js';
+import { ApiError, RUN_METADATA } from './api.js';
 import { newId } from './dom.js';
 import { readPlace, writePlace } from './place.js';
 import { Task } from './task.js';
@@ -22,7 +22,9 @@ export class Chat {
 
   setCard(card) {
     this.api.streams = card.capabilities?.streaming !== false;
-    this.replays = (card.capabilities?.extensions ?? []).some((extension) => extension.uri === REPLAY);
+    const uris = (card.capabilities?.extensions ?? []).map((extension) => extension.uri);
+    this.replays = uris.includes(REPLAY);
+    if (uris.includes(RUN_METADATA)) this.api.extensions.push(RUN_METADATA);
   }
 
   #clear() {

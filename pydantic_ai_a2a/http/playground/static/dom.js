@@ -4,7 +4,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const ICONS = {
   attach: 'M13.5 7.5 8 13a3 3 0 0 1-4.3-4.300l6-6a2 2 0 0 1 2.9 2.900l-5.9 5.900a1 1 0 0 1-1.5-1.400L10.5 4.8',
   send: 'M8 13.500V3M3.5 7.3 8 2.800l4.5 4.5',
-  stop: 'M4 4h8v8H4z',
+  theme: 'M8 2a6 6 0 1 0 0 12zm0 0a6 6 0 0 1 0 12',
   close: 'm4 4 8 8m0-8-8 8',
   file: 'M4 1.800h5l3.2 3.200v9.200H4zM9 1.800V5h3.2',
   tool: 'M9.8 4.300a3 3 0 0 1 3.9-2L11.9 4v1.600h1.600l1.6-1.700a3 3 0 0 1-4 3.800l-5.6 5.700a1.4 1.4 0 0 1-2-2l5.7-5.600a3 3 0 0 1 .6-1.5',
@@ -35,6 +35,17 @@ export function icon(name) {
 }
 
 export const button = (label, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, label);
+
+// A button that copies a text. Browsers let only pages of secure origins write the clipboard.
+export function copyButton(text, label = 'Copy') {
+  if (!navigator.clipboard) return null;
+  const copy = button(label, async () => {
+    await navigator.clipboard.writeText(text());
+    copy.textContent = 'Copied';
+    setTimeout(() => (copy.textContent = label), 1_500);
+  }, 'quiet small');
+  return copy;
+}
 
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');

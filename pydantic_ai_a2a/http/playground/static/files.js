@@ -1,6 +1,7 @@
 // Files that go with the next message, within the limits of the server.
 
 import { button, bytes, el, icon, plainName } from './dom.js';
+import { drawImage } from './parts.js';
 
 const ROOM = 4_000; // bytes of a request beside files and text
 
@@ -51,7 +52,7 @@ export class Attachments {
           this.#draw();
         }, 'quiet icon');
         remove.setAttribute('aria-label', `Remove ${name}`);
-        return el('li', { class: 'chip' }, icon('file'), el('span', { class: 'filename' }, name), el('small', {}, bytes(file.size)), remove);
+        return el('li', { class: 'chip' }, drawImage(file, '') ?? icon('file'), el('span', { class: 'filename' }, name), el('small', {}, bytes(file.size)), remove);
       }),
     );
   }

@@ -8,7 +8,7 @@ import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
 import { Log } from './log.js';
 import { drawInput, takesText } from './pending.js';
-import { drawView } from './view.js';
+import { drawView, switchTheme } from './view.js';
 import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
@@ -167,7 +167,7 @@ async function load() {
 // The other conversations of the caller, the newest first.
 async function listEarlier() {
   if (anonymous === 'true' && !isLocal(location.hostname)) return; // The server lists no tasks for strangers.
-  if (access.ways.length && !access.ready) return;
+  if (access.ways.length && !access.ready && !chat.tasks.length) return; // The server may want credentials.
   const conversations = new Map();
   try {
     for (const task of await api.newest()) conversations.set(task.contextId, [...(conversations.get(task.contextId) ?? []), task]);
@@ -195,6 +195,7 @@ function isLocal(host) {
 }
 
 async function start() {
+  switchTheme();
   byId('attach').append(icon('attach'));
   byId('send').append(icon('send'));
   byId('attach').addEventListener('click', () => byId('file').click());

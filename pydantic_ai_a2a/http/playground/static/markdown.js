@@ -2,11 +2,14 @@
 
 import { Marked } from './vendor/marked.js';
 import './vendor/purify.js';
-import { el } from './dom.js';
+import { colored } from './code.js';
+import { copyButton, el, plainName } from './dom.js';
 
 const { DOMPurify } = globalThis;
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escaped = (text) => text.replace(/[&<>"]/g, (character) => escapes[character]);
+
+let languages = []; // of the code blocks of a text, in their order
 
 const marked = new Marked({
   gfm: true,
@@ -15,6 +18,10 @@ const marked = new Marked({
     // HTML is shown as text, but for a few tags without attributes.
     html({ text }) {
       return escaped(text).replace(/&lt;(\/?(?:b|br|em|i|kbd|strong|sub|sup))\s*\/?&gt;/gi, '<$1>');
+    },
+    code({ text, lang }) {
+      languages.push((lang ?? '').split(/[\s{]/)[0].toLowerCase());
+      return `<pre><code>${escaped(text)}</code></pre>`;
     },
     // Headings of the page end at level 2. The text's own levels could leave some out.
     heading({ tokens }) {
@@ -50,13 +57,24 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   }
 });
 
+const scroll = (wide, label) => el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, wide);
+
 // Return the drawn text as a fragment.
 export function drawMarkdown(text) {
+  languages = [];
   const fragment = DOMPurify.sanitize(marked.parse(text), RULES);
-  for (const wide of fragment.querySelectorAll('pre, table')) {
-    const box = el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': wide.nodeName === 'PRE' ? 'Code' : 'Table' });
-    wide.replaceWith(box);
-    box.append(wide);
+  const known = languages;
+  fragment.querySelectorAll('pre').forEach((pre, n) => {
+    const code = pre.textContent;
+    const box = el('div', { class: 'code-box' }, el('div', { class: 'code-head' }, el('small', {}, plainName(known[n])), copyButton(() => code)));
+    pre.replaceWith(box);
+    pre.firstChild.replaceChildren(colored(code, known[n]));
+    box.append(scroll(pre, 'Code'));
+  });
+  for (const table of fragment.querySelectorAll('table')) {
+    const place = el('div', {});
+    table.replaceWith(place);
+    place.replaceWith(scroll(table, 'Table'));
   }
   return fragment;
 }

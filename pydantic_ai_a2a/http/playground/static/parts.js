@@ -20,23 +20,41 @@ function drawText(text, markdown) {
   return box;
 }
 
-// A file is only ever downloaded: as octets, the browser neither shows nor runs the file.
+const IMAGES = ['image/png', 'image/jpeg', 'image/webp', 'image/gif'];
+const octetsOf = (raw) => Uint8Array.from(atob(raw), (character) => character.charCodeAt(0));
+
+// Return a picture of a blob of one of the types of images, which run no code; null for other types.
+export function drawImage(blob, name) {
+  if (!IMAGES.includes(blob.type)) return null;
+  const src = URL.createObjectURL(blob);
+  const image = el('img', { class: 'picture', src, alt: name });
+  const free = () => URL.revokeObjectURL(src);
+  image.addEventListener('load', free);
+  image.addEventListener('error', () => {
+    free();
+    image.remove();
+  });
+  return image;
+}
+
+// Images are shown. Other files are only ever downloaded: as octets, the browser neither shows nor runs them.
 function drawFile({ raw, filename, mediaType }) {
   const name = plainName(filename || 'file');
   const size = Math.floor((raw.length * 3) / 4) - (raw.endsWith('==') ? 2 : raw.endsWith('=') ? 1 : 0);
   const save = () => {
-    const octets = Uint8Array.from(atob(raw), (character) => character.charCodeAt(0));
-    const href = URL.createObjectURL(new Blob([octets], { type: 'application/octet-stream' }));
+    const href = URL.createObjectURL(new Blob([octetsOf(raw)], { type: 'application/octet-stream' }));
     el('a', { href, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(href), 60_000);
   };
-  return el(
+  const download = el(
     'button',
     { type: 'button', class: 'file', onclick: save, title: `Download ${name}` },
     icon('file'),
     el('span', { class: 'filename' }, name),
     el('small', {}, [mediaType && plainName(mediaType), bytes(size)].filter(Boolean).join(', ')),
   );
+  const image = IMAGES.includes(mediaType) ? drawImage(new Blob([octetsOf(raw)], { type: mediaType }), name) : null;
+  return image ? el('div', { class: 'shown' }, image, download) : download;
 }
 
 const json = (value) => JSON.stringify(value, null, 2);

@@ -11,7 +11,11 @@ const SENT = 'message.parts[0].data';
 export function drawQuestion(question, answer) {
   const data = question.parts.find(isPending)?.data ?? {};
   const text = question.parts.map((part) => part.text ?? '').join('');
-  if (data.pending?.length) return data.pending.map((call) => drawCall(call, answer));
+  if (data.pending?.length) {
+    const forms = data.pending.map((call) => drawCall(call, answer));
+    const approvals = forms.filter((form) => form.decide);
+    return approvals.length > 1 ? [drawTogether(approvals, answer), ...forms] : forms;
+  }
   if (data.authorization) return [drawSignIn(text, data.authorization, answer)];
   if (data.schema) return [drawSchema(text, data.schema, answer)];
   return null;
@@ -44,16 +48,40 @@ function drawApproval(call, choices, defs, send) {
   const form = schema ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
   const proposed = form && JSON.stringify(form.draft());
   const reason = el('input', { type: 'text', 'aria-label': 'Reason for the denial', placeholder: 'Reason (optional)', autocomplete: 'off' });
-  const approve = () => {
+  const approved = () => {
     const args = form?.read();
-    return send('approve', form === null || JSON.stringify(args) === proposed ? {} : { args });
+    return form === null || JSON.stringify(args) === proposed ? {} : { args };
   };
-  const deny = () => send('deny', reason.value.trim() ? { reason: reason.value.trim() } : {});
+  const denied = () => (reason.value.trim() ? { reason: reason.value.trim() } : {});
   const plain = call.text === `May I call ${call.tool} ${JSON.stringify(call.args)}?`; // The arguments are shown below.
   const asked = plain ? { ...call, text: 'The agent wants to call this tool.' } : call;
-  return card('Approval', asked, form, approve, 'Approve', [
+  const box = card('Approval', asked, form, () => send('approve', approved()), 'Approve', [
+    call.description ? el('p', { class: 'hint plain' }, call.description) : null,
     form ? form.element : call.args ? drawData(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
-  ], [reason, ['Deny', deny]]);
+  ], [reason, ['Deny', () => send('deny', denied())]]);
+  box.decide = (decision) => ({ id: call.id, decision, ...(decision === 'approve' ? approved() : denied()) });
+  return box;
+}
+
+// Buttons that decide about several calls with one message.
+function drawTogether(forms, answer) {
+  const complaint = el('p', { class: 'complaint', role: 'alert' });
+  const send = async (decision) => {
+    complaint.textContent = '';
+    try {
+      await answer([{ data: { callAnswers: forms.map((form) => form.decide(decision)) } }]);
+    } catch (error) {
+      complaint.textContent = error.violations?.map(({ field, description }) => `${field.replace(/^.*callAnswers\[(\d+)]\.(args\.)?/, '')} ${description}`).join('\n') || error.message;
+    }
+  };
+  return el(
+    'div',
+    { class: 'together', role: 'group', 'aria-label': `${forms.length} calls` },
+    el('span', {}, `${forms.length} calls wait for an approval.`),
+    button(`Approve all ${forms.length}`, () => send('approve'), 'primary'),
+    button(`Deny all ${forms.length}`, () => send('deny')),
+    complaint,
+  );
 }
 
 function drawResult(call, choices, defs, send) {

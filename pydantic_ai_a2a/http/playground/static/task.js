@@ -63,8 +63,8 @@ export class Task {
     const known = this.steps.length;
     this.steps = steps;
     steps.forEach((step, n) => {
-      if (step.kind === 'thinking' && step.text.trim()) this.#putNew(`step ${n}`, { kind: 'thought', text: step.text });
-      else if (step.kind === 'call' && step.tool !== ANSWER) this.#putNew(`tool ${step.id}`, { kind: 'tool', name: step.tool, args: step.args, outcome: null });
+      if (step.kind === 'thinking' && step.text.trim()) this.#putNew(this.#keyOf(step, n), { kind: 'thought', text: step.text });
+      else if (step.kind === 'call' && step.tool !== ANSWER) this.#putNew(this.#keyOf(step, n), { kind: 'tool', name: step.tool, args: step.args, outcome: null });
       const block = step.kind === 'return' && this.blocks.get(`tool ${step.id}`);
       if (block && block.result !== step.result) this.#put(`tool ${step.id}`, { ...block, outcome: step.outcome, result: step.result });
     });
@@ -72,10 +72,17 @@ export class Task {
     if (known !== steps.length) this.version++;
   }
 
+  // An event may have shown a step already.
+  #keyOf(step, n) {
+    if (step.kind === 'call') return `tool ${step.id}`;
+    if (step.kind !== 'thinking') return null;
+    return [...this.blocks].find(([, block]) => block.kind === 'thought' && block.text === step.text)?.[0] ?? `step ${n}`;
+  }
+
   // The blocks in the order of the page. Steps follow the message or the text after which they came.
   get ordered() {
     if (!this.steps.length) return [...this.blocks];
-    const keys = this.steps.map((step, n) => (step.kind === 'thinking' ? `step ${n}` : step.kind === 'call' ? `tool ${step.id}` : null));
+    const keys = this.steps.map((step, n) => this.#keyOf(step, n));
     const thoughts = new Set(this.steps.filter((step) => step.kind === 'thinking').map((step) => step.text));
     const others = [...this.blocks].filter(([key, block]) => !keys.includes(key) && !(block.kind === 'thought' && thoughts.has(block.text)));
     const used = new Set();
@@ -157,9 +164,20 @@ export class Task {
     else this.#setStatus(status);
   }
 
+  // The last answer as a text, such as for the clipboard.
+  get answer() {
+    const block = [...this.blocks.values()].findLast((one) => !one.hidden && (one.kind === 'agent' || one.kind === 'artifact'));
+    return (block?.message ?? block?.artifact)?.parts.map((part) => part.text ?? (part.data === undefined ? '' : JSON.stringify(part.data, null, 2))).join('\n') ?? '';
+  }
+
   #setStatus(status) {
+    const was = this.state;
     this.state = status.state.replace('TASK_STATE_', '');
+    // The time of the work of the agent, without the time of the client's answers.
+    if (this.state === 'WORKING' && was !== 'WORKING') this.since = Date.parse(status.timestamp);
+    else if (was === 'WORKING' && this.state !== 'WORKING' && this.since) this.spent = (this.spent ?? 0) + Date.parse(status.timestamp) - this.since;
     this.question = this.waiting ? (status.message ?? { parts: [] }) : null;
+    for (const block of this.blocks.values()) if (block.outcome === null) block.version++; // It runs, or waits.
     this.version++;
     if (this.ended) this.#stopTools();
     if (!status.message || this.waiting) return;

@@ -1,6 +1,7 @@
 // Draws a task as a turn of the conversation. Only blocks that have changed are drawn again.
 
-import { button, byId, el, icon, plainName } from './dom.js';
+import { RUN_METADATA } from './api.js';
+import { button, byId, copyButton, el, icon, plainName } from './dom.js';
 import { drawData, drawParts } from './parts.js';
 import { drawQuestion } from './pending.js';
 import { isPending } from './task.js';
@@ -19,7 +20,9 @@ export class Turn {
     this.status = el('span', {});
     this.stop = button('Cancel task', () => actions.cancel(task), 'quiet small');
     this.again = button('Try again', () => actions.retry(task), 'quiet small');
-    this.foot = el('div', { class: 'foot' }, this.status, this.stop, this.again);
+    this.copy = copyButton(() => task.answer, 'Copy answer');
+    this.usage = el('small', { class: 'usage' });
+    this.foot = el('div', { class: 'foot' }, this.status, this.stop, this.again, this.copy, this.usage);
     this.element = el('article', { class: 'turn', 'aria-label': 'Task' }, this.blocks, this.asks, this.foot);
   }
 
@@ -91,9 +94,18 @@ export class Turn {
     stop.hidden = !task.id || task.ended;
     stop.setAttribute('aria-disabled', String(task.cancelling === true)); // A disabled button would lose the focus.
     again.hidden = !task.broken;
-    foot.hidden = stop.hidden && again.hidden && !status.textContent;
+    this.usage.textContent = task.ended ? usageOf(task) : '';
+    if (this.copy) this.copy.hidden = !task.ended || !task.answer;
+    foot.hidden = stop.hidden && again.hidden && !status.textContent && !this.usage.textContent && (this.copy?.hidden ?? true);
     if (focused && stop.hidden && again.hidden) byId('text').focus();
   }
+}
+
+// Tokens and seconds of a task, as far as they are known.
+function usageOf({ metadata, spent }) {
+  const { model, usage } = metadata[RUN_METADATA] ?? {};
+  const tokens = usage ? `${(usage.inputTokens ?? 0).toLocaleString()} tokens in, ${(usage.outputTokens ?? 0).toLocaleString()} out` : null;
+  return [model && plainName(model), tokens, spent === undefined ? null : `${(spent / 1000).toFixed(1)} s`].filter(Boolean).join(' · ');
 }
 
 const author = (name) => el('h2', { class: 'hidden-text' }, name);
@@ -151,10 +163,12 @@ function drawUser(message, task) {
   if (!decided.length) return drawParts(message.parts);
   const calls = [...task.blocks.values()].flatMap((block) => (block.kind === 'asked' ? questions(block.message) : []));
   return decided.map(({ id, decision, args, result, reason }) => {
-    const tool = calls.find((call) => call.id === id)?.tool ?? '';
+    const call = calls.find((one) => one.id === id);
+    const tool = call?.tool ?? '';
     const words = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
     const content = args ?? result;
     const said = el('p', {}, words[decision] ?? decision, ' ', tool ? el('code', {}, plainName(tool)) : null, reason ? `: ${reason}` : null);
-    return [said, content === undefined ? null : typeof content === 'object' ? drawData(content) : el('p', { class: 'plain' }, String(content))];
+    const about = call?.kind === 'approval' ? (args || !call.args ? null : oneLine(JSON.stringify(call.args))) : call && oneLine(call.text);
+    return [said, about && el('p', { class: 'hint' }, about), content === undefined ? null : typeof content === 'object' ? drawData(content) : el('p', { class: 'plain' }, String(content))];
   }).flat();
 }

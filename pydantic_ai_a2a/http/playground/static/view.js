@@ -1,8 +1,26 @@
-// How the page looks: the switch for the steps of tasks.
+// How the page looks: light or dark, with or without the steps of tasks. The browser remembers both.
 
-import { el } from './dom.js';
+import { byId, el, icon } from './dom.js';
 
 const STEPS = 'playground-steps';
+const THEME = 'playground-theme';
+
+// Let a button switch between light and dark, beginning with the setting of the system.
+export function switchTheme() {
+  const root = document.documentElement;
+  const theme = byId('theme');
+  theme.append(icon('theme'));
+  const show = (dark) => {
+    root.dataset.theme = dark ? 'dark' : 'light';
+    theme.setAttribute('aria-pressed', String(dark));
+  };
+  const chosen = localStorage.getItem(THEME);
+  show(chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches);
+  theme.addEventListener('click', () => {
+    show(root.dataset.theme !== 'dark');
+    localStorage.setItem(THEME, root.dataset.theme);
+  });
+}
 
 // developer: the server tells this page the steps of all tasks.
 export function drawView(developer) {
