@@ -19,8 +19,7 @@ from .blocks import ROOT
 
 PERFORMANCE = ROOT / 'docs' / 'performance.md'
 _ON_THE_PAGE = re.compile(
-    r'echo route|plain send, (memory|SQLite|Postgre)|tool call, (memory|SQLite|Postgre)|stream of 50 deltas, |'
-    r'time to the first|tasks a second of one|recovery|memory of|blocking'
+    r'(plain send|tool call|tasks a second of one process), (memory|SQLite FULL|PostgreSQL)|recovery|memory of|blocking'
 )
 """The rows that a page has room for. `benchmarks/results.md` has all."""
 _TABLE = re.compile(r'(?<=<!-- results -->\n).*?(?=<!-- end of results -->)', re.DOTALL)
