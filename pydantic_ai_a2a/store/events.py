@@ -317,7 +317,8 @@ class EventBus:
 
     def watched(self, task_id: str, *, live: bool = False) -> bool:
         """True if the task has a reader in this process; with `live`, a reader of live text."""
-        return (self.wants(task_id) or 0) > live
+        tail = self._tails.get(task_id)
+        return tail is not None and (not live or tail.live > 0)
 
     def prepare(self, task_id: str, final: TaskEvent, make: Callable[[], StoredTask | None]) -> None:
         """Give the waiting callers the task as of the event `final`, before the event is published.

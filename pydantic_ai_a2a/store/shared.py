@@ -223,7 +223,8 @@ class _Queue(SqlQueue):
             following = await super().finish(claim, finish)
         finally:
             self._leave(claim.header.id, over=finish.status.state in TERMINAL)
-        self._begun([] if following is None else [following])
+        if following is not None:
+            self._begun([following])
         return following
 
     async def release(
@@ -321,7 +322,8 @@ class Peers:
 
     def begin(self, claims: Iterable[Claim]) -> None:
         """Remember that tasks run here, and who reads them elsewhere."""
-        for task_id, wants in ((claim.header.id, claim.wanted) for claim in claims):
+        for claim in claims:
+            task_id, wants = claim.header.id, claim.wanted
             self._own.add(task_id)
             if wants is not None and task_id not in self._known:  # else the row may be the one of this process
                 self.is_read(task_id, wants)

@@ -192,7 +192,8 @@ class SqlQueue(Port, TaskQueue):
         finally:
             backlog.queued += queued - expected
         claim = accepted.claim
-        self._begun([] if claim is None else [claim])
+        if claim is not None:
+            self._begun([claim])
         if submission.push is not None or (claim is not None and claim.push):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:

@@ -75,7 +75,7 @@ Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
 
 def begins_alone(message: Submission) -> bool:
     """Return true if a message begins a task, and needs no further check and no webhook."""
-    return message.new and all(value is None for value in (message.refusal, message.push, message.task_limit))
+    return message.new and message.refusal is None and message.push is None and message.task_limit is None
 
 
 def started(message: Submission, slot: Slot, head: str | None) -> Started:
