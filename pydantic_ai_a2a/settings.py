@@ -216,6 +216,9 @@ class Quotas:
     """Open event streams and waiting blocking sends, together, in each process. Default None: not limited."""
     tasks: int | None = None
     """Queued and running tasks, counted together. Default None: not limited."""
+    running: int | None = None
+    """Running tasks. Further tasks of the caller are accepted and wait, while those of others run. Needs `auth=`.
+    Default None: not limited."""
     budgets: Sequence[Budget] = ()
     """Budgets for model usage. A run gets the rest of the budget and is `failed` once the budget is used up. Default:
     none."""

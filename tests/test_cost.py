@@ -49,7 +49,7 @@ CARD_CALLS = 42
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 325, 'file': 325}
 """In the thread of the event loop."""
-RESUME_OWN_CALLS = {'memory': 445, 'file': 445}
+RESUME_OWN_CALLS = {'memory': 445, 'file': 450}
 """In the thread of the event loop."""
 RESUME_OVER_TOOL = 1.2
 """Calls of an answer that approves a tool, over the calls of a send whose run calls the same tool without approval.

@@ -277,8 +277,6 @@ class Runner:
         turn, steering = arguments.turn, arguments.steering
         following: _Node
         while not isinstance(node, End) and run.result is None:
-            if self.trace.wanted:
-                self._keep(run, arguments, added, node)
             # `isinstance` takes three calls for a class with an abstract base.
             streams = self._streams(run, node, arguments)
             note, asks = None, type(node) is ModelRequestNode
@@ -306,13 +304,13 @@ class Runner:
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
                 await arguments.emit(note)
-        if self.trace.wanted:
             self._keep(run, arguments, added, node)
 
     def _keep(self, run: AgentRun[Any, Any], arguments: RunArguments, added: Added, following: _Node) -> None:
-        new = [*added.of(run), *([following.request] if Agent.is_model_request_node(following) else ())]
-        messages = new if arguments.turn is None else arguments.turn.all(new)
-        self.trace.keep(arguments.info['task_id'], arguments.run_id, messages)
+        if self.trace.wanted:
+            new = [*added.of(run), *([following.request] if Agent.is_model_request_node(following) else ())]
+            messages = new if arguments.turn is None else arguments.turn.all(new)
+            self.trace.keep(arguments.info['task_id'], arguments.run_id, messages)
 
     def _streams(self, run: AgentRun[Any, Any], node: _Node, arguments: RunArguments) -> bool:
         """Return whether readers want the events of a node, and the node has events."""

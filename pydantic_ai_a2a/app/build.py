@@ -208,7 +208,7 @@ def to_a2a(
     )
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
-    check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))
+    check_auth(access, approvals, auth, limits.quotas, card_security=bool(security_schemes or security_requirements))
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)

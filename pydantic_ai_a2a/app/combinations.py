@@ -14,17 +14,20 @@ from ..agent.options import RunOptions
 from ..auth.callers import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
-from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Settings
+from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings
 from ..store.ports import Backend
 
 
-def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_security: bool) -> None:
+def check_auth(
+    access: Access, approvals: Approvals, auth: Auth | None, quotas: Quotas | None, *, card_security: bool
+) -> None:
     """Check `auth` and what needs it.
 
     Args:
         access: What callers may do.
         approvals: Who may decide about approvals.
         auth: How they authenticate.
+        quotas: Quotas of each caller.
         card_security: True if the user has written security schemes or requirements for the card.
 
     Raises:
@@ -56,6 +59,10 @@ def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_
         (
             is_anonymous and approvals.approvers is not None,
             'Approvals.approvers needs auth=: all anonymous callers are one caller.',
+        ),
+        (
+            is_anonymous and quotas is not None and quotas.running is not None,
+            'Quotas.running needs auth=: all anonymous callers are one caller, which Workers.running limits.',
         ),
     )
 
@@ -141,6 +148,10 @@ def check_parts(
         (
             is_foreign and budgets,
             'Quotas.budgets cannot be combined with Workers.worker: such a worker does not report usage.',
+        ),
+        (
+            is_foreign and settings.limits.quotas is not None and settings.limits.quotas.running is not None,
+            'Quotas.running cannot be combined with Workers.worker: such a worker chooses the tasks that it runs.',
         ),
     )
     if worker is not None:

@@ -251,9 +251,10 @@ class _Queue(WrappedQueue):
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
+        owner_limit: int | None = None,
     ) -> list[Claim]:
         wanted = await self._rehearsal.claim(
-            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
+            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
         )
         return [claim for want in wanted for claim in await self._claim(want.header.id, holder, at, lease)]
 
@@ -874,9 +875,12 @@ class _WithholdingQueue(WrappedQueue):
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
+        owner_limit: int | None = None,
     ) -> list[Claim]:
         skip = {*skip, *self._withheld}
-        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost)
+        return await super().claim(
+            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
+        )
 
 
 def _ignore(task_id: str) -> None:

@@ -124,7 +124,8 @@ class Worker:
         """Number of runs that wait for other agents, without a slot."""
         self._returning: deque[asyncio.Future[None]] = deque()
         """Runs that have waited, and need a slot again."""
-        self._offer = Offer(Slot(self.holder, self._lease), self._settle)
+        self._owner_limit = settings.limits.quotas and settings.limits.quotas.running
+        self._offer = Offer(Slot(self.holder, self._lease, self._owner_limit), self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = self._paused = False
         self._finished = 0
@@ -391,7 +392,13 @@ class Worker:
                 return
             context = self._waiting.pop(task_id)
             self._spawn(self._run(task_id, context), context)
-        claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
+        claim = partial(
+            self._backend.queue.claim,
+            self.holder,
+            at=self._backend.now(),
+            lease=self._lease,
+            owner_limit=self._owner_limit,
+        )
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
             self._fill_later(pause)
             return
@@ -515,10 +522,12 @@ class Worker:
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
         now = self._backend.now()
-        claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=1, task_id=task_id)
+        claims = await self._backend.queue.claim(
+            self.holder, at=now, lease=self._lease, limit=1, task_id=task_id, owner_limit=self._owner_limit
+        )
         if claims:
             return self._hold(claims[0])
-        if await self._ends.is_queued(task_id):  # an earlier task of the context still runs
+        if await self._ends.is_queued(task_id):  # it waits for a task of its context, or for one of its owner
             self._waiting[task_id] = context
         return None
 

@@ -841,6 +841,8 @@ class Slot(NamedTuple):
     """Name of the worker, as in `TaskQueue.claim`."""
     lease: int
     """Milliseconds of the lease, as in `TaskQueue.claim`."""
+    owner_limit: int | None = None
+    """The most running tasks of an owner, as in `TaskQueue.claim`."""
 
 
 class Accepted(NamedTuple):
@@ -1038,6 +1040,7 @@ class TaskQueue(ABC):
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
+        owner_limit: int | None = None,
     ) -> list[Claim]:
         """Claim runnable tasks, at most one of each context, and set the tasks to `working`.
 
@@ -1059,6 +1062,8 @@ class TaskQueue(ABC):
             task_id: The only task to claim.
             skip: Tasks not to claim.
             lost: False to leave tasks with expired leases to a later claim. Released tasks are claimed all the same.
+            owner_limit: The most running tasks of an owner. Further tasks of the owner are passed over. Default: no
+                limit.
         """
 
     @abstractmethod
@@ -1149,8 +1154,11 @@ class WrappedQueue(TaskQueue):
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
+        owner_limit: int | None = None,
     ) -> list[Claim]:
-        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost)
+        return await self.inner.claim(
+            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
+        )
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         return await self.inner.renew(holder, tasks, lease=lease)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, QueueCounts, Slot, Tried
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, Claim, QueueCounts, Slot, Tried
 
+from ..bounds import LIMIT
 from .base import PortSuite
 from .values import AT, LEASE, OVER, claim, claim_one, claim_some, ending, expire, message, run, state_of, submit
 
-__all__ = ('QueuesSuite',)
+__all__ = ('OwnerLimitSuite', 'QueuesSuite')
 
 MINUTE = 60_000
 
@@ -106,3 +108,72 @@ class QueuesSuite(PortSuite):
         assert not await backend.paused()
         claimed = await claim_some(backend, 5, limit=100)
         assert sorted(each.header.id for each in claimed) == ['lost', 'offered 0', 'offered 1', 'queued', 'released']
+
+
+class OwnerLimitSuite(PortSuite):
+    """Tests of a limit of running tasks for each owner."""
+
+    async def test_an_owner_at_its_limit_leaves_the_other_slots_to_others(self, backend: Backend) -> None:
+        for n in range(5):
+            await submit(backend, message(new=f'ann {n}', owner='/ann'))
+        for owner in ('/bob', '/cid'):
+            await submit(backend, message(new=f'{owner} 0', owner=owner))
+        first = await claim_limited(backend, 4, limit=4)
+        assert sorted(first) == ['/bob 0', '/cid 0', 'ann 0', 'ann 1']
+        assert await claim_limited(backend, 0, limit=4) == {}
+        await backend.queue.finish(first['ann 0'], ending(first['ann 0']))
+        await submit(backend, message(new='/bob 1', owner='/bob'))
+        assert sorted(await claim_limited(backend, 2, limit=4)) == ['/bob 1', 'ann 2']
+
+    async def test_a_task_that_waits_gives_its_place_to_the_next(self, backend: Backend) -> None:
+        for n in range(4):
+            await submit(backend, message(new=f't{n}'))
+        first = await claim_limited(backend, 2, limit=4)
+        await backend.queue.finish(first['t0'], ending(first['t0'], 'input-required'))
+        await backend.queue.release(first['t1'], Tried(number=1, spent=1, usage=RunUsage()), pause=OVER)
+        assert sorted(await claim_limited(backend, 2, limit=4)) in (['t1', 't2'], ['t2', 't3'])
+        await submit(backend, message('yes', to='t0', at=AT + 5))
+        assert await claim_limited(backend, 0, limit=4) == {}
+
+    async def test_a_lost_task_has_its_place(self, backend: Backend) -> None:
+        for n in range(3):
+            await submit(backend, message(new=f't{n}'))
+        await claim_limited(backend, 2, limit=2)
+        await expire(backend, 't0')
+        assert sorted(await claim_limited(backend, 1, limit=4, holder='other')) == ['t0']
+
+    async def test_a_message_of_an_owner_at_its_limit_waits(self, backend: Backend) -> None:
+        slot = Slot('holder', LEASE, owner_limit=1)
+        [begun, waits, other] = [
+            await submit(backend, message(new=name, owner=f'/{name[0]}'), slot=slot) for name in ('a0', 'a1', 'b0')
+        ]
+        assert begun.claim is not None
+        assert (waits.header.queued, waits.claim) == (True, None)
+        assert other.header.queued, 'another task is queued, and is looked at first'
+        assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['b0']
+        assert await backend.queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id='a1', owner_limit=1) == []
+        await backend.queue.finish(begun.claim, ending(begun.claim))
+        assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['a1']
+
+    async def test_workers_that_claim_at_once_keep_the_limit_together(self, backend: Backend) -> None:
+        for n in range(12):
+            await submit(backend, message(new=f't{n}', owner='/ann' if n % 2 else '/bob'))
+        claims = [claim_limited(backend, 0, limit=6, holder=f'holder {n}') for n in range(6)]
+        claimed = [task for some in await asyncio.gather(*claims) for task in some.values()]
+        claimed += (await claim_limited(backend, 4 - len(claimed), limit=12)).values()
+        assert sorted(task.header.owner for task in claimed) == ['/ann', '/ann', '/bob', '/bob']
+
+
+async def claim_limited(
+    backend: Backend, count: int, *, limit: int, holder: str = 'holder', most: int = 2
+) -> dict[str, Claim]:
+    """Claim at least `count` tasks, with at most `most` running tasks of an owner."""
+    claims: dict[str, Claim] = {}
+    async with asyncio.timeout(LIMIT):
+        while True:
+            rest = limit - len(claims)
+            some = await backend.queue.claim(holder, at=AT, lease=LEASE, limit=rest, owner_limit=most)
+            claims |= {task.header.id: task for task in some}
+            if len(claims) >= count:
+                return claims
+            await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from .outbox import OutboxSuite
 from .owners import OwnerSuite
 from .pending_deliveries import PendingDeliverySuite
 from .push_configs import PushConfigSuite
-from .queues import QueuesSuite
+from .queues import OwnerLimitSuite, QueuesSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .rehearsal import RehearsalSuite
@@ -36,6 +36,7 @@ class TaskQueueSuite(
     SubmitSuite,
     SlotSuite,
     ClaimSuite,
+    OwnerLimitSuite,
     RunSuite,
     SteeringSuite,
     AnswerSuite,

@@ -86,7 +86,7 @@ def _submit(
     full: bool,
 ) -> FunctionCall | None:
     """Accept a new task, and take the task for a free slot, or queue the task."""
-    if full or not submit.begins_alone(message):
+    if full or not submit.begins_alone(message, slot):
         return None
     # Also without a slot, for the message of the task. No reader sees the event then.
     possible = submit.started(message, slot or Slot('', 0), None)
@@ -118,7 +118,7 @@ def _submit(
         claimed.message,
         event.payload,
         _rounds(agent, message.owner),
-        *(slot or (None, None)),
+        *((None, None) if slot is None else (slot.holder, slot.lease)),
     )
     n, added = len(values), ''
     if (credential := message.credential) is not None:

@@ -228,9 +228,17 @@ class SqlQueue(Port, TaskQueue):
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
+        owner_limit: int | None = None,
     ) -> list[Claim]:
         taken = await self.database.write(
-            _CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost
+            _CLAIM,
+            self.agent,
+            Slot(holder, lease, owner_limit),
+            at=at,
+            limit=limit,
+            task_id=task_id,
+            skip=skip,
+            lost=lost,
         )
         self._backlog.queued -= 0 if self._rehearses else len(taken)
         claims = [claim for claim, _ in taken]

@@ -40,7 +40,7 @@ from ..ports import (
 from ..rules import check_answer, handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, vocabulary
 from .contexts import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context
-from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, Write, among
+from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, TryNames, Write, among
 from .vocabulary import (
     FIRST_UNREAD,
     HEADER,
@@ -64,12 +64,25 @@ _RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
 # The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
 # not found.
 _FIND_QUEUED = (
-    f'SELECT id FROM task WHERE agent = ? AND {QUEUED} ORDER BY round, queue_seq LIMIT ?'
+    f'SELECT id, owner FROM task WHERE agent = ? AND {QUEUED} ORDER BY round, queue_seq LIMIT ?'
     ' /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
+_WITH_HOLDER = "state = 'working' AND queued = 0 AND holder IS NOT NULL"
+_FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of tasks of an owner
+    'WITH RECURSIVE owners (owner) AS (SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1 UNION ALL'
+    ' SELECT (SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner)'
+    ' FROM owners WHERE owner IS NOT NULL)'
+    f' SELECT id, owner FROM task WHERE agent = ? AND {QUEUED} AND id IN (SELECT'
+    ' (SELECT q.id FROM task q WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0'
+    ' ORDER BY q.round LIMIT 1) FROM owners WHERE'
+    f' (SELECT COUNT(*) FROM task r WHERE r.agent = ? AND r.owner = owners.owner AND {_WITH_HOLDER}) < ?)'
+    ' ORDER BY round, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+)
+"""The first claimable task of each owner below the limit of running tasks."""
 _FIND_LOST, _FIND_RELEASED = (
-    f'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task WHERE agent = ? AND {of} AND {IS_DUE}'
-    ' ORDER BY 2, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+    'SELECT id, owner, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task'
+    f' WHERE agent = ? AND {of} AND {IS_DUE}'
+    ' ORDER BY 3, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
     for of in (_LOST, _RELEASED)
 )
 _RENEWED = 500
@@ -110,10 +123,9 @@ _TAKE_ALONE = (
 
 def claim(
     agent: str,
-    holder: str,
+    slot: Slot,
     *,
     at: int,
-    lease: int,
     limit: int,
     task_id: str | None,
     skip: Collection[str] = (),
@@ -124,24 +136,59 @@ def claim(
     The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
     Tasks with a lock of another transaction are left to a later claim.
     """
-    claims: list[tuple[Claim, list[TaskEvent]]] = []
-    if task_id is None:
-        rows = yield from _claimable(agent, holder, limit + len(skip), lost=lost)
-        claimable = [row[0] for row in rows if row[0] not in skip][:limit]
-    else:
+    if task_id is not None:
         locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
-        claimable = [] if locked else [task_id]
-    for claimable_id in claimable:
-        taken = yield from take(agent, Slot(holder, lease), claimable_id, at=at)
+        return [] if locked else (yield from _take_each(agent, slot, [(task_id, None)], at=at))
+    rows = yield from _claimable(agent, slot.holder, limit + len(skip), lost=lost)
+    claims = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip][:limit], at=at)
+    more = slot.owner_limit is not None
+    while more and len(claims) < limit:  # the first tasks of the queue may be of owners at their limit
+        rows = yield _FIND_OF_OWNERS, (*[agent] * 5, slot.owner_limit, limit - len(claims))
+        more = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip], at=at)
+        claims += more
+    return claims
+
+
+def _take_each(
+    agent: str, slot: Slot, rows: Sequence[Sequence[Any]], *, at: int
+) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
+    """Take the tasks of rows that begin with the id and the owner; None for an unknown owner."""
+    claims: list[tuple[Claim, list[TaskEvent]]] = []
+    full: set[str] = set()
+    for task_id, owner, *_ in rows:
+        if owner in full:
+            continue
+        taken = yield from take(agent, slot, task_id, at=at)
         if taken is not None:  # a task with a given id may not be claimable
             claims.append(taken)
+        elif slot.owner_limit is not None:
+            full.add(owner)
     return claims
+
+
+def _has_place(agent: str, task_id: str, limit: int) -> Transaction[bool]:
+    """Return whether the owner of a task may run one more. Keeps out other claims of the owner until the commit.
+
+    A task with an expired lease has its place.
+    """
+    rows = yield f'SELECT owner FROM task WHERE {TASK} AND holder IS NULL', (agent, task_id)
+    for (owner,) in rows:
+        if (yield TryNames([(agent, owner, 'running', '')])):
+            return False
+        [(running,)] = yield (
+            f'SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND {_WITH_HOLDER}',
+            (agent, owner),
+        )
+        return running < limit
+    return True
 
 
 def take(
     agent: str, slot: Slot, task_id: str, *, at: int, alone: bool = False
 ) -> Transaction[tuple[Claim, list[TaskEvent]] | None]:
     """Claim a task that this transaction has locked, if the task is claimable; `alone`: and no other queued task is."""
+    if slot.owner_limit is not None and not (yield from _has_place(agent, task_id, slot.owner_limit)):
+        return None
     values = (at, slot.holder, slot.lease, agent, task_id, slot.holder)
     rows = yield (_TAKE_ALONE, (*values, agent)) if alone else (_TAKE, values)
     if not rows:
@@ -163,7 +210,7 @@ def take(
 
 def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
     rows = yield (_FIND_LOST, (agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, limit))
-    first = [row for row in rows if not row[1]]
+    first = [row for row in rows if not row[2]]
     tries = rows[len(first) :]
     queued = (yield _FIND_QUEUED, (agent, limit - len(first))) if len(first) < limit else []
     if not (tries and queued):

@@ -367,7 +367,8 @@ CREATE TABLE queue (
 )
 
 -- Finds the tasks without a holder that a worker may take now, in their order. A renewed lease changes no index.
-CREATE INDEX task_released ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0 AND holder IS NULL
+CREATE INDEX task_released ON task (agent, holder, queue_seq)
+    WHERE state = 'working' AND queued = 0 AND holder IS NULL
 
 -- Lists failed tasks. With one condition alone, SQLite would take the index for other queries.
 CREATE INDEX task_failed ON task (agent, status_at, id) WHERE state = 'failed' AND failure IS NOT NULL

@@ -73,9 +73,10 @@ Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
 """The outcome of a message, and the events to publish."""
 
 
-def begins_alone(message: Submission) -> bool:
+def begins_alone(message: Submission, slot: Slot | None) -> bool:
     """Return true if a message begins a task, and needs no further check and no webhook."""
-    return message.new and message.refusal is None and message.push is None and message.task_limit is None
+    limited = message.task_limit is not None or (slot is not None and slot.owner_limit is not None)
+    return message.new and message.refusal is None and message.push is None and not limited
 
 
 def started(message: Submission, slot: Slot, head: str | None) -> Started:
@@ -109,7 +110,7 @@ def submit(
     full: bool = False,
 ) -> Transaction[Started]:
     """See `TaskQueue.submit`; also gives the events to publish. `full` refuses a new task."""
-    if slot is not None and begins_alone(message) and not full:
+    if slot is not None and begins_alone(message, slot) and not full:
         begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window))
         if begun is not None:
             return begun
@@ -151,7 +152,8 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
             message.digest,
             message.at,
             stored.with_ids(message.body, message.task_id, message.context_id),
-            *slot,
+            slot.holder,
+            slot.lease,
             agent,
             message.owner,
             key,

@@ -555,7 +555,7 @@ async def an_end_after_a_forced_cancel(stage: Stage) -> None:
 async def an_end_after_the_claim_of_another(stage: Stage) -> None:
     claimed = await stage.started()
     await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    transaction = runs.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t')
     async with stage.meeting(transaction) as gate:  # has the lock of the row alone
         await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
 
@@ -575,7 +575,7 @@ async def events_after_a_forced_cancel(stage: Stage) -> None:
 async def events_after_the_claim_of_another(stage: Stage) -> None:
     claimed = await stage.started()
     await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    transaction = runs.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t')
     async with stage.meeting(transaction) as gate:
         await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')]))
 
@@ -595,7 +595,7 @@ async def a_checkpoint_after_a_forced_cancel(stage: Stage) -> None:
 async def a_checkpoint_after_the_claim_of_another(stage: Stage) -> None:
     claimed = await stage.started()
     await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    transaction = runs.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t')
     async with stage.meeting(transaction) as gate:
         await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')], checkpoint=CHECKPOINT))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
 from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Transaction
@@ -53,7 +54,7 @@ def queue(
 
 
 def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Transaction[Any]:
-    return runs.claim('agent', holder, at=AT, lease=LEASE, limit=limit, task_id=None, lost=lost)
+    return runs.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
 
 
 def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
@@ -77,7 +78,7 @@ def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3
     for first, last in ((0, FEW), (FEW, MANY)):
         queue(connection, None, first, last, owner='/flood')
         perform(connection, claim(MANY, holder='another'))
-        looking = steps(connection, reads.look('agent', [], AT))
+        looking = steps(connection, reads.look('agent', 'process'))
         taken.append([looking, steps(connection, claim(lost=False))])
     assert taken[0] == taken[1]
 
@@ -110,6 +111,23 @@ def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_lo
         queue(connection, None, first, last, owner='')
         taken.append(steps(connection, round_of('/flood')))
     assert taken[0] == taken[1]
+
+
+def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_are_claimed(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[int] = []
+    slot = Slot('holder', LEASE, owner_limit=1)
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        perform(connection, runs.claim('agent', slot, at=AT, limit=1, task_id=None))
+        queue(connection, None, first, first + 1, owner='/other')
+        claims: list[Any] = []
+        taken.append(steps(connection, kept(runs.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
+        [(claimed, _)] = claims
+        assert claimed.header.owner == '/other'
+        perform(connection, runs.finish('agent', claimed, ending(claimed)))
+    assert abs(taken[0] - taken[1]) < FEW
 
 
 def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:

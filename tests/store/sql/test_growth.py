@@ -16,7 +16,7 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Swept
+from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
@@ -185,7 +185,7 @@ def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes
 @pytest.mark.long
 def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     few, many = (
-        steps(connection, runs.claim('agent', 'holder', at=AT, lease=1000, limit=10, task_id=None))
+        steps(connection, runs.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
         for connection in sizes
     )
     assert few == many
@@ -379,7 +379,7 @@ async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> s
 
 async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
     def claim() -> Transaction[Any]:
-        return recorded(runs.claim('agent', 'holder', at=AT, lease=1000, limit=9, task_id=None, lost=False), statements)
+        return recorded(runs.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements)
 
     statements: list[Statement] = []
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)

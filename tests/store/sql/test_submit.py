@@ -48,7 +48,7 @@ def send(connection: sqlite3.Connection, submission: Submission, queue_limit: in
         return type(error), str(error)
 
 
-def separately(_: Submission) -> bool:
+def separately(message: Submission, slot: Slot | None) -> bool:
     """Leave each message to the separate statements."""
     return False
 
