@@ -115,6 +115,16 @@ class ForgetsTries(SqlQueue):
         return [replace(each, tried=None) for each in await super().claim(*args, **options)]
 
 
+class ForgetsOwnersLimits(SqlQueue):
+    async def claim(self, *args: Any, owner_limit: int | None = None, **options: Any) -> list[Claim]:
+        return await super().claim(*args, **options)
+
+
+class ForgetsPausedQueues(SqlHousekeeping):
+    async def pause(self, at: int | None) -> None:
+        pass
+
+
 class ForgetsContexts(SqlQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         apart = replace(submission, context_id=submission.context_id and submission.task_id)
@@ -230,8 +240,10 @@ class ErasesForAnyone(SqlHousekeeping):
 
 
 class RetriesAgain(SqlHousekeeping):
-    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        return await super().retry(task_id, new_id=new_id, at=at, again=True)
+    async def retry(
+        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
+    ) -> TaskHeader:
+        return await super().retry(task_id, new_id=new_id, at=at, again=True, failed=failed)
 
 
 class KeepsEverything(SqlHousekeeping):
@@ -262,7 +274,7 @@ def broken(part: type[Any]) -> Backend:
     if issubclass(part, Backend):
         return cast(type[MemoryBackend], part)('agent', reader_lag=READER_LAG)
     backend = MemoryBackend('agent', reader_lag=READER_LAG)
-    options = [backend.due] if issubclass(part, SqlQueue) else []
+    options: list[Any] = [backend.due] if issubclass(part, SqlQueue) else []
     setattr(backend, next(name for port, name in PORTS.items() if issubclass(part, port)), part(backend, *options))
     return backend
 
@@ -270,7 +282,7 @@ def broken(part: type[Any]) -> Backend:
 BROKEN: list[type[Any]] = [
     MemoryBackend,  # which is not
     *(LosesAnEvent, WritesByHalves, TellsTooEarly, ForgetsTheFence, ForgetsAttempts, CountsHandedBack, NeverHandsBack),
-    *(ForgetsPauses, ForgetsTries),
+    *(ForgetsPauses, ForgetsTries, ForgetsOwnersLimits, ForgetsPausedQueues),
     *(ForgetsContexts, ReplaysFromNow, CancelsForAnyone, CancelsWhatHasEnded, DropsMetadata, TakesItsInputsApart),
     *(ReadsForAnyone, ListsForAnyone, ReadsWhatWas, StartsTooLate, HasEverything, SeesNobody, ErasesForAnyone),
     *(RetriesAgain, KeepsEverything, OneConversationForAll, TellsElsewhere, ForgetsCheckpoints),

@@ -20,6 +20,8 @@ BROKEN = {
     'NeverHandsBack': 'test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt',
     'ForgetsPauses': 'test_a_released_task_is_found_once_its_pause_is_over',
     'ForgetsTries': 'test_the_failed_tries_of_a_run_are_given_to_its_next_holder_and_not_to_the_next_run',
+    'ForgetsOwnersLimits': 'test_an_owner_at_its_limit_leaves_the_other_slots_to_others',
+    'ForgetsPausedQueues': 'test_a_paused_queue_accepts_tasks_and_lets_none_be_claimed',
     'ForgetsContexts': 'test_tasks_of_one_context_are_claimed_one_after_the_other',
     'ReplaysFromNow': 'test_a_message_to_a_task_is_replayed_from_where_the_task_was_then',
     'CancelsForAnyone': 'test_only_its_owner_or_one_who_acts_for_all_cancels_a_task',
