@@ -243,6 +243,7 @@ class Worker:
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None
+            self._backend.set_idle(self.holder, idle=False)
 
     # --- what the backend tells -------------------------------------------------------------------------------------
 
@@ -511,7 +512,7 @@ class Worker:
                 if self._running.get(task_id) is running:  # else the lost task was claimed again during the stop
                     del self._running[task_id]
             self._finished += 1
-            if self._finished % _SWEEP_EVERY == 0:
+            if self._finished % _SWEEP_EVERY == 0 and not self._draining:
                 self._sweeper.sweep_soon()
         except Exception:
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')

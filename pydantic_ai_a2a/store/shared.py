@@ -307,12 +307,16 @@ class Peers:
         """
         before, self._newest = self._newest, noticed.newest
         for task_id, newest in noticed.newest.items():
+            self._known.setdefault(task_id, -1)  # also a row whose submit was cancelled: the next look drops it
             if task_id not in before or before[task_id] != newest:
                 self._event_bus.hint(task_id, newest)
         # Others stay until they expire: this process may have heard of them during the look.
         now = self._now()
-        self._elsewhere = {task_id: reader for task_id, reader in self._elsewhere.items() if reader[0] > now}
-        self._elsewhere |= {task_id: (now + left, wants) for task_id, (left, wants) in noticed.readers.items()}
+        # In place, and over a copy: a claim adds tasks in another thread.
+        for task_id, (until, _) in self._elsewhere.copy().items():
+            if until <= now:
+                self._elsewhere.pop(task_id, None)
+        self._elsewhere.update((task_id, (now + left, wants)) for task_id, (left, wants) in noticed.readers.items())
         still_ready, self._ready = noticed.ready and self._ready, noticed.ready
         for task_id in noticed.canceled:
             self.cancel(task_id)

@@ -73,7 +73,7 @@ class PostgresProcess:
 
     def _begin_use(self) -> None:
         """Begin to look for writes of other processes for a reader or a waiting caller."""
-        if not (self._listener.begun and self._thread.running):
+        if not (self.peers.listeners and self._listener.begun and self._thread.running):
             self.wake()
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
@@ -125,9 +125,7 @@ class PostgresProcess:
                 if not row[0]:
                     return ()
                 result = call.result(tuple(row))
-                # Notifications are hints, and may follow the commit.
-                if notices := self._notices(write, result, list(write.published(result))):
-                    await connection.execute(notices)
+                await self._tell_others(connection, write, result)
                 return (result,)
 
         self.peers.own(call.begins)
@@ -155,12 +153,11 @@ class PostgresProcess:
                 published = list(write.published(result))
                 begun = [task_id for task_id, _ in published] if write.private(result) else []
                 self.peers.own(begun)
-                notices = self._notices(write, result, published)
             except BaseException:
                 await roll_back(connection)
                 raise
             try:
-                await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
+                await connection.execute('COMMIT')
             except Exception as error:
                 self.peers.leave(begun)
                 if not is_away(error):
@@ -170,9 +167,23 @@ class PostgresProcess:
                 if write.kind.undo is not None:  # else no other process could claim the tasks
                     self._take_back(write, result)
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown
+            await self._tell_others(connection, write, result)
         for task_id, events in published:
             self.event_bus.publish(task_id, events)
         return result
+
+    async def _tell_others(self, connection: Connection, write: BoundWrite[Any], result: Any) -> None:
+        """Notify other processes of a committed write.
+
+        A process that begins to read or to idle during the commit is seen after it. Notifications are hints: without
+        one, others see the write at their next look.
+        """
+        if notices := self._notices(write, result, list(write.published(result))):
+            try:
+                await connection.execute(notices)
+            except Exception:
+                logger.warning('Other processes were not notified of a write; they see it in a moment.', exc_info=True)
+                give_up(connection)
 
     def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
         """Return the statements that notify other processes of a write; empty if it concerns this process alone.

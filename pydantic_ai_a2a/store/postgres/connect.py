@@ -145,6 +145,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
     Raises:
         BackendUnusable: The server is too old, or the tables are newer than the package.
     """
+    warned = False
     # A role without CREATE rights can use a complete schema.
     while await stored_version(settings, connection) < newest(MIGRATIONS):
         turn = f'{begin(settings)}; SET LOCAL idle_in_transaction_session_timeout TO 0'
@@ -152,7 +153,10 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
             if await in_transaction(connection, turn, lambda: _take_turn(settings, connection)):
                 continue
         except asyncpg.LockNotAvailableError as error:
-            logger.warning('The schema of the database cannot be upgraded yet, because a table is in use: %s', error)
+            if not warned:
+                text = 'The schema of the database cannot be upgraded yet, because a table is in use: %s'
+                logger.warning(text, error)
+            warned = True
         await asyncio.sleep(_TURN)
 
 
@@ -165,7 +169,7 @@ async def _take_turn(settings: Postgres, connection: Connection) -> bool:
     key = key_of(('schema', settings.schema))
     if await connection.execute(f'SELECT 1 WHERE pg_try_advisory_xact_lock({key})') == 'SELECT 0':
         return False
-    patient = await open_connection(settings, settings.url, patient=True)
+    patient = await open_connection(settings, settings.listen_dsn or settings.url, patient=True)  # not of a pooler
     try:
         taken = await stored_version(settings, patient)
         made = await in_transaction(patient, begin(settings), lambda: patient.fetch(_VALID_INDEXES, settings.schema))

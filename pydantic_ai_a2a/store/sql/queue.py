@@ -23,7 +23,8 @@ _NUMBERS = ', '.join(
     for of in (ranges.WAITING, ranges.RUNNING, _WAITS, f'failure IN {DEAD_LETTERS}')
 )
 _KEPT = (
-    '(SELECT queued FROM queue WHERE agent = ?), (SELECT paused_at FROM queue WHERE agent = ?),'
+    '(SELECT queued FROM queue WHERE agent = ? AND counted_at > a2a_clock() - 30000),'
+    ' (SELECT paused_at FROM queue WHERE agent = ?),'
     f" (SELECT CAST(SUM(number) AS BIGINT) FROM total WHERE agent = ? AND owner = '{reads.EVERYBODY}'"
     f' AND kind IN {tuple(sorted(INTERRUPTED))})'
 )

@@ -64,7 +64,8 @@ _RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
 # The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
 # not found.
 _FIND_QUEUED = (
-    f'SELECT id, owner FROM task WHERE agent = ? AND {QUEUED} ORDER BY round, queue_seq LIMIT ?'
+    f'SELECT id, owner FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}'
+    ' ORDER BY round, queue_seq LIMIT ?'
     ' /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
 _WITH_HOLDER = "state = 'working' AND queued = 0 AND holder IS NOT NULL"
@@ -72,7 +73,7 @@ _FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of
     'WITH RECURSIVE owners (owner) AS (SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1 UNION ALL'
     ' SELECT (SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner)'
     ' FROM owners WHERE owner IS NOT NULL)'
-    f' SELECT id, owner FROM task WHERE agent = ? AND {QUEUED} AND id IN (SELECT'
+    f' SELECT id, owner FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED} AND id IN (SELECT'
     ' (SELECT q.id FROM task q WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0'
     ' ORDER BY q.round LIMIT 1) FROM owners WHERE'
     f' (SELECT COUNT(*) FROM task r WHERE r.agent = ? AND r.owner = owners.owner AND {_WITH_HOLDER}) < ?)'
@@ -81,7 +82,7 @@ _FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of
 """The first claimable task of each owner below the limit of running tasks."""
 _FIND_LOST, _FIND_RELEASED = (
     'SELECT id, owner, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task'
-    f' WHERE agent = ? AND {of} AND {IS_DUE}'
+    f' WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {of} AND {IS_DUE}'
     ' ORDER BY 3, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
     for of in (_LOST, _RELEASED)
 )
@@ -143,7 +144,7 @@ def claim(
     claims = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip][:limit], at=at)
     more = slot.owner_limit is not None
     while more and len(claims) < limit:  # the first tasks of the queue may be of owners at their limit
-        rows = yield _FIND_OF_OWNERS, (*[agent] * 5, slot.owner_limit, limit - len(claims))
+        rows = yield _FIND_OF_OWNERS, (*[agent] * 6, slot.owner_limit, limit - len(claims))
         more = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip], at=at)
         claims += more
     return claims
@@ -209,10 +210,10 @@ def take(
 
 
 def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
-    rows = yield (_FIND_LOST, (agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, limit))
+    rows = yield (_FIND_LOST, (agent, agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, agent, limit))
     first = [row for row in rows if not row[2]]
     tries = rows[len(first) :]
-    queued = (yield _FIND_QUEUED, (agent, limit - len(first))) if len(first) < limit else []
+    queued = (yield _FIND_QUEUED, (agent, agent, limit - len(first))) if len(first) < limit else []
     if not (tries and queued):
         return rows + queued
     # One after the other, so that neither a model that is down nor a long queue keeps out the other tasks. The random

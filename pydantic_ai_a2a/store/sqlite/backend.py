@@ -197,7 +197,7 @@ class _Polling:
             if version != self._version or self._again:
                 self._again = self._process.notice(connection)
                 self._version = version
-        except sqlite3.Error:
+        except Exception:  # the thread of all writes goes on
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += _LATER
         if (kept := self._process.peers.to_keep()) is not None:
