@@ -85,7 +85,8 @@ class Access:
     tenant. Default None: tenants in requests have no effect."""
     anonymous_list: bool | None = None
     """True lets anonymous callers list tasks; the list has the tasks of all anonymous callers. False refuses them with
-    HTTP 403. Default None: anonymous callers on this machine may list tasks, others get HTTP 403."""
+    HTTP 403, and the playground tells no steps of tasks to a developer. Default None: anonymous callers on this machine
+    may list tasks, others get HTTP 403."""
     extended_card: MakeCard | Mapping[str, Any] | None = None
     """Extra card content for authenticated callers. Either a mapping merged into the public card (lists are appended),
     or a function `(caller, card)`, which may be async, that returns the fields to replace, or None to refuse the

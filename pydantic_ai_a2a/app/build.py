@@ -252,7 +252,8 @@ def to_a2a(
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
-    steps = Steps(store, serving.dispatcher.tenants, parts.trace) if guards.anonymous and own is None else None
+    for_developer = own is None and guards.anonymous and _is_of_one_machine(access)
+    steps = Steps(store, serving.dispatcher.tenants, parts.trace) if for_developer else None
     page = playground(docs_url, about, limits, steps, anonymous=guards.anonymous, durable=store.durable)
     docs_url = None if page is None else docs_url
     index, discovery = Index(card, url, docs_url), Discovery(card, url, versions)
@@ -309,6 +310,11 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
         (fields.REPLAY, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]
+
+
+def _is_of_one_machine(access: Access) -> bool:
+    """Return whether no setting says that other machines call the app, such as through a proxy."""
+    return access.anonymous_list is not False and all(is_loopback(name) for name in access.allowed_hosts or ())
 
 
 def _input_modes(default: Sequence[str] | None, skills: Sequence[Skill]) -> list[str]:

@@ -152,6 +152,22 @@ def test_a_server_that_authenticates_callers_tells_nobody_steps() -> None:
         assert client.post('/docs/steps', headers=LOCAL).status_code == 404
 
 
+@each_case(
+    'access',
+    [Access(anonymous_list=False), Access(allowed_hosts=['localhost', 'agent.example']), Access(allowed_hosts=['*'])],
+)
+def test_a_server_behind_a_proxy_can_turn_steps_off(access: Access) -> None:
+    with TestClient(to_a2a(Agent('test'), access=access), client=('127.0.0.1', 50_000)) as client:
+        assert client.post('/docs/steps', headers=LOCAL).status_code == 404
+        assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
+
+
+def test_names_of_the_own_machine_leave_steps_on() -> None:
+    app = to_a2a(Agent('test'), access=Access(allowed_hosts=['localhost', '127.0.0.1'], anonymous_list=True))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        assert client.post('/docs/steps', headers=LOCAL).json() == {}
+
+
 def test_a_page_gets_the_steps_of_its_own_tenant() -> None:
     app = to_a2a(Agent('test'), access=Access(tenants=['acme', 'apex']))
     message = {'messageId': 'a-message-of-acme', 'role': 'ROLE_USER', 'parts': [{'text': 'Hello.'}]}

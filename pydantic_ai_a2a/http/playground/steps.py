@@ -18,7 +18,7 @@ from ..card import request_info
 class Steps:
     """Answers with the steps of the tasks in the query, as an ASGI app. Anyone but a developer gets `null`.
 
-    Only for a server that does not authenticate callers.
+    Only for a server of one machine that does not authenticate callers.
 
     Args:
         backend: The backend of the tasks.
@@ -54,7 +54,7 @@ def _is_of_developer(request: RequestInfo) -> bool:
     """Return whether a page of this machine sends the request from this machine.
 
     A browser always sends the origin with POST. A page of another host has another origin, and so has a page that came
-    through a proxy, even if the proxy adds no header.
+    through a proxy. A program can claim any origin: behind a proxy that adds no header, it looks like this machine.
     """
     origin = urlsplit(header(request.headers, b'origin') or '')
     is_own = origin.netloc == header(request.headers, b'host') and is_loopback(origin.hostname or '') is True
