@@ -49,6 +49,26 @@ async def test_a_chat_draws_markdown_and_a_reload_keeps_the_conversation(visit: 
         assert [len({task['context_id'] for task in await app.list_tasks()}), len(await app.list_tasks())] == [1, 2]
 
 
+BLOCKED = """Object.defineProperty(window, 'localStorage', {
+    get() { throw new DOMException('The user blocks the data of sites.', 'SecurityError'); },
+})"""
+
+
+async def test_a_browser_that_blocks_the_data_of_sites_has_a_chat_too(visit: Visit) -> None:
+    with serve(to_a2a(Agent('test', name='keeper'))) as server:
+        page = await visit(f'{server.url}docs')
+        await page.add_init_script(BLOCKED)
+        await page.reload()
+        await say(page, 'Tidy')
+        await expect(page.get_by_role('log').get_by_text('success (no tool calls)')).to_have_count(1)
+        for value in ('true', 'false'):
+            await page.locator('#theme').click()
+            await expect(page.locator('#theme')).to_have_attribute('aria-pressed', value)
+        switch = page.get_by_role('switch', name='Show tool calls and thoughts')
+        await switch.click()
+        await expect(switch).not_to_be_checked()
+
+
 async def test_an_agent_that_does_not_stream_answers_too(visit: Visit) -> None:
     with serve(to_a2a(Agent('test', name='keeper'), results=Results(stream='off'))) as server:
         page = await visit(f'{server.url}docs')

@@ -5,6 +5,23 @@ import { byId, el, icon } from './dom.js';
 const STEPS = 'playground-steps';
 const THEME = 'playground-theme';
 
+// A browser that blocks the data of sites throws; the page then remembers nothing.
+function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+function remember(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // The setting lasts until the page is left.
+  }
+}
+
 // Let a button switch between light and dark, beginning with the setting of the system.
 export function switchTheme() {
   const root = document.documentElement;
@@ -14,20 +31,20 @@ export function switchTheme() {
     root.dataset.theme = dark ? 'dark' : 'light';
     theme.setAttribute('aria-pressed', String(dark));
   };
-  const chosen = localStorage.getItem(THEME);
+  const chosen = remembered(THEME);
   show(chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches);
   theme.addEventListener('click', () => {
     show(root.dataset.theme !== 'dark');
-    localStorage.setItem(THEME, root.dataset.theme);
+    remember(THEME, root.dataset.theme);
   });
 }
 
 // developer: the server tells this page the steps of all tasks.
 export function drawView(developer) {
-  const box = el('input', { type: 'checkbox', id: 'steps', role: 'switch', 'aria-describedby': 'steps-hint', checked: localStorage.getItem(STEPS) !== 'off' });
+  const box = el('input', { type: 'checkbox', id: 'steps', role: 'switch', 'aria-describedby': 'steps-hint', checked: remembered(STEPS) !== 'off' });
   const show = () => document.documentElement.classList.toggle('without-steps', !box.checked);
   box.addEventListener('change', () => {
-    localStorage.setItem(STEPS, box.checked ? 'on' : 'off');
+    remember(STEPS, box.checked ? 'on' : 'off');
     show();
   });
   show();
