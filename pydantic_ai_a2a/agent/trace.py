@@ -9,6 +9,8 @@ from typing import Any
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import BaseToolCallPart, BaseToolReturnPart, ModelMessage, TextPart, ThinkingPart
 
+from ..conversion.remote_calls import remote_tool
+
 _TASKS = 100
 """Number of tasks whose runs are kept, so that the memory of a developer's server does not grow."""
 _LONGEST = 20_000
@@ -19,7 +21,7 @@ class Trace:
     """The model messages of the newest tasks of this process, also of tasks that run or have failed.
 
     Args:
-        hidden: Names of the tools whose arguments are never shown.
+        hidden: Names of the tools whose arguments are never shown. Their results may repeat the arguments.
     """
 
     wanted = False
@@ -59,8 +61,10 @@ class Trace:
                 elif isinstance(part, ThinkingPart | TextPart):
                     yield {'kind': part.part_kind, 'text': part.content}
                 elif isinstance(part, BaseToolCallPart):
-                    args = {} if part.tool_name in self._hidden else {'args': part.args_as_dict()}
+                    is_hidden = part.tool_name in self._hidden or remote_tool(part) in self._hidden
+                    args = {} if is_hidden else {'args': part.args_as_dict()}
                     yield {'kind': 'call', 'id': part.tool_call_id, 'tool': part.tool_name, **args}
                 elif isinstance(part, BaseToolReturnPart):
-                    result = part.model_response_str(wrap_if_error=False)[:_LONGEST]
+                    is_hidden = part.tool_name in self._hidden
+                    result = None if is_hidden else part.model_response_str(wrap_if_error=False)[:_LONGEST]
                     yield {'kind': 'return', 'id': part.tool_call_id, 'outcome': part.outcome, 'result': result}

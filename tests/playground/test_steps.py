@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from playwright.async_api import Locator, Page, expect
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.conversation_store import InMemoryConversationStore
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.agent.trace import Trace
 from pydantic_ai_a2a.app.app import A2AApp
+from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 
 from ..tables import each_case
 from .agents import call, keeper, prompt, scripted
@@ -107,12 +111,27 @@ async def test_a_failed_task_keeps_its_steps_and_a_restarted_server_reads_them_f
 
 
 async def test_arguments_that_are_hidden_from_clients_are_hidden_from_a_developer_too(visit: Visit) -> None:
-    with serve(to_a2a(keeper(), approvals=Approvals(hide_arguments=['look_up']))) as server:
+    broken = {'Wrong.': [call('look_up', '{"town": "Secret"}')]}
+    with serve(to_a2a(keeper(broken), approvals=Approvals(hide_arguments=['look_up']))) as server:
         page = await visit(f'{server.url}docs')
         await say(page, 'Where?')
         await expect(step(page, 'look_up')).to_contain_text(
-            'look_updoneIt is sunny in Paris.The server hides the arguments.'
+            'look_updoneThe server hides the arguments.The server hides the result.'
         )
+        await say(page, 'Wrong.')
+        await expect(step(page, 'look_up').last).to_contain_text(
+            'look_upretriedThe server hides the arguments.The server hides the result.'
+        )
+
+
+async def test_the_call_of_a_remote_agent_has_the_name_that_hides_its_arguments() -> None:
+    part = ToolCallPart('question', {'text': 'Pay 5 euros?'}, 'call', provider_name=SYSTEM)
+    messages = [ModelResponse([part, replace(part, tool_call_id='hidden', provider_details={'tool': 'pay'})])]
+    trace = Trace(['pay'])
+    trace.keep('task', 'run', messages)
+    shown, hidden = await trace.steps('task', 'context', InMemoryConversationStore())
+    assert shown == {'kind': 'call', 'id': 'call', 'tool': 'question', 'args': {'text': 'Pay 5 euros?'}}
+    assert hidden == {'kind': 'call', 'id': 'hidden', 'tool': 'question'}
 
 
 async def test_other_callers_see_no_steps(visit: Visit) -> None:

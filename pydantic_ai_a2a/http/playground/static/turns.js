@@ -133,7 +133,7 @@ const DRAW = {
         el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? JSON.stringify(args) : '', result].filter(Boolean).join(' → '))),
       ),
       args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawData(args, { python_type: 'Arguments' }),
-      result === undefined ? null : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
+      result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
     ),
   ],
   failure: ({ text, id }) => [
