@@ -13,12 +13,12 @@ from ..conversion.remote_calls import remote_tool
 
 _TASKS = 100
 """Number of tasks whose runs are kept, so that the memory of a developer's server does not grow."""
-_LONGEST = 20_000
-"""Characters of a result."""
+_LONGEST = 4_000
+"""Characters of a result, enough for a developer to know the result. The page asks again and again."""
 
 
 class Trace:
-    """The model messages of the newest tasks of this process, also of tasks that run or have failed.
+    """The steps of the newest tasks of this process, also of tasks that run or have failed.
 
     Args:
         hidden: Names of the tools whose arguments are never shown. Their results may repeat the arguments.
@@ -29,23 +29,23 @@ class Trace:
 
     def __init__(self, hidden: Collection[str] = ()) -> None:
         self._hidden = hidden
-        self._runs: dict[str, dict[str, Sequence[ModelMessage]]] = {}
+        self._runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
 
     def keep(self, task_id: str, run_id: str, messages: Sequence[ModelMessage]) -> None:
-        """Keep the messages of a run so far, in place of its earlier messages."""
-        self._runs[task_id] = {**self._runs.pop(task_id, {}), run_id: messages}
+        """Keep the steps of a run so far, in place of its earlier steps. Files in the messages are not kept."""
+        runs = self._runs.pop(task_id, {})
+        resumed = [{'kind': 'resumed'}] if runs.keys() - {run_id} else []
+        self._runs[task_id] = {**runs, run_id: [*resumed, *self._steps(messages)]}
         if len(self._runs) > _TASKS:
             del self._runs[next(iter(self._runs))]
 
     async def steps(self, task_id: str, context_id: str, conversations: ConversationStore) -> list[dict[str, Any]]:
         """Return the steps of a task, of an older task from its conversation."""
         if task_id in self._runs:
-            messages = [*chain.from_iterable(self._runs[task_id].values())]
-        else:
-            conversation = await conversations.load(context_id)
-            stored = () if conversation is None else conversation.messages
-            messages = [message for message in stored if (message.run_id or '').startswith(f'{task_id}.')]
-        return [*self._steps(messages)]
+            return [*chain.from_iterable(self._runs[task_id].values())]
+        conversation = await conversations.load(context_id)
+        stored = () if conversation is None else conversation.messages
+        return [*self._steps([message for message in stored if (message.run_id or '').startswith(f'{task_id}.')])]
 
     def _steps(self, messages: Sequence[ModelMessage]) -> Iterator[dict[str, Any]]:
         before = messages[0].run_id if messages else None
@@ -66,5 +66,9 @@ class Trace:
                     yield {'kind': 'call', 'id': part.tool_call_id, 'tool': part.tool_name, **args}
                 elif isinstance(part, BaseToolReturnPart):
                     is_hidden = part.tool_name in self._hidden
-                    result = None if is_hidden else part.model_response_str(wrap_if_error=False)[:_LONGEST]
+                    result = None if is_hidden else _cut(part.model_response_str(wrap_if_error=False))
                     yield {'kind': 'return', 'id': part.tool_call_id, 'outcome': part.outcome, 'result': result}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'

@@ -9,7 +9,16 @@ from pathlib import Path
 from playwright.async_api import Locator, Page, expect
 from pydantic_ai import Agent
 from pydantic_ai.conversation_store import InMemoryConversationStore
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
 from starlette.testclient import TestClient
 
@@ -213,6 +222,33 @@ def test_the_newest_hundred_tasks_are_kept() -> None:
         steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[-1]}', headers=LOCAL).json()
     # The oldest task has its steps from its conversation.
     assert [steps[task_id][0]['text'] for task_id in (ids[0], ids[-1])] == ['0', '100']
+
+
+async def test_long_results_are_cut_and_files_are_left_out() -> None:
+    file = BinaryContent(b'a file', media_type='application/pdf')
+    messages = [
+        ModelRequest([UserPromptPart(['Read.', file])]),
+        ModelResponse([ToolCallPart('read', {}, 'call')]),
+        ModelRequest([ToolReturnPart('read', ['long' * 2_000, file], 'call')]),
+    ]
+    trace = Trace()
+    trace.keep('task', 'run', messages)
+    prompt, _, result = await trace.steps('task', 'context', InMemoryConversationStore())
+    assert prompt == {'kind': 'prompt', 'text': 'Read.'}
+    assert (len(result['result']), result['result'][-5:]) == (4_001, 'long…')
+
+
+def test_a_task_whose_first_request_fails_has_the_step_of_its_prompt() -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('broken')
+
+    with TestClient(to_a2a(Agent(FunctionModel(fail))), client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        message = {'messageId': 'a-message-that-fails', 'role': 'ROLE_USER', 'parts': [{'text': 'Fail.'}]}
+        sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()
+    assert sent['status']['state'] == 'TASK_STATE_FAILED'
+    assert steps == {sent['id']: [{'kind': 'prompt', 'text': 'Fail.'}]}
 
 
 def test_tasks_from_before_the_first_visit_have_the_steps_of_their_conversations() -> None:
