@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from time import monotonic
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 from pydantic_ai import Agent
 from pydantic_ai.conversation_store import InMemoryConversationStore
 from pydantic_ai.messages import (
@@ -27,6 +29,7 @@ from pydantic_ai_a2a.agent.trace import Trace
 from pydantic_ai_a2a.app.app import A2AApp
 from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 
+from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import call, keeper, prompt, scripted
 from .conftest import Visit, say
@@ -141,6 +144,40 @@ async def test_the_call_of_a_remote_agent_has_the_name_that_hides_its_arguments(
     shown, hidden = await trace.steps('task', 'context', InMemoryConversationStore())
     assert shown == {'kind': 'call', 'id': 'call', 'tool': 'question', 'args': {'text': 'Pay 5 euros?'}}
     assert hidden == {'kind': 'call', 'id': 'hidden', 'tool': 'question'}
+
+
+async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(visit: Visit) -> None:
+    async def lose(route: Route) -> None:
+        await route.abort()
+
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await page.route(re.compile(r'/steps\?task='), lose, times=1)
+        await say(page, 'Where?')
+        await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
+
+
+async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_time(visit: Visit) -> None:
+    agent, done = scripted({'Work.': [call('work')]}), Event()
+
+    @agent.tool_plain
+    def work() -> str:
+        assert done.wait(LIMIT)
+        return 'It is done.'
+
+    assert work
+    with serve(to_a2a(agent)) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Work.')
+        await expect(step(page, 'work')).to_contain_text('runs')
+        starts: list[float] = []
+        for _ in range(2):
+            async with page.expect_request(re.compile(r'/steps\?task=')):
+                pass
+            starts.append(monotonic())
+        done.set()
+        await expect(step(page, 'work')).to_contain_text('It is done.')
+    assert starts[1] - starts[0] > 1
 
 
 async def test_other_callers_see_no_steps(visit: Visit) -> None:

@@ -13,7 +13,8 @@ import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
 const PAUSE = 100; // milliseconds between two drawings
-const TRACE = 400; // milliseconds between two looks at the steps of a running task
+const TRACE = 400; // milliseconds between two looks for tasks whose steps are due
+const FRESH = 1_500; // milliseconds until the steps of a running task, or of a failed request, are due again
 const { root, anonymous, files, body, steps } = document.documentElement.dataset;
 const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
 
@@ -22,6 +23,7 @@ let timer = null;
 let drawnAt = 0;
 let card = null;
 let drawnStates = '';
+let askedAt = 0; // time of the newest request for steps
 const turns = new Map();
 
 const access = new Access();
@@ -108,20 +110,31 @@ function grow() {
   text.style.height = `${Math.min(text.scrollHeight, 240)}px`;
 }
 
+const placeOf = (task) => task.lastEventId + task.state;
+const isDue = (task) => task.id && !task.lost && task.state !== 'FORGOTTEN' && (task.streaming || task.traced !== placeOf(task));
+
 // Read the steps of tasks that have gone on, on a developer's server only. Returns once this page may see them.
 async function trace() {
-  const due = chat.tasks.filter((task) => task.id && !task.lost && task.state !== 'FORGOTTEN' && (task.streaming || task.traced !== task.lastEventId + task.state));
-  for (const task of due) task.traced = task.lastEventId + task.state;
-  const found = await api.steps(due.map((task) => task.id));
+  const due = chat.tasks.filter(isDue).map((task) => [task, placeOf(task)]);
+  askedAt = performance.now();
+  const found = await api.steps(due.map(([task]) => task.id));
   if (found === null) developer = false;
-  for (const task of due) if (found?.[task.id]) task.takeSteps(found[task.id]);
+  for (const [task, place] of due) {
+    task.traced = place; // Only now: a failed request is sent again.
+    if (found?.[task.id]) task.takeSteps(found[task.id]);
+  }
   changed();
 }
 
 async function keepTracing() {
+  let failed = false;
   while (developer) {
     await new Promise((resolve) => setTimeout(resolve, TRACE));
-    if (chat.tasks.some((task) => task.id && !task.lost && (task.streaming || task.traced !== task.lastEventId + task.state))) await trace().catch(() => {}); // The next look may find the server again.
+    const due = chat.tasks.filter(isDue);
+    const waits = failed || due.every((task) => task.streaming);
+    if (!due.length || (waits && performance.now() < askedAt + FRESH)) continue;
+    failed = false;
+    await trace().catch(() => (failed = true)); // A later look may find the server again.
   }
 }
 
