@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from asyncio import to_thread
 from collections.abc import AsyncIterator
+from threading import Event
 
 from playwright.async_api import expect
 from pydantic_ai import Agent
@@ -12,6 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Progress, Results, serve, to_a2a
 
+from ..bounds import LIMIT
 from .agents import keeper, scripted
 from .conftest import Visit, say
 
@@ -167,6 +170,29 @@ async def test_code_has_colors_and_code_and_answers_are_copied(visit: Visit) -> 
         await page.get_by_role('button', name='Copy answer').click()
         await expect(page.get_by_role('button', name='Copied').last).to_have_count(1)
         await page.wait_for_function('async (text) => (await navigator.clipboard.readText()) === text', arg=CODE)
+
+
+async def test_code_gets_colors_once_its_message_is_whole_and_not_too_long(visit: Visit) -> None:
+    done = Event()
+    line = 'def add(): pass\n'
+    blocks = [f'```python\n{line * count}```\n\n' for count in (240, 260, 240, 240, 240)]
+
+    async def code(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield ''.join(blocks)
+        assert await to_thread(done.wait, LIMIT)
+        yield 'The end.'
+
+    with serve(to_a2a(Agent(FunctionModel(stream_function=code)))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Code.')
+        codes = page.get_by_role('group', name='Code')
+        await expect(codes).to_have_count(5)
+        await expect(page.locator('.hljs-keyword')).to_have_count(0)
+        done.set()
+        await expect(page.get_by_role('button', name='Copy answer')).to_have_count(1)
+        await expect(codes.first.locator('.hljs-keyword')).to_have_count(480)
+        colored = [await codes.nth(n).locator('.hljs-keyword').count() > 0 for n in range(5)]
+        assert colored == [True, False, True, True, False]
 
 
 async def test_an_answer_has_its_tokens_and_seconds(visit: Visit) -> None:

@@ -9,7 +9,6 @@ import json from './vendor/highlight-json.js';
 import python from './vendor/highlight-python.js';
 import yaml from './vendor/highlight-yaml.js';
 
-const LONGEST = 30_000; // characters; coloring more would take long while an answer comes
 const RULES = { ALLOWED_TAGS: ['span'], ALLOWED_ATTR: ['class'], RETURN_DOM_FRAGMENT: true };
 
 for (const [name, grammar] of Object.entries({ bash, diff, javascript, json, python, yaml })) hljs.registerLanguage(name, grammar);
@@ -18,6 +17,6 @@ hljs.registerAliases(['shell', 'console'], { languageName: 'bash' });
 
 // Return code with colors as a fragment, or as plain text if the language is not known.
 export function colored(code, language) {
-  if (!language || !hljs.getLanguage(language) || code.length > LONGEST) return code;
+  if (!language || !hljs.getLanguage(language)) return code;
   return globalThis.DOMPurify.sanitize(hljs.highlight(code, { language, ignoreIllegals: true }).value, RULES);
 }

@@ -9,6 +9,8 @@ const { DOMPurify } = globalThis;
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escaped = (text) => text.replace(/[&<>"]/g, (character) => escapes[character]);
 
+const LONGEST = 4_000; // characters of a code block with colors: hostile code takes time that grows with the square
+
 let languages = []; // of the code blocks of a text, in their order
 
 const marked = new Marked({
@@ -59,8 +61,8 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
 
 const scroll = (wide, label) => el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, wide);
 
-// Return the drawn text as a fragment.
-export function drawMarkdown(text) {
+// Return the drawn text as a fragment. budget.left: characters of code that may still get colors.
+export function drawMarkdown(text, budget) {
   languages = [];
   const fragment = DOMPurify.sanitize(marked.parse(text), RULES);
   const known = languages;
@@ -68,7 +70,9 @@ export function drawMarkdown(text) {
     const code = pre.textContent;
     const box = el('div', { class: 'code-box' }, el('div', { class: 'code-head' }, el('small', {}, plainName(known[n])), copyButton(() => code)));
     pre.replaceWith(box);
-    pre.firstChild.replaceChildren(colored(code, known[n]));
+    const isColored = code.length <= Math.min(LONGEST, budget.left);
+    if (isColored) budget.left -= code.length;
+    pre.firstChild.replaceChildren(isColored ? colored(code, known[n]) : code);
     box.append(scroll(pre, 'Code'));
   });
   for (const table of fragment.querySelectorAll('table')) {

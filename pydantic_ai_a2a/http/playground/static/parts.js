@@ -4,19 +4,22 @@ import { bytes, el, icon, link, plainName } from './dom.js';
 import { drawMarkdown } from './markdown.js';
 
 const ROWS = 200; // More rows are only in the JSON.
+const COLORED = 12_000; // characters of code with colors in a message
 
-export function drawParts(parts, { markdown = false } = {}) {
+// whole: no text follows, so code gets colors only once.
+export function drawParts(parts, { markdown = false, whole = true } = {}) {
+  const budget = { left: whole ? COLORED : 0 };
   return parts.map((part) => {
-    if (part.text !== undefined) return drawText(part.text, markdown);
+    if (part.text !== undefined) return drawText(part.text, markdown, budget);
     if (part.raw !== undefined) return drawFile(part);
     if (part.url !== undefined) return el('p', { class: 'file' }, icon('file'), link(part.filename || part.url, part.url));
     return drawData(part.data, part.metadata);
   });
 }
 
-function drawText(text, markdown) {
+function drawText(text, markdown, budget) {
   const box = el('div', { class: markdown ? 'prose' : 'plain' });
-  box.append(markdown ? drawMarkdown(text) : text);
+  box.append(markdown ? drawMarkdown(text, budget) : text);
   return box;
 }
 

@@ -177,7 +177,10 @@ export class Task {
     if (this.state === 'WORKING' && was !== 'WORKING') this.since = Date.parse(status.timestamp);
     else if (was === 'WORKING' && this.state !== 'WORKING' && this.since) this.spent = (this.spent ?? 0) + Date.parse(status.timestamp) - this.since;
     this.question = this.waiting ? (status.message ?? { parts: [] }) : null;
-    for (const block of this.blocks.values()) if (block.outcome === null) block.version++; // It runs, or waits.
+    for (const block of this.blocks.values()) {
+      const isWhole = block.kind === 'artifact' && !this.streaming;
+      if (block.outcome === null || isWhole) block.version++; // It runs, waits, or gets its colors.
+    }
     this.version++;
     if (this.ended) this.#stopTools();
     if (!status.message || this.waiting) return;

@@ -114,10 +114,10 @@ const DRAW = {
   user: ({ message }, task) => [author('You'), el('div', { class: 'bubble' }, drawUser(message, task))],
   agent: ({ message }) => [author('Agent'), ...drawParts(message.parts, { markdown: true })],
   asked: ({ message }) => [author('Agent'), el('p', { class: 'plain faint' }, questions(message).map((call) => call.text).join('\n') || message.parts[0]?.text)],
-  artifact: ({ artifact }) => [
+  artifact: ({ artifact }, task) => [
     author('Agent'),
     artifact.name && artifact.name !== 'result' ? el('p', { class: 'label' }, plainName(artifact.name)) : null,
-    ...drawParts(artifact.parts, { markdown: true }),
+    ...drawParts(artifact.parts, { markdown: true, whole: !task.streaming }),
   ],
   thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought', el('span', { class: 'preview' }, oneLine(text))), el('p', { class: 'plain faint' }, text))],
   tool: ({ name, args, outcome, result }, task) => [
