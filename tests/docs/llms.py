@@ -20,7 +20,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
     text = re.search(r'^# (.+)\n\n((?:.+\n)+)', markdown, re.MULTILINE)
     assert text is not None, f'{page.file.src_uri} does not begin with a title and a paragraph'
     first = re.sub(r'\[([^\]]+)\]\([^)]*\)', r'\1', ' '.join(text[2].split()))
-    sentence = re.match(r'.*?[.:](?= |$)', first)
+    sentence = re.match(r'.*?\.(?= |$)', first)
     _lines[page.file.src_uri] = f'- [{text[1]}]({page.url or "./"}): {sentence[0] if sentence else first}'
 
 

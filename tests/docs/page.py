@@ -62,6 +62,7 @@ class Page:
         self._monkeypatch = monkeypatch
         self._main = self._module('page')
         self._servers: dict[str, Process] = {}
+        self._saved: dict[str, str] = {}
         self._worker: Process | None = None
         self._packages: list[str] = []
         monkeypatch.chdir(directory)
@@ -108,6 +109,7 @@ class Page:
     def _save(self, block: Block, output: Block | None) -> None:
         assert block.title is not None, 'a client is saved under its title'
         assert output is None, 'a client is run by a command'
+        self._saved[block.title] = block.text
         (self._directory / block.title).write_text(self._with_address(block.text))
 
     # --- Python -----------------------------------------------------------------------------------------------------
@@ -197,6 +199,8 @@ class Page:
         return started
 
     def _run_client(self, command: str, file: str, *arguments: str, output: Block | None) -> None:
+        # The server may have another port than when the client was saved.
+        (self._directory / file).write_text(self._with_address(self._saved[file]))
         if command != 'python':
             self._client([_installed(command), file, *arguments], output)
         elif file == 'client_0_3.py':
