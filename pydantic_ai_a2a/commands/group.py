@@ -30,7 +30,7 @@ _HELP = {
         'dead-letters': 'List or retry failed tasks (dead letters).',
         'dead-deliveries': 'List or retry failed push notifications.',
     },
-    'queue': {'queue': 'Show or pause the queue of a store, or list and cancel its tasks.'},
+    'queue': {'queue': 'Show or pause the queue of a store, and cancel tasks.'},
     'hash_key': {'hash-key': 'Make a key or token for a caller, and its hash.'},
     'client': {
         'card': 'Show the card of an agent.',

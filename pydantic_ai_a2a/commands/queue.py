@@ -26,9 +26,7 @@ class _Queue(click.Group):
         return super().parse_args(ctx, args if named else ['show', *args])
 
 
-queue = _Queue(
-    'queue', help='Show or pause the queue of a store, or list and cancel its tasks.\n\nWithout COMMAND: show.'
-)
+queue = _Queue('queue', help='Show or pause the queue of a store, and cancel tasks.\n\nWithout COMMAND: show.')
 
 
 @queue.command()

@@ -187,9 +187,17 @@ class _Queue(SqlQueue):
     ) -> Accepted:
         process = self._backend.process
         submission = replace(submission, reader=process.peers.reader(submission.task_id))
-        accepted = await super().submit(
-            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
-        )
+        if submission.new:  # no other process can run the task yet, and the row of the reader is stored with the task
+            process.peers.own([submission.task_id])
+        try:
+            accepted = await super().submit(
+                submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+            )
+        except BaseException:
+            process.peers.leave([submission.task_id] if submission.new else ())
+            raise
+        if submission.new and accepted.claim is None:
+            process.peers.leave([submission.task_id])
         if submission.reader is not None and accepted.claim is None:
             if submission.new and not accepted.replayed:
                 process.peers.has_row(submission.task_id, submission.reader)

@@ -66,7 +66,7 @@ def test_a_command_loads_nothing_that_it_can_do_without(arguments: str, unneeded
 
 def test_the_list_of_commands_has_the_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = re.findall(r'^  (\S+)  +(.+)$', command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
-    assert len(listed) == 15
+    assert len(listed) == 16
     for name, sentence in listed:
         usage, text, *_ = command(capsys, name, '--help').out.split('\n\n')
         assert (usage.split()[2], text.strip()) == (name, sentence)
