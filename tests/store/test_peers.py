@@ -56,6 +56,8 @@ async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> No
     assert [here.peers.watched(task_id) for task_id in ('before', 't', 'awaited')] == [False, True, False]
     here.now += WATCH
     assert not here.peers.watched('t')
+    here.peers.tell(NOTHING)
+    assert not here.peers.watched('t')
 
 
 async def test_a_later_reader_without_live_text_keeps_the_reader_of_live_text() -> None:

@@ -153,9 +153,8 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
             if await in_transaction(connection, turn, lambda: _take_turn(settings, connection)):
                 continue
         except asyncpg.LockNotAvailableError as error:
-            if not warned:
-                text = 'The schema of the database cannot be upgraded yet, because a table is in use: %s'
-                logger.warning(text, error)
+            text = 'The schema of the database cannot be upgraded yet, because a table is in use: %s'
+            logger.log(logging.DEBUG if warned else logging.WARNING, text, error)
             warned = True
         await asyncio.sleep(_TURN)
 

@@ -174,13 +174,12 @@ def _has_place(agent: str, task_id: str, limit: int) -> Transaction[bool]:
     """
     rows = yield f'SELECT owner FROM task WHERE {TASK} AND holder IS NULL', (agent, task_id)
     for (owner,) in rows:
-        if (yield TryNames([(agent, owner, 'running', '')])):
-            return False
+        others = yield TryNames([(agent, owner, 'running', '')])
         [(running,)] = yield (
             f'SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND {_WITH_HOLDER}',
             (agent, owner),
         )
-        return running < limit
+        return not others and running < limit
     return True
 
 

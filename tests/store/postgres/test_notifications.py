@@ -239,3 +239,19 @@ async def hears(url: str, backend: PostgresBackend, level: int, most: int = 3) -
             with suppress(asyncpg.UndefinedTableError):
                 found = await connection.fetchval('SELECT hears FROM a2a.process WHERE id = $1', process) or -1
     await connection.close()
+
+
+async def test_a_write_is_one_also_if_its_notification_fails(
+    another: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def notify(*_: object, **options: object) -> str:
+        return 'SELECT a_column_that_is_not_there'
+
+    monkeypatch.setattr(postgres_listener, 'notify', notify)
+    backend = another()
+    await submit(backend, message(new='t'))
+    [claimed] = await claim(backend)
+    await backend.queue.finish(claimed, ending(claimed, 'failed'))
+    assert await state_of(backend, 't') == 'failed'
+    lines = [record.getMessage() for record in caplog.records if 'notified' in record.getMessage()]
+    assert {*lines} == {'Other processes were not notified of a write; they see it in a moment.'}
