@@ -107,8 +107,9 @@ async def _cancel(task_id: str, store: Store, grace: float) -> int:
         if task is None:
             raise TaskNotFoundError
         check_cancel(task.header)
-        if not await cancel_task(backend, task.header, grace):
-            raise TaskNotCancelableError
+        canceled = await cancel_task(backend, task.header, grace)
+    if not canceled:
+        raise TaskNotCancelableError
     return 0
 
 

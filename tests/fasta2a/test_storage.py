@@ -328,6 +328,10 @@ async def test_what_operators_do_to_a_store_a_storage_cannot() -> None:
     housekeeping = backend_of(Storage()).housekeeping
     with pytest.raises(UnsupportedOperationError, match='cannot list dead letters'):
         await housekeeping.dead_letters()
+    with pytest.raises(UnsupportedOperationError, match='cannot show its queue'):
+        await housekeeping.queues(at=0, every=False)
+    with pytest.raises(UnsupportedOperationError, match='cannot pause its queue'):
+        await housekeeping.pause(0)
     with pytest.raises(UnsupportedOperationError, match='cannot retry tasks'):
         await housekeeping.retry('t', new_id='u', at=AT)
     with pytest.raises(UnsupportedOperationError, match='cannot export tasks'):

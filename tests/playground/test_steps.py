@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from typing import Any
 
 from playwright.async_api import Locator, Page, Route, expect
-from pydantic_ai import Agent
+from pydantic_ai import Agent, Tool
 from pydantic_ai.conversation_store import InMemoryConversationStore
 from pydantic_ai.messages import (
     BinaryContent,
@@ -303,3 +304,23 @@ def test_tasks_from_before_the_first_visit_have_the_steps_of_their_conversations
             ids.append(sent.json()['task']['id'])
         steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[1]}', headers=LOCAL).json()
     assert steps == {ids[0]: [{'kind': 'prompt', 'text': 'Work.'}, {'kind': 'text', 'text': 'Done.'}], ids[1]: []}
+
+
+def test_the_run_after_an_approval_is_a_step_of_a_task_from_before_the_first_visit() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([ToolCallPart('pay', {}, 'c1')] if len(messages) == 1 else [TextPart('Paid.')])
+
+    def pay() -> str:
+        return 'paid'
+
+    app = to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)]))
+    approval = {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        task: dict[str, Any] = {}
+        for n, part in enumerate(({'text': 'Pay.'}, {'data': approval})):
+            message = {'messageId': f'a-message-{n}', 'role': 'ROLE_USER', 'parts': [part]}
+            message |= {'taskId': task['id']} if task else {}
+            sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
+            task = sent.json()['task']
+        steps = client.post(f'/docs/steps?task={task["id"]}', headers=LOCAL).json()
+    assert [step['kind'] for step in steps[task['id']]] == ['prompt', 'call', 'resumed', 'return', 'text']

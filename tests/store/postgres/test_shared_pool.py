@@ -16,6 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.sql import contexts
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 
 from ...behaviour.stage import heard
@@ -139,3 +140,14 @@ async def test_apps_with_different_settings_share_nothing_and_a_line_of_the_log_
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith('The apps of this process have different settings for ')
     assert line.endswith(' (schema a2a), so they share no connections.')
+
+
+async def test_a_backend_may_be_closed_in_the_thread_of_its_connections(backend: Make) -> None:
+    """The garbage collector closes a backend in any thread."""
+    closed = backend('here')
+
+    def close() -> Transaction[bool]:
+        closed.close()
+        return contexts.any_queued('here')
+
+    assert not await closed.process.read(close)

@@ -37,7 +37,7 @@ def test_long_queues_are_estimated() -> None:
         [few] = perform(connection, queue.counts('agent', at=AT, every=False))
         assert (few.queued, few.submitted, few.waiting) == (10_000, 10_000, 10_000)
         assert (few.ended, few.oldest) == (0, AT - 199_900)
-        connection.execute("INSERT INTO queue (agent, queued, paused_at) VALUES ('agent', 20000, NULL)")
+        connection.execute("INSERT INTO queue (agent, queued, counted_at) VALUES ('agent', 20000, a2a_clock())")
         connection.execute(
             "INSERT INTO total VALUES ('agent', '', 'input-required', 10500), ('agent', '', 'failed', 7)"
         )
