@@ -118,7 +118,8 @@ async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_car
         await say(page, 'Early.')
         answered.set()
         await expect(page.get_by_role('log').get_by_text('A word.')).to_have_count(1)
-        assert order == ['card', 'message']
+        # The page before the reload may have asked for the card, too.
+        assert order in (['card', 'message'], ['card', 'card', 'message'])
 
 
 async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
