@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.sqlite import connect as sqlite_connect
 
 from .client import LIMIT, Client, lifespan, state_of
-from .suites import READER_LAG
+from .suites import READER_LAG, values
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
 """Of a SQLite file, with BEGIN and COMMIT, and without writes of several rows."""
@@ -152,6 +153,26 @@ async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_proce
     assert counted['here: round trips'] <= ROUND_TRIPS[task]
     assert counted['here: notifications'] == 0
     assert counted['there: round trips'] == 0
+
+
+async def test_tasks_that_are_queued_together_share_the_notifications_of_idle_workers(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most one in 50 ms. The last one comes after the last task."""
+    conversation = Conversation(monkeypatch)
+    conversation.begin()
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    await backend.queued()
+    counts = conversation.counts
+
+    begin = time.monotonic()
+    messages = [values.message(new=f'task {n}', at=backend.now()) for n in range(30)]
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(*(values.submit(backend, message) for message in messages))
+        while counts['here: notifications'] < 2:
+            await asyncio.sleep(0.01)
+    assert counts['here: notifications'] <= 2 + (time.monotonic() - begin) / 0.05
+    await asyncio.to_thread(backend.close)
 
 
 @pytest.mark.parametrize('task', ['plain', 'tool'])

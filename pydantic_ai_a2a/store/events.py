@@ -36,11 +36,13 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> No
 class _Waiter:
     """A future for resolving from any thread."""
 
-    __slots__ = ('future', 'loop', 'newest', 'prepared', 'task')
+    __slots__ = ('after', 'future', 'loop', 'newest', 'prepared', 'task')
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
+        self.after = -1
+        """Number of the last event that the waiting caller knows; -1 before the wait."""
         self.newest: float = 0
         """Number of the newest stopping event; infinite once the caller has to wait no longer."""
         self.prepared: tuple[TaskEvent, StoredTask] | None = None
@@ -265,7 +267,8 @@ class EventBus:
                 for reader in tail.readers:
                     reader.hint(newest is None)
             for waiter in self._waiters.get(task_id, ()):
-                waiter.resolve()
+                if newest is None or newest > waiter.after:
+                    waiter.resolve()
 
     def release(self, held: Callable[[str], bool]) -> None:
         """Wake the callers of this event loop that wait for tasks not held by this process."""
@@ -370,6 +373,7 @@ class BusEnding(Ending):
     async def wait(self, after: int) -> StoredTask | None:
         while True:
             waiter = self._waiter
+            waiter.after = after
             await waiter.future
             if waiter.newest <= after:  # an earlier stop, or another process may have ended the task
                 # The next waiter is registered before the read: a later stop wakes one of both waiters.

@@ -61,6 +61,10 @@ class PostgresProcess:
         self._notify = partial(notify, settings, namespace, self.peers.id)
         self._listener = Listener(settings, namespace, event_bus=self.event_bus, peers=self.peers)
         self._thread = PoolThread(pool, self._listener.run)
+        self._ready_from = 0.0
+        """From when on idle workers may be notified of queued tasks again (`time.monotonic`)."""
+        self._ready_due = False
+        """True if they are notified at that time."""
 
     def stop(self) -> None:
         """Close the connections. Does nothing in a forked child, which must not touch them."""
@@ -125,7 +129,7 @@ class PostgresProcess:
                 if not row[0]:
                     return ()
                 result = call.result(tuple(row))
-                await self._tell_others(connection, write, result)
+                await self._tell_others(session, connection, write, result)
                 return (result,)
 
         self.peers.own(call.begins)
@@ -167,26 +171,46 @@ class PostgresProcess:
                 if write.kind.undo is not None:  # else no other process could claim the tasks
                     self._take_back(write, result)
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown
-            await self._tell_others(connection, write, result)
+            await self._tell_others(session, connection, write, result)
         for task_id, events in published:
             self.event_bus.publish(task_id, events)
         return result
 
-    async def _tell_others(self, connection: Connection, write: BoundWrite[Any], result: Any) -> None:
+    async def _tell_others(
+        self, session: Session, connection: Connection, write: BoundWrite[Any], result: Any
+    ) -> None:
         """Notify other processes of a committed write.
 
         A process that begins to read or to idle during the commit is seen after it. Notifications are hints: without
         one, others see the write at their next look.
         """
-        if notices := self._notices(write, result, list(write.published(result))):
+        notices = self._notices(write, list(write.published(result)))
+        if write.ready(result):
+            if time.monotonic() >= self._ready_from:
+                notices.append(self._ready_notice())
+            elif not self._ready_due:
+                self._ready_due = True
+                session.begin(self._tell_of_ready, _log_untold)
+        if notices:
             try:
-                await connection.execute(notices)
-            except Exception:
-                logger.warning('Other processes were not notified of a write; they see it in a moment.', exc_info=True)
+                await connection.execute('; '.join(notices))
+            except Exception as error:
+                _log_untold(None, error)
                 give_up(connection)
 
-    def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
-        """Return the statements that notify other processes of a write; empty if it concerns this process alone.
+    async def _tell_of_ready(self, session: Session) -> None:
+        """Notify idle workers once of the tasks that were queued since the last notification."""
+        await asyncio.sleep(self._ready_from - time.monotonic())
+        self._ready_due = False
+        async with session.connection() as connection:
+            await connection.execute(self._ready_notice())
+
+    def _ready_notice(self) -> str:
+        self._ready_from = time.monotonic() + _TOGETHER
+        return self._notify('r', hears=3)
+
+    def _notices(self, write: BoundWrite[Any], published: Published) -> list[str]:
+        """Return the statements that notify other processes of events; none if they concern this process alone.
 
         A cancel, and the erasure of a task, also concern the process that runs the task.
         """
@@ -199,9 +223,7 @@ class PostgresProcess:
             elif events and not self.peers.private(task_id):
                 wants = int(events[-1].state not in STOPPED)
                 notices.append(self._notify(f'- {payload}', hears=1, task_id=task_id, wants=wants))
-        if write.ready(result):
-            notices.append(self._notify('r', hears=3))
-        return '; '.join(notices)
+        return notices
 
 
 class PostgresBackend(SharedBackend[PostgresProcess]):
@@ -241,6 +263,15 @@ class PostgresBackend(SharedBackend[PostgresProcess]):
 # A forked child process makes a separate instance.
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+
+_TOGETHER = 0.05
+"""The least seconds between two notifications of queued tasks."""
+
+
+def _log_untold(result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        logger.warning('Other processes were not notified of a write; they see it in a moment.', exc_info=error)
 
 
 def _log_failure(result: Any, error: BaseException | None) -> None:
