@@ -36,8 +36,10 @@ from .__main__ import machine
 from .report import ROOT, git, table
 from .servers import Databases
 
-AT_ONCE = 8
+AT_ONCE = 32
 """Concurrent tasks of a process."""
+TOGETHER, PATIENCE = AT_ONCE // 8, 0.1
+"""A claim beside a backlog waits for this many free slots, at most for this many seconds, as a worker does."""
 BACKLOG = 200
 ENOUGH = 10**7
 KEEP = Retention(max_tasks=ENOUGH, max_contexts=ENOUGH)
@@ -70,34 +72,50 @@ def name() -> str:
     return f'{getpid()}-{next(_numbers)}'
 
 
-async def one(backend: Backend, owner: str, claim: Claim | None, *, queued: bool) -> Claim | None:
-    """Submit a task and end a run: of this task in a free slot, or of the next task of a backlog.
+class Slots:
+    """Claims tasks of a backlog for several free slots at once, as a worker does."""
 
-    Return the claim that the end of the run brings, for the next call.
-    """
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._lock = asyncio.Lock()
+        self._free: list[asyncio.Future[Claim]] = []
+
+    async def next(self) -> Claim:
+        slot = asyncio.get_running_loop().create_future()
+        self._free.append(slot)
+        if len(self._free) < TOGETHER:
+            await asyncio.wait([slot], timeout=PATIENCE)
+        async with self._lock:
+            while not slot.done():
+                queue, number = self._backend.queue, len(self._free)
+                for claim in await queue.claim('holder', at=self._backend.now(), lease=values.LEASE, limit=number):
+                    self._free.pop(0).set_result(claim)
+        return slot.result()
+
+
+async def one(backend: Backend, owner: str, slots: Slots | None) -> None:
+    """Submit a task, and end a run: of this task in a free slot, or of the next task of a backlog."""
     sent = values.message(new=name(), owner=owner, at=backend.now())
-    accepted = await values.submit(backend, sent, queue_limit=ENOUGH, slot=None if queued else SLOT)
-    claim = claim or accepted.claim
-    while claim is None:
-        claims = await backend.queue.claim('holder', at=backend.now(), lease=values.LEASE, limit=1)
-        claim = next(iter(claims), None)
+    accepted = await values.submit(backend, sent, queue_limit=ENOUGH, slot=None if slots else SLOT)
+    claim = accepted.claim if slots is None else await slots.next()
+    assert claim is not None, 'each task has a context of its own'
     end = values.ending(claim, at=backend.now(), messages=values.turn('hi', 'hello'), artifacts=[ARTIFACT])
-    return await backend.queue.finish(claim, end)
+    await backend.queue.finish(claim, end)
 
 
 async def work(backend: Backend, seconds: float, *, queued: bool) -> int:
     """Run tasks for a time, and return their number."""
     end, done = time.monotonic() + seconds, 0
+    slots = Slots(backend) if queued else None
 
     async def lane(number: int) -> None:
         nonlocal done
-        claim = None
         while time.monotonic() < end:
             try:
-                claim = await one(backend, f'/owner-{number}', claim, queued=queued)
+                await one(backend, f'/owner-{number}', slots)
                 done += 1
             except StoreUnavailable:  # a busy machine has stopped this process in a transaction for too long
-                claim = None
+                pass
 
     await asyncio.gather(*map(lane, range(AT_ONCE)))
     return done
@@ -230,11 +248,11 @@ async def statements(databases: Databases, size: Size) -> Lines:
     for queued, number in ((False, 0), (True, BACKLOG)):
         async with fresh(databases) as (backend, _):
             await queue(backend, number)
-            claim = await one(backend, values.OWNER, None, queued=queued)
+            slots = Slots(backend) if queued else None
             counts.clear()
-            for _ in range(50):
-                claim = await one(backend, values.OWNER, claim, queued=queued)
-            cost = [f'{counts[kind] / 50:.1f} {kind}' for kind in ('statements', 'notifications')]
+            for _ in range(5):
+                await asyncio.gather(*(one(backend, values.OWNER, slots) for _ in range(AT_ONCE)))
+            cost = [f'{counts[kind] / 5 / AT_ONCE:.1f} {kind}' for kind in ('statements', 'notifications')]
         lines.append((f'a task, {f"{number} queued" if queued else "free slot"}', *cost))
     return lines
 
@@ -278,7 +296,7 @@ async def waiting(databases: Databases, size: Size) -> Lines:
         await backend.housekeeping.sweep(KEEP, at=backend.now())
         for number in (0, size.waiting):
             await copy(url, model, 1, number)
-            ran = await fastest(partial(one, backend, values.OWNER, None, queued=False))
+            ran = await fastest(partial(one, backend, values.OWNER, None))
             while await backend.housekeeping.sweep(KEEP, at=backend.now()):
                 pass
             swept = await fastest(partial(backend.housekeeping.sweep, KEEP, at=backend.now()))
@@ -291,7 +309,7 @@ async def sweep(databases: Databases, size: Size) -> Lines:
     async with fresh(databases) as (backend, url):
         other = opened(url, 'other')
         for kept in (backend, other):
-            await one(kept, '/kept', None, queued=False)
+            await one(kept, '/kept', None)
         configs = configs_of(backend)
         connection = await asyncpg.connect(url, server_settings={'search_path': 'a2a'})
         empty = await connection.fetchval(STORED)
