@@ -64,7 +64,7 @@ class PostgresProcess:
         self._ready_from = 0.0
         """From when on idle workers may be notified of queued tasks again (`time.monotonic`)."""
         self._ready_due = False
-        """True if they are notified at that time."""
+        """True if they will be, without another write."""
 
     def stop(self) -> None:
         """Close the connections. Does nothing in a forked child, which must not touch them."""
@@ -176,19 +176,17 @@ class PostgresProcess:
             self.event_bus.publish(task_id, events)
         return result
 
-    async def _tell_others(
-        self, session: Session, connection: Connection, write: BoundWrite[Any], result: Any
-    ) -> None:
+    async def _tell_others(self, session: Session, connection: Connection, write: BoundWrite[Any], result: Any) -> None:
         """Notify other processes of a committed write.
 
         A process that begins to read or to idle during the commit is seen after it. Notifications are hints: without
         one, others see the write at their next look.
         """
         notices = self._notices(write, list(write.published(result)))
-        if write.ready(result):
+        if write.ready(result) and not self._ready_due:
             if time.monotonic() >= self._ready_from:
                 notices.append(self._ready_notice())
-            elif not self._ready_due:
+            else:
                 self._ready_due = True
                 session.begin(self._tell_of_ready, _log_untold)
         if notices:

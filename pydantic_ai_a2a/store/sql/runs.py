@@ -64,16 +64,17 @@ _RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
 # The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
 # not found.
 _FIND_QUEUED = (
-    f'SELECT id, owner FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}'
+    f'SELECT id FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}'
     ' ORDER BY round, queue_seq LIMIT ?'
     ' /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
 _WITH_HOLDER = "state = 'working' AND queued = 0 AND holder IS NOT NULL"
+_COUNT_RUNNING = f'SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND {_WITH_HOLDER}'
 _FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of tasks of an owner
     'WITH RECURSIVE owners (owner) AS (SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1 UNION ALL'
     ' SELECT (SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner)'
     ' FROM owners WHERE owner IS NOT NULL)'
-    f' SELECT id, owner FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED} AND id IN (SELECT'
+    f' SELECT id FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED} AND id IN (SELECT'
     ' (SELECT q.id FROM task q WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0'
     ' ORDER BY q.round LIMIT 1) FROM owners WHERE'
     f' (SELECT COUNT(*) FROM task r WHERE r.agent = ? AND r.owner = owners.owner AND {_WITH_HOLDER}) < ?)'
@@ -81,9 +82,9 @@ _FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of
 )
 """The first claimable task of each owner below the limit of running tasks."""
 _FIND_LOST, _FIND_RELEASED = (
-    'SELECT id, owner, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task'
+    'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task'
     f' WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {of} AND {IS_DUE}'
-    ' ORDER BY 3, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+    ' ORDER BY 2, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
     for of in (_LOST, _RELEASED)
 )
 _RENEWED = 500
@@ -106,19 +107,21 @@ _SET_TAKEN = (
     ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
     " last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
-    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED_OR_OFFERED} OR {_LOST})'
-    f' AND NOT EXISTS ({PAUSED} task.agent)'
+    ' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE agent = ? AND {ids} AND'
+    f' ({QUEUED_OR_OFFERED} OR {_LOST}) AND NOT EXISTS ({PAUSED} task.agent)'
 )
+_MANY = f'id IN ({", ".join("?" * KEYS)})'
 
 KEPT_CHECKPOINTS = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
 """SQL expression: true if the row's task has a checkpoint."""
 
 _WANTED = '(SELECT MAX(wants) FROM reader r WHERE r.agent = task.agent AND r.task_id = task.id)'
 _TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {KEPT_CHECKPOINTS}, {_WANTED}, {_RUN}'
-_TAKE = _SET_TAKEN + _TAKEN
-_TAKE_ALONE = (
-    f'{_SET_TAKEN} AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
-    f' AND q.id <> task.id){_TAKEN}'
+_TAKE, _TAKE_MANY = (_SET_TAKEN.replace('{ids}', ids) + _TAKEN for ids in ('id = ?', _MANY))
+_TAKE_ALONE = _TAKE.replace(
+    _TAKEN,
+    ' AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
+    f' AND q.id <> task.id){_TAKEN}',
 )
 
 
@@ -139,78 +142,87 @@ def claim(
     """
     if task_id is not None:
         locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
-        return [] if locked else (yield from _take_each(agent, slot, [(task_id, None)], at=at))
+        return [] if locked else (yield from take(agent, slot, [task_id], at=at))
     rows = yield from _claimable(agent, slot.holder, limit + len(skip), lost=lost)
-    claims = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip][:limit], at=at)
+    claims = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip][:limit], at=at)
     more = slot.owner_limit is not None
     while more and len(claims) < limit:  # the first tasks of the queue may be of owners at their limit
         rows = yield _FIND_OF_OWNERS, (*[agent] * 6, slot.owner_limit, limit - len(claims))
-        more = yield from _take_each(agent, slot, [row for row in rows if row[0] not in skip], at=at)
+        more = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip], at=at)
         claims += more
     return claims
 
 
-def _take_each(
-    agent: str, slot: Slot, rows: Sequence[Sequence[Any]], *, at: int
+def take(
+    agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
-    """Take the tasks of rows that begin with the id and the owner; None for an unknown owner."""
+    """Claim tasks that this transaction has locked, if they are claimable; `alone`: and no other queued task is.
+
+    Return the claims in the order of the ids.
+    """
+    if slot.owner_limit is not None:
+        task_ids = yield from _with_places(agent, task_ids, slot.owner_limit)
+    rows: dict[str, Sequence[Any]] = {}
+    for start in range(0, len(task_ids), KEYS):
+        some = task_ids[start : start + KEYS]
+        padded = some if len(some) == 1 else [*some, *[some[-1]] * (KEYS - len(some))]
+        statement = _TAKE_ALONE if alone else _TAKE if len(some) == 1 else _TAKE_MANY  # none for each number
+        values = (at, slot.holder, slot.lease, agent, *padded, slot.holder, *[agent] * alone)
+        rows |= {row[0]: row for row in (yield statement, values)}
+    return (yield from _claims_of(agent, slot.holder, [rows[task_id] for task_id in task_ids if task_id in rows], at))
+
+
+def _claims_of(
+    agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int
+) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
+    """Return the claims of `_TAKEN` rows, and store what begins with a claim."""
     claims: list[tuple[Claim, list[TaskEvent]]] = []
-    full: set[str] = set()
-    for task_id, owner, *_ in rows:
-        if owner in full:
-            continue
-        taken = yield from take(agent, slot, task_id, at=at)
-        if taken is not None:  # a task with a given id may not be claimable
-            claims.append(taken)
-        elif slot.owner_limit is not None:
-            full.add(owner)
+    logged: list[tuple[Any, ...]] = []
+    for row in rows:
+        push, logged_after, fence, attempt, checkpointed, wanted, *run_row = row[HEADER_SIZE:]
+        header = header_of(row)
+        # A submitted task was never claimed, and has no event before.
+        events = [status_event(header, Status('working', at, None), 1)] if fence == 1 else []
+        if logged_after is not None:
+            logged += add_events(agent, header.id, events)[1]
+        if push:
+            yield from vocabulary.enqueue_deliveries(agent, header, push, events)
+        checkpoint = (yield from load_checkpoint(agent, header.id)) if checkpointed else None
+        claimed = _claim_of(
+            header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted
+        )
+        claims.append((claimed, events))
+    if logged:
+        yield [(vocabulary.ADD_EVENT, logged)]
     return claims
 
 
-def _has_place(agent: str, task_id: str, limit: int) -> Transaction[bool]:
-    """Return whether the owner of a task may run one more. Keeps out other claims of the owner until the commit.
+def _with_places(agent: str, task_ids: Sequence[str], limit: int) -> Transaction[list[str]]:
+    """Return the tasks whose owners may run them. Keeps out other claims of these owners until the commit.
 
     A task with an expired lease has its place.
     """
-    rows = yield f'SELECT owner FROM task WHERE {TASK} AND holder IS NULL', (agent, task_id)
-    for (owner,) in rows:
-        others = yield TryNames([(agent, owner, 'running', '')])
-        [(running,)] = yield (
-            f'SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND {_WITH_HOLDER}',
-            (agent, owner),
-        )
-        return not others and running < limit
-    return True
-
-
-def take(
-    agent: str, slot: Slot, task_id: str, *, at: int, alone: bool = False
-) -> Transaction[tuple[Claim, list[TaskEvent]] | None]:
-    """Claim a task that this transaction has locked, if the task is claimable; `alone`: and no other queued task is."""
-    if slot.owner_limit is not None and not (yield from _has_place(agent, task_id, slot.owner_limit)):
-        return None
-    values = (at, slot.holder, slot.lease, agent, task_id, slot.holder)
-    rows = yield (_TAKE_ALONE, (*values, agent)) if alone else (_TAKE, values)
-    if not rows:
-        return None
-    push, logged_after, fence, attempt, checkpointed, wanted, *run_row = rows[0][HEADER_SIZE:]
-    header = header_of(rows[0])
-    # A submitted task was never claimed, and has no event before.
-    events = [status_event(header, Status('working', at, None), 1)] if fence == 1 else []
-    if logged_after is not None:
-        yield [add_events(agent, task_id, events)]
-    if push:
-        yield from vocabulary.enqueue_deliveries(agent, header, push, events)
-    checkpoint = (yield from load_checkpoint(agent, task_id)) if checkpointed else None
-    claimed = _claim_of(
-        header, run_row, slot.holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted
-    )
-    return claimed, events
+    owners: dict[str, str] = {}
+    for start in range(0, len(task_ids), KEYS):
+        found, values = among('id', [(task_id,) for task_id in task_ids[start : start + KEYS]])
+        rows = yield f'SELECT id, owner FROM task WHERE agent = ? AND holder IS NULL AND {found}', (agent, *values)
+        owners |= dict(rows)
+    others = yield TryNames([(agent, owner, 'running', '') for owner in {*owners.values()}])
+    running = {name[1]: limit for (name,) in others}
+    for owner in {*owners.values()} - running.keys():
+        [(running[owner],)] = yield _COUNT_RUNNING, (agent, owner)
+    placed: list[str] = []
+    for task_id in task_ids:
+        if (owner := owners.get(task_id)) is not None:
+            running[owner] += 1
+        if owner is None or running[owner] <= limit:
+            placed.append(task_id)
+    return placed
 
 
 def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
     rows = yield (_FIND_LOST, (agent, agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, agent, limit))
-    first = [row for row in rows if not row[2]]
+    first = [row for row in rows if not row[1]]
     tries = rows[len(first) :]
     queued = (yield _FIND_QUEUED, (agent, agent, limit - len(first))) if len(first) < limit else []
     if not (tries and queued):

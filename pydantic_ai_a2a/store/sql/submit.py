@@ -119,9 +119,7 @@ def submit(
     )
     header = accepted.header
     if slot is not None and not accepted.replayed and header.queued and (message.new or events):
-        taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
-        if taken is not None:
-            claimed, more = taken
+        for claimed, more in (yield from runs.take(agent, slot, [header.id], at=message.at, alone=True)):
             return accepted._replace(claim=claimed), [*events, *more]
         yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
     if message.reader is not None and not accepted.replayed:

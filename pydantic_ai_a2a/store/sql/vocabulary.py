@@ -124,12 +124,12 @@ def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]])
     return _ADD_ITEM, [(agent, task_id, kind, agent, task_id, kind, id, body) for kind, id, body in items]
 
 
+ADD_EVENT = 'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)'
+
+
 def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
     """Add events to the log. The caller has checked the fence."""
-    return (
-        'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
-        [(agent, task_id, *event) for event in events],
-    )
+    return ADD_EVENT, [(agent, task_id, *event) for event in events]
 
 
 def log_from_now(agent: str, task_id: str) -> Write:
