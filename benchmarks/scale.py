@@ -257,19 +257,24 @@ async def statements(databases: Databases, size: Size) -> Lines:
     return lines
 
 
+def claiming(backend: Backend, *, lost: bool = False) -> Callable[[], Awaitable[list[Claim]]]:
+    """Return a claim of one task; `lost`: as at a heartbeat, which also looks for tasks of lost processes."""
+    return partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1, lost=lost)
+
+
 async def running(databases: Databases, size: Size) -> Lines:
     """A claim beside running tasks."""
     lines: Lines = []
     async with fresh(databases) as (backend, url):
         model, before = await queue(backend), 0
-        claim = partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1)
-        await claim()
+        await claiming(backend)()
         for number in size.rows:
             await copy(url, model, before + 1, number)
             before = number
-            empty = await fastest(claim)
+            heartbeat = await fastest(claiming(backend, lost=True))
             await queue(backend, 20)
-            lines.append((f'claim beside {number:,} running tasks', await fastest(claim), f'{empty} without a task'))
+            claim = await fastest(claiming(backend))
+            lines.append((f'claim beside {number:,} running tasks', claim, f'{heartbeat} at a heartbeat'))
     return lines
 
 
@@ -278,12 +283,12 @@ async def queued(databases: Databases, size: Size) -> Lines:
     lines: Lines = []
     async with fresh(databases) as (backend, url):
         model, before = await queue(backend), 0
-        claim = partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1)
         for number in size.rows:
             await copy(url, model, before + 1, number)
             before = number
             submit = await fastest(partial(queue, backend))
-            lines.append((f'submit beside {number:,} queued tasks', submit, f'{await fastest(claim)} for a claim'))
+            claim = await fastest(claiming(backend))
+            lines.append((f'submit beside {number:,} queued tasks', submit, f'{claim} for a claim'))
     return lines
 
 
