@@ -23,11 +23,10 @@ Results = Mapping[str, Any]
 
 def write(page: str) -> str:
     """The page, with its tables as the results are: each stands between two comments that name it."""
-    results, servers = _read()
+    results, _ = _read()
     for name, table in {
         'clients': _clients(results),
         'data': _readers(results),
-        'servers': _servers(servers),
     }.items():
         block = f'<!-- {name} -->\n\n{_markdown(table)}\n\n<!-- end of {name} -->'
         pattern = rf'<!-- {name} -->.*?<!-- end of {name} -->'
@@ -38,12 +37,13 @@ def write(page: str) -> str:
 
 def report() -> str:
     """All results: the tables that are too much for the page."""
-    results, _ = _read()
+    results, servers = _read()
     tables = {
         'An agent that writes one sentence': _text(results, 'talk'),
         'An agent that calls a tool between two texts': _text(results, 'tool'),
         'A result that is data': _data(results),
         'Versions': _versions(results),
+        'Servers of other frameworks': _servers(servers),
     }
     parts = [f'## {title}\n\n{_markdown(table)}\n' for title, table in tables.items()]
     return '\n'.join(['# What users of each client see\n', 'Written by `make interop`.\n', *parts])
@@ -71,9 +71,9 @@ def _text(results: Results, agent: str) -> Iterator[Sequence[str]]:
 
 def _clients(results: Results) -> Iterator[Sequence[str]]:
     """What becomes of the text of the agent with a tool, with the clients that show the same in one row."""
-    yield ['Clients', *(f"`'{form}'`" for form in FORMS)]
+    yield ['Clients', *(f"`'{form}'`" for form in FORMS[1:])]
     shown = {
-        client: tuple(_cell(_seen(seen, f'tool {form}', 'stream'), 'tool') for form in FORMS)
+        client: tuple(_cell(_seen(seen, f'tool {form}', 'stream'), 'tool') for form in FORMS[1:])
         for client, seen in _in_parentheses(results).items()
     }
     for cells in dict.fromkeys(shown.values()):
@@ -86,10 +86,10 @@ def _in_parentheses(results: Results) -> Results:
 
 
 def _readers(results: Results) -> Iterator[Sequence[str]]:
-    """Whether the data of a result is read, with the clients of which the same is true in one row."""
+    """The clients that do not read the data of a result, with those of which the same is true in one row."""
     yield ['Clients', 'as it is', '`data_as_text=True`']
     rows = [*_data(_in_parentheses(results))][1:]
-    for cells in dict.fromkeys(tuple(row[1:]) for row in rows):
+    for cells in dict.fromkeys(tuple(row[1:]) for row in rows if row[1] != 'read'):
         yield [', '.join(row[0] for row in rows if tuple(row[1:]) == cells), *cells]
 
 
