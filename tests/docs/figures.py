@@ -13,7 +13,7 @@ from io import StringIO
 from textwrap import fill
 from typing import Any
 
-from benchmarks.report import RESULTS, number, place, shown, table
+from benchmarks.report import RESULTS, place, shown, table
 
 from .blocks import ROOT
 
@@ -34,12 +34,10 @@ def results() -> Any:
 def performance(page: str, measured: Any) -> str:
     """Return the page with the table of the results."""
     lines = [
-        [row['name'], shown(row['value'], row['unit']), f'{number(row["low"])} – {number(row["high"])}']
-        for row in measured['rows']
-        if _ON_THE_PAGE.match(row['name'])
+        [row['name'], shown(row['value'], row['unit'])] for row in measured['rows'] if _ON_THE_PAGE.match(row['name'])
     ]
     measured_at = fill(f'Measured at {place(measured["taken"], long=True)}.', 120, break_on_hyphens=False)
-    text = f'{measured_at}\n\n{table(["", "median", "quartiles"], lines)}\n'
+    text = f'{measured_at}\n\n{table(["", "median"], lines)}\n'
     return _TABLE.sub(lambda _: f'\n{text}', page)
 
 
