@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -60,23 +59,13 @@ def test_the_settings_have_the_documented_defaults() -> None:
 
 
 def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> None:
-    documented = {name: default for name, _, default, _ in table(DOCS / 'to-a2a.md', 'Argument')}
+    documented = {name: default for name, default, _ in table(DOCS / 'to-a2a.md', 'Argument')}
     arguments = [
         argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
     ]
     assert documented == {argument.name: _source(argument.default) for argument in arguments}
     assert len(arguments) <= 35
     assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
-
-
-def test_the_documented_signature_is_the_signature() -> None:
-    text = next(block.text for block in blocks(DOCS / 'to-a2a.md') if block.title == 'Signature')
-    statement = ast.parse(text).body[0]
-    assert isinstance(statement, ast.FunctionDef)
-    names, defaults = statement.args.kwonlyargs, statement.args.kw_defaults
-    documented = [(name.arg, default and ast.unparse(default)) for name, default in zip(names, defaults, strict=True)]
-    arguments = signature(to_a2a).parameters.values()
-    assert documented == [(each.name, _source(each.default)) for each in arguments if each.kind is each.KEYWORD_ONLY]
 
 
 def _source(default: object) -> str:
