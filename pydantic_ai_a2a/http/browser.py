@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..auth.callers import header
+from ..auth.callers import header, is_loopback
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions
 from ..service.dispatch import audit_refused
@@ -23,6 +23,9 @@ from .slow_clients import closing
 _HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
 _ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
+
+HOSTS = 'pydantic_ai_a2a.hosts'
+"""Key of the scope for the hosts that the server answers for, if a `HostCheck` has seen the request."""
 
 _EXPOSED = ('A2A-Extensions', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-A2A-Extensions', 'X-Correlation-Id')
 
@@ -47,6 +50,7 @@ class AllowedHosts:
         self.names: tuple[str, ...] = tuple(name.lower().rstrip('.') for name in names)
         if bad := [name for name in self.names if not _PATTERN.fullmatch(name)]:
             raise ValueError(f'allowed_hosts= takes names such as agent.example.com or *.example.com, not {bad[0]!r}.')
+        self.are_local = all(is_loopback(name) for name in self.names)
         self._exact = frozenset(self.names)
         self._below = tuple(name[1:] for name in self.names if name.startswith('*.'))
 
@@ -97,6 +101,7 @@ class HostCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests for the hosts, and the lifespan."""
         if self._hosts.answer(scope):
+            scope[HOSTS] = self._hosts
             await self._app(scope, receive, send)
         else:
             self._redact(scope)

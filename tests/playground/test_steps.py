@@ -9,6 +9,7 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
+import httpx
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic_ai import Agent, Tool
 from pydantic_ai.conversation_store import InMemoryConversationStore
@@ -23,18 +24,29 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, mount, serve, to_a2a
 from pydantic_ai_a2a.agent.trace import Trace
 from pydantic_ai_a2a.app.app import A2AApp
 from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 
 from ..bounds import LIMIT
+from ..e2e.server import process
 from ..tables import each_case
 from .agents import call, keeper, prompt, scripted
 from .conftest import Visit, say
 
+JOKER = """
+import sys
+from pydantic_ai import Agent
+from pydantic_ai_a2a import run
+
+agent = Agent('test')
+if __name__ == '__main__':
+    run(agent, port=0, allowed_hosts=sys.argv[1:], anonymous=True)
+"""
 LOCAL = {'Host': '127.0.0.1:8000', 'Origin': 'http://127.0.0.1:8000'}
 
 
@@ -226,6 +238,38 @@ def test_a_server_behind_a_proxy_can_turn_steps_off(access: Access) -> None:
     with TestClient(to_a2a(Agent('test'), access=access), client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).status_code == 404
         assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
+
+
+def steps_of(url: str) -> object:
+    """What a page of this machine gets from a server of this machine."""
+    return httpx.post(f'{url}docs/steps', headers={'Origin': url.removesuffix('/')}, timeout=LIMIT).json()
+
+
+def test_names_of_other_machines_at_the_start_of_a_server_turn_steps_off(tmp_path: Path) -> None:
+    (tmp_path / 'joker.py').write_text(JOKER)
+    names = ['localhost', 'agent.example']
+    options = [option for name in names for option in ('--allowed-host', name)]
+    with serve(Agent('test'), allowed_hosts=names, anonymous=True) as server:
+        found = [steps_of(server.url)]
+    command = ('-m', 'pydantic_ai_a2a', 'serve', 'joker:agent', '--port', '0', '--anonymous', *options)
+    for arguments in (('joker.py', *names), command):
+        with process(*arguments, cwd=tmp_path) as server:
+            found.append(steps_of(server.url))
+    assert found == [None, None, None]
+
+
+def test_names_of_another_mounted_app_turn_steps_off() -> None:
+    parent = Starlette()
+    mount(parent, '/open', to_a2a(Agent('test')))
+    mount(parent, '/named', to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example'])))
+    with serve(parent, anonymous=True) as server:
+        found = httpx.post(f'{server.url}open/docs/steps', headers={'Origin': server.url.removesuffix('/')}).json()
+    assert found is None
+
+
+def test_names_of_the_own_machine_at_the_start_of_a_server_leave_steps_on() -> None:
+    with serve(Agent('test'), allowed_hosts=['localhost', '127.0.0.1']) as server:
+        assert steps_of(server.url) == {}
 
 
 def test_names_of_the_own_machine_leave_steps_on() -> None:

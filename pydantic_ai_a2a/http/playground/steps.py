@@ -12,13 +12,15 @@ from ...auth.callers import RequestInfo, Tenants, header, is_loopback, remote
 from ...store.ports import Backend
 from ...types import ANONYMOUS, dump_json, new_correlation_id
 from ..base import reply
+from ..browser import HOSTS
 from ..card import request_info
 
 
 class Steps:
     """Answers with the steps of the tasks in the query, as an ASGI app. Anyone but a developer gets `null`.
 
-    Only for a server of one machine that does not authenticate callers.
+    Only for a server of one machine that does not authenticate callers. Names of other machines that `run` or `serve`
+    answers for show that a proxy passes requests on.
 
     Args:
         backend: The backend of the tasks.
@@ -34,7 +36,8 @@ class Steps:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request = request_info(scope, new_correlation_id())
-        steps = await self._steps(scope) if _is_of_developer(request) else None
+        is_of_one_machine = HOSTS not in scope or scope[HOSTS].are_local
+        steps = await self._steps(scope) if is_of_one_machine and _is_of_developer(request) else None
         await reply(send, 200, dump_json(steps), request.correlation_id, [('Cache-Control', 'no-store')])
 
     async def _steps(self, scope: Scope) -> dict[str, Any]:
