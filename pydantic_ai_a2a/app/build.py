@@ -9,6 +9,7 @@ from inspect import currentframe
 from pathlib import Path
 from traceback import walk_stack
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 from fasta2a.broker import Broker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
@@ -252,7 +253,7 @@ def to_a2a(
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
-    for_developer = own is None and guards.anonymous and _is_of_one_machine(access)
+    for_developer = own is None and guards.anonymous and _is_of_one_machine(access, url)
     steps = Steps(store, serving.dispatcher.tenants, parts.trace) if for_developer else None
     page = playground(docs_url, about, limits, steps, anonymous=guards.anonymous, durable=store.durable)
     docs_url = None if page is None else docs_url
@@ -312,9 +313,10 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
     return [extension for extension, serves in declared if serves]
 
 
-def _is_of_one_machine(access: Access) -> bool:
+def _is_of_one_machine(access: Access, url: str | None) -> bool:
     """Return whether no setting says that other machines call the app, such as through a proxy."""
-    return access.anonymous_list is not False and all(is_loopback(name) for name in access.allowed_hosts or ())
+    names = [*(access.allowed_hosts or ()), *(() if url is None else (urlsplit(url).hostname or '',))]
+    return access.anonymous_list is not False and all(is_loopback(name) for name in names)
 
 
 def _input_modes(default: Sequence[str] | None, skills: Sequence[Skill]) -> list[str]:

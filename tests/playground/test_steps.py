@@ -231,11 +231,16 @@ def test_a_server_that_authenticates_callers_tells_nobody_steps() -> None:
 
 
 @each_case(
-    'access',
-    [Access(anonymous_list=False), Access(allowed_hosts=['localhost', 'agent.example']), Access(allowed_hosts=['*'])],
+    'settings',
+    [
+        {'access': Access(anonymous_list=False)},
+        {'access': Access(allowed_hosts=['localhost', 'agent.example'])},
+        {'access': Access(allowed_hosts=['*'])},
+        {'url': 'https://agent.example/joker/'},
+    ],
 )
-def test_a_server_behind_a_proxy_can_turn_steps_off(access: Access) -> None:
-    with TestClient(to_a2a(Agent('test'), access=access), client=('127.0.0.1', 50_000)) as client:
+def test_settings_of_a_server_behind_a_proxy_turn_steps_off(settings: dict[str, Any]) -> None:
+    with TestClient(to_a2a(Agent('test'), **settings), client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).status_code == 404
         assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
 
@@ -273,7 +278,8 @@ def test_names_of_the_own_machine_at_the_start_of_a_server_leave_steps_on() -> N
 
 
 def test_names_of_the_own_machine_leave_steps_on() -> None:
-    app = to_a2a(Agent('test'), access=Access(allowed_hosts=['localhost', '127.0.0.1'], anonymous_list=True))
+    access = Access(allowed_hosts=['localhost', '127.0.0.1'], anonymous_list=True)
+    app = to_a2a(Agent('test'), url='http://[::1]:8000/', access=access)
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).json() == {}
 

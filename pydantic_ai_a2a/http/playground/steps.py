@@ -57,7 +57,8 @@ def _is_of_developer(request: RequestInfo) -> bool:
     """Return whether a page of this machine sends the request from this machine.
 
     A browser always sends the origin with POST. A page of another host has another origin, and so has a page that came
-    through a proxy. A program can claim any origin: behind a proxy that adds no header, it looks like this machine.
+    through a proxy. A program can claim any origin: behind a proxy that adds no header, it looks like this machine. A
+    secret in the page would not help, because the program gets the page in the same way.
     """
     origin = urlsplit(header(request.headers, b'origin') or '')
     is_own = origin.netloc == header(request.headers, b'host') and is_loopback(origin.hostname or '') is True
