@@ -38,6 +38,23 @@ async def test_only_the_conversation_scrolls_and_the_header_stays() -> None:
         await browser.close()
 
 
+async def test_the_end_of_the_conversation_stays_in_view_beside_the_events(visit: Visit) -> None:
+    with serve(to_a2a(scripted({'Talk.': [LONG]}))) as server:
+        page = await visit(f'{server.url}docs', viewport={'width': 1080, 'height': 620})
+        await say(page, 'Talk.')
+        copy = page.get_by_role('button', name='Copy answer')
+        await expect(copy).to_be_in_viewport()
+        await page.get_by_role('button', name='Events').click()
+        await expect(page.get_by_text('statusUpdate completed')).to_be_visible()
+        await expect(copy).to_be_in_viewport()
+        await page.get_by_role('log').hover()
+        await page.mouse.wheel(0, -500)
+        await expect(copy).not_to_be_in_viewport()
+        await page.get_by_role('button', name='Events').click()
+        await expect(page.get_by_text('statusUpdate completed')).to_be_hidden()
+        await expect(copy).not_to_be_in_viewport()
+
+
 async def test_a_table_breaks_no_words_and_keeps_its_alignment(visit: Visit) -> None:
     with serve(to_a2a(scripted({'Show.': [TABLE]}))) as server:
         page = await visit(f'{server.url}docs', viewport={'width': 390, 'height': 700})

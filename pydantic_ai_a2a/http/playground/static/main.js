@@ -42,13 +42,18 @@ function changed() {
   timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + PAUSE - performance.now()));
 }
 
+// Change the page. If the thread shows the end of the conversation, it does so afterwards.
+function keepEnd(change) {
+  const { scrollHeight, scrollTop, clientHeight } = thread;
+  change();
+  // Only growth moves the thread: a button that moves between press and release gets no click.
+  if (thread.scrollHeight !== scrollHeight && scrollHeight - scrollTop - clientHeight < 80) thread.scrollTop = thread.scrollHeight;
+}
+
 function draw() {
   timer = null;
   drawnAt = performance.now();
-  const { scrollHeight, scrollTop, clientHeight } = thread;
-  drawTurns();
-  // Only growth moves the thread: a button that moves between press and release gets no click.
-  if (thread.scrollHeight !== scrollHeight && scrollHeight - scrollTop - clientHeight < 80) thread.scrollTop = thread.scrollHeight;
+  keepEnd(drawTurns);
   if (!events.hidden) log.draw();
   chat.writePlace();
   const asking = takesText(chat.asking?.question ?? null);
@@ -197,7 +202,7 @@ function leaveNarrow() {
 }
 
 function showSide(id, shown) {
-  byId(id).hidden = !shown;
+  keepEnd(() => (byId(id).hidden = !shown));
   byId(id === 'about' ? 'show-about' : 'show-log').setAttribute('aria-expanded', String(shown));
   byId('layout').classList.toggle(`with-${id}`, shown);
   changed();

@@ -48,7 +48,7 @@ export function drawView(developer) {
     show();
   });
   show();
-  const setting = el('code', {}, 'Results(progress=Progress(tools=True, thinking=True))');
+  const setting = el('code', {}, 'Results(progress=', el('wbr'), 'Progress(tools=True, thinking=True))');
   const own = developer ? 'You see them with the results of the tools, because the page and the server run on one machine, without authentication. Other' : 'The';
   return [
     el('h2', {}, 'Steps'),
