@@ -200,14 +200,14 @@ async def test_an_answer_has_its_tokens_and_seconds(visit: Visit) -> None:
         page = await visit(f'{server.url}docs')
         await say(page, 'Think.')
         facts = page.get_by_role('article', name='Task').locator('.usage')
-        await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out · \d+\.\d s$'))
+        await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out · \d+\.\d\ss$'))
         await page.reload()
         await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out$'))
     with serve(to_a2a(keeper(), results=Results(run_metadata=False))) as server:
         page = await visit(f'{server.url}docs')
         await say(page, 'Think.')
         await expect(page.get_by_role('article', name='Task').locator('.usage')).to_have_text(
-            re.compile(r'^\d+\.\d s$')
+            re.compile(r'^\d+\.\d\ss$')
         )
 
 

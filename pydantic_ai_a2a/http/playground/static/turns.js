@@ -105,7 +105,7 @@ export class Turn {
 function usageOf({ metadata, spent }) {
   const { model, usage } = metadata[RUN_METADATA] ?? {};
   const tokens = usage ? `${(usage.inputTokens ?? 0).toLocaleString()} tokens in, ${(usage.outputTokens ?? 0).toLocaleString()} out` : null;
-  return [model && plainName(model), tokens, spent === undefined ? null : `${(spent / 1000).toFixed(1)} s`].filter(Boolean).join(' · ');
+  return [model && plainName(model), tokens, spent === undefined ? null : `${(spent / 1000).toFixed(1)}\u00a0s`].filter(Boolean).join(' · ');
 }
 
 const author = (name) => el('h2', { class: 'hidden-text' }, name);
