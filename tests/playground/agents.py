@@ -46,7 +46,7 @@ def scripted(script: Script, after: str = '', name: str = 'keeper', **options: A
         for step in [after or f'Results: {results}'] if results else script[prompt(messages)]:
             yield step
 
-    return Agent(FunctionModel(stream_function=stream), name=name, **options)
+    return Agent(FunctionModel(stream_function=stream, model_name='scripted'), name=name, **options)
 
 
 KEEPER: Script = {

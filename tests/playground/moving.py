@@ -6,6 +6,7 @@ on, and what waits for an approval. The picture leaves out most of the time in w
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from html import escape
@@ -17,14 +18,14 @@ from types import TracebackType
 from typing import Self
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from ..e2e.server import Process
 from .browser import ARGUMENTS, chromium
 from .pictures import IMAGES, MOVING
 
 _WIDTH, _HEIGHT, _TERMINAL, _SCALE = 700, 480, 96, 2
-_COLOURS = 64
+_COLOURS = 16
 _STYLE = """
   body { margin: 0; padding: 10px 14px; background: #1b1b26; color: #e6e6f0; }
   pre { margin: 0; font: 13px/19px monospace; }
@@ -72,7 +73,7 @@ class _Film:
         sheet = Image.new('RGB', (_WIDTH * _SCALE, sum(frame.height for frame in self._frames)))
         for index, frame in enumerate(self._frames):
             sheet.paste(frame, (0, index * frame.height))
-        palette = sheet.quantize(_COLOURS)
+        palette = sheet.quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE)
         first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in self._frames)
         first.save(path, save_all=True, append_images=others, duration=self._durations, loop=0, optimize=True)
 
@@ -104,13 +105,15 @@ class _Server:
 
 def _play(film: _Film, folder: Path, steps: Sequence[str]) -> None:
     page = film.page
+    tools, results = page.locator('.block.tool'), page.locator('.block.tool .preview', has_text='→')
     with _Server(film, folder) as server:
         page.goto(f'{server.url}docs')
         page.get_by_role('textbox', name='Message', exact=True).fill(_PROMPT)
         film.take(1.5)
         page.keyboard.press('Enter')
-        for step in steps:
-            page.get_by_text(step, exact=True).locator('..').get_by_text('runs').wait_for()
+        for done, step in enumerate(steps):
+            expect(tools).to_have_text([*[re.compile('done')] * done, re.compile(f'{step}.*runs')])
+            expect(results).to_have_count(done)
             film.take(0.8)
         film.take(0.8)
         server.kill('in the fourth step')
@@ -120,7 +123,6 @@ def _play(film: _Film, folder: Path, steps: Sequence[str]) -> None:
         film.take(1.8)
         page.get_by_text('Connection lost').wait_for(state='hidden')
         film.take(1.5)
-        page.get_by_text('compare_prices', exact=True).locator('..').get_by_text('done').wait_for()
         approve = page.get_by_role('button', name='Approve')
         approve.wait_for()
         film.take(2.5)
@@ -128,6 +130,7 @@ def _play(film: _Film, folder: Path, steps: Sequence[str]) -> None:
         film.take(0.7)
         approve.click()
         page.get_by_text('I have booked').wait_for()
+        expect(results).to_have_count(len(steps) + 1)
         film.take(4)
 
 

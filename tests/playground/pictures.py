@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date
+from io import BytesIO
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 from pydantic import BaseModel
 from pydantic_ai import Agent
@@ -117,7 +119,10 @@ def main() -> None:
             _talk(browser, server, plan, viewport={'width': 390, 'height': 780}, device_scale_factor=2),
         )
         for name, page in zip(NAMES, pages, strict=True):
-            page.screenshot(path=IMAGES / f'{name}.png')
+            picture = Image.open(BytesIO(page.screenshot())).convert('RGB')
+            picture.quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+                IMAGES / f'{name}.png', optimize=True
+            )
         browser.close()
 
 

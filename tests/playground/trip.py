@@ -15,12 +15,12 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Progress, Results, Workers, to_a2a
 
-PACE = 0.8
+PACE = 2.0
 """Seconds of a step, in which a picture is taken."""
 _CALLS = (
-    ToolCallPart('flights', {'to': 'Lisbon', 'month': 'May'}, 'flights-1'),
-    ToolCallPart('forecast', {'city': 'Lisbon', 'month': 'May'}, 'forecast-1'),
-    ToolCallPart('hotels', {'city': 'Lisbon', 'near': 'castle'}, 'hotels-1'),
+    ToolCallPart('flights', {'to': 'Lisbon'}, 'flights-1'),
+    ToolCallPart('forecast', {'city': 'Lisbon'}, 'forecast-1'),
+    ToolCallPart('hotels', {'near': 'castle'}, 'hotels-1'),
     ToolCallPart('compare_prices', {'hotels': 12}, 'compare_prices-1'),
     ToolCallPart('book', {'hotel': 'Solar do Castelo', 'nights': 3}, 'book-1'),
 )
@@ -40,24 +40,24 @@ async def _write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
             yield _ANSWER
 
 
-_model = FunctionModel(_answer, stream_function=_write)
+_model = FunctionModel(_answer, stream_function=_write, model_name='scripted')
 agent = Agent(_model, name='Travel agent', description='Plans trips, and books hotels.')
 
 
 @agent.tool_plain
-async def flights(to: str, month: str) -> str:
+async def flights(to: str) -> str:
     await asyncio.sleep(PACE)
     return '23 flights'
 
 
 @agent.tool_plain
-async def forecast(city: str, month: str) -> str:
+async def forecast(city: str) -> str:
     await asyncio.sleep(PACE)
     return '24 °C, sunny'
 
 
 @agent.tool_plain
-async def hotels(city: str, near: str) -> str:
+async def hotels(near: str) -> str:
     await asyncio.sleep(PACE)
     return '12 hotels'
 
@@ -66,12 +66,12 @@ async def hotels(city: str, near: str) -> str:
 async def compare_prices(ctx: RunContext, hotels: int) -> str:
     is_first = (ctx.metadata or {})['a2a']['attempt'] == 1
     await asyncio.sleep(60 if is_first else 2 * PACE)
-    return 'Solar do Castelo: 131 € a night'
+    return '131 € a night'
 
 
 @agent.tool_plain(requires_approval=True)
 async def book(hotel: str, nights: int) -> str:
-    return f'{hotel}: {nights} nights'
+    return 'booked'
 
 
 results = Results(progress=Progress(tools=True))
