@@ -153,6 +153,26 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
+async def test_a_link_to_another_conversation_works_while_the_page_draws_this_one(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Where?')
+        tasks = page.get_by_role('navigation', name='Tasks').get_by_role('button')
+        await expect(tasks).to_have_text('Where?completed')
+        _, _, first = page.url.partition('#')
+        await page.get_by_role('button', name='New chat').click()
+        await say(page, 'Think.')
+        await expect(tasks).to_have_text('Think.completed')
+        drawn = """async ([script, hash]) => {
+            const { writePlace } = await import(script);
+            location.hash = hash;
+            writePlace('this', ['one']);
+        }"""
+        script = await page.evaluate("document.querySelector('script[type=module]').src.replace('main.js', 'place.js')")
+        await page.evaluate(drawn, [script, first])
+        await expect(tasks).to_have_text('Where?completed')
+
+
 CODE = 'So:\n\n```python\ndef add(a, b):\n    return a + b\n```\n\n```nonsense\n<b>x</b>\n```\n'
 
 

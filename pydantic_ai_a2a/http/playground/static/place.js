@@ -2,7 +2,10 @@
 
 const TASKS = 30; // A longer fragment would be cut by some programs that pass on URLs.
 
+let known = location.hash; // What the page shows. A link changes the URL a moment before the page hears of it.
+
 export function readPlace() {
+  known = location.hash;
   const fields = new URLSearchParams(location.hash.slice(1));
   return { context: fields.get('context') || null, tasks: fields.getAll('task') };
 }
@@ -13,6 +16,7 @@ export function writePlace(context, tasks, { begin = false } = {}) {
   if (context) fields.set('context', context);
   for (const id of tasks.slice(-TASKS)) fields.append('task', id);
   const hash = fields.size ? `#${fields}` : '';
-  if (hash === location.hash) return;
+  if (hash === location.hash || (!begin && known !== location.hash)) return;
   history[begin ? 'pushState' : 'replaceState'](null, '', hash || location.pathname + location.search);
+  known = location.hash;
 }
