@@ -133,8 +133,10 @@ class Worker:
         self._fill_again = False
         self._finds_lost = True
         """True if the next claim also looks for lost tasks: at the start, and at each heartbeat."""
-        self._fill_timer: asyncio.TimerHandle | None = None
+        self._fill_timer: asyncio.Handle | None = None
         """Timer of the next look at queued tasks, while a slot is free."""
+        self._fill_at = 0.0
+        """When the timer is due, which a timer of uvloop does not know if it was due at once."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -444,8 +446,10 @@ class Worker:
         """Look again in some seconds at the latest: no hint follows for locked tasks that could not be claimed."""
         at = self._loop.time() + seconds
         if self._fill_timer is not None:
-            at = min(at, self._fill_timer.when())
+            if self._fill_at <= at:
+                return
             self._fill_timer.cancel()
+        self._fill_at = at
         self._fill_timer = self._loop.call_at(at, self._fill_soon)
 
     async def _beat(self) -> None:
