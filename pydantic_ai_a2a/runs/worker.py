@@ -133,10 +133,8 @@ class Worker:
         self._fill_again = False
         self._finds_lost = True
         """True if the next claim also looks for lost tasks: at the start, and at each heartbeat."""
-        self._fill_timer: asyncio.Handle | None = None
-        """Timer of the next look at queued tasks, while a slot is free."""
-        self._fill_at = 0.0
-        """When the timer is due, which a timer of uvloop does not know if it was due at once."""
+        self._fill_timer: tuple[float, asyncio.Handle] | None = None
+        """Timer of the next look at queued tasks, while a slot is free, and its time, which uvloop's may not know."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -209,7 +207,7 @@ class Worker:
     async def _stop_runs(self) -> None:
         self._end_listening()
         self._retries.end()
-        for timer in (*self._postponed.values(), *([] if self._fill_timer is None else [self._fill_timer])):
+        for timer in (*self._postponed.values(), *([] if self._fill_timer is None else [self._fill_timer[1]])):
             timer.cancel()
         background = (self._beating, self._filling, self._sweeper.sweeping)
         stopping = [task for task in (*background, *self._active) if task is not None]
@@ -361,7 +359,7 @@ class Worker:
     def _fill_soon(self) -> asyncio.Task[None]:
         """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
         if self._fill_timer is not None:
-            self._fill_timer.cancel()
+            self._fill_timer[1].cancel()
             self._fill_timer = None
         if self._filling is not None and not self._filling.done():
             self._fill_again = True  # the claim of the current round may be under way
@@ -446,11 +444,11 @@ class Worker:
         """Look again in some seconds at the latest: no hint follows for locked tasks that could not be claimed."""
         at = self._loop.time() + seconds
         if self._fill_timer is not None:
-            if self._fill_at <= at:
+            due, timer = self._fill_timer
+            if due <= at:
                 return
-            self._fill_timer.cancel()
-        self._fill_at = at
-        self._fill_timer = self._loop.call_at(at, self._fill_soon)
+            timer.cancel()
+        self._fill_timer = at, self._loop.call_at(at, self._fill_soon)
 
     async def _beat(self) -> None:
         """Take up lost tasks and hints of other processes, and sweep; renew the leases without a heartbeat thread."""
