@@ -337,6 +337,8 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
             answer = await bob.post(body)
             correlation_id = answer.headers['x-correlation-id'].encode()
             about = [each for each in statements if task_id in each or context_id in each]
+            # Rows of readers are written beside the requests, at the looks of the process.
+            about = [each for each in about if not each.startswith(('INSERT INTO reader', 'DELETE FROM reader'))]
             return [VALUE.sub('?', each) for each in about], answer.body.replace(correlation_id, b'')
 
         for operation in OPERATIONS:
