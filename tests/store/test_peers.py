@@ -122,6 +122,20 @@ async def test_a_process_tells_the_others_if_one_of_its_workers_idles() -> None:
     assert not here.peers.kept(kept)  # nothing that others would have had to know earlier
 
 
+async def test_the_row_of_a_task_stays_while_the_task_is_stored_with_it() -> None:
+    """A look at that moment saw the row before, and would drop the stored one."""
+    here = Here()
+    here.event_bus.subscribe('t', print)
+    assert here.keep() == (2, {'t': 1}, [])
+    here.peers.storing.add('t')
+    here.peers.own(['t'])
+    assert here.keep() is None
+    here.peers.leave(['t'])
+    here.peers.has_row('t', (here.peers.id, 1))
+    here.peers.storing.clear()
+    assert here.keep() is None
+
+
 async def test_the_row_that_was_written_with_a_task_is_not_written_again_and_is_no_other_reader() -> None:
     here = Here()
     here.keep()
