@@ -119,7 +119,9 @@ def submit(
     )
     header = accepted.header
     if slot is not None and not accepted.replayed and header.queued and (message.new or events):
-        for claimed, more in (yield from runs.take(agent, slot, [header.id], at=message.at, alone=True)):
+        taken = yield from runs.take(agent, slot, [header.id], at=message.at, alone=True)
+        if taken:
+            [(claimed, more)] = taken
             return accepted._replace(claim=claimed), [*events, *more]
         yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
     if message.reader is not None and not accepted.replayed:
