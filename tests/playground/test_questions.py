@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Locator, Page, expect
+import asyncio
+
+from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import InputRequired, Messages, RemoteAgent, serve, to_a2a
+from pydantic_ai_a2a import BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..a2a_client.canned import Canned, stream
 from ..remote.test_places_of_questions import DONE, confirmation, confirming
@@ -14,7 +16,14 @@ from ..tables import each_case
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
 
+
+class Trip(BaseModel):
+    city: str
+    days: int = Field(ge=1)
+
+
 PLACE = "document.getElementById('thread').scrollTop"
+TOKEN = 'a-long-secret-token-of-ada'
 
 
 def approvals(page: Page) -> Locator:
@@ -281,10 +290,6 @@ async def test_the_message_field_answers_a_question_of_the_agent(visit: Visit) -
 
 
 async def test_an_agent_with_typed_input_has_a_form_for_the_data(visit: Visit) -> None:
-    class Trip(BaseModel):
-        city: str
-        days: int = Field(ge=1)
-
     app = to_a2a(Agent('test'), messages=Messages(input_type=Trip))
     with serve(app) as server:
         page = await visit(f'{server.url}docs', failures=1)
@@ -298,6 +303,26 @@ async def test_an_agent_with_typed_input_has_a_form_for_the_data(visit: Visit) -
         await page.keyboard.press('Enter')
         await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
         await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
+
+
+async def test_a_page_that_still_loads_takes_the_focus_from_no_field(visit: Visit) -> None:
+    listed = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await listed.wait()
+        await route.continue_()
+
+    app = to_a2a(Agent('test'), messages=Messages(input_type=Trip), auth=BearerAuth({TOKEN: 'ada'}))
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs#context=unknown', failures=None)
+        token = page.get_by_role('form', name='Credentials').get_by_label('Bearer token')
+        await page.route('**/tasks?*', hold)
+        await page.reload()
+        await token.fill(TOKEN[:8])
+        listed.set()
+        await expect(page.get_by_role('form', name='Data')).to_have_count(1)
+        await page.keyboard.type(TOKEN[8:])
+        await expect(token).to_have_value(TOKEN)
 
 
 async def test_a_direct_reply_is_a_message_of_the_conversation(visit: Visit) -> None:

@@ -247,6 +247,7 @@ async function start() {
     event.preventDefault();
     submit();
   });
+  text.focus(); // Now, not at the end: the user may be writing in another field by then.
   addEventListener('hashchange', load);
   if (anonymous === 'true' && !isLocal(location.hostname)) {
     notice('anonymous', 'This server does not authenticate callers. Everyone who can reach the server shares one identity, and can read and cancel every task.');
@@ -271,6 +272,7 @@ async function start() {
     load();
   }) ?? '');
   facts.append(...drawCard(card).filter(Boolean));
+  await load();
   const declared = card.capabilities?.extensions?.find((extension) => extension.uri === SCHEMAS);
   const schema = declared?.params?.inputSchema;
   if (schema) {
@@ -278,8 +280,6 @@ async function start() {
     byId('input').hidden = false;
     byId('input').open = true;
   }
-  await load();
-  text.focus();
 }
 
 const started = start();
