@@ -1,14 +1,17 @@
-"""Ends a test that hangs, with all its stacks.
+"""Ends a test that hangs, with all its stacks and the line that it awaits.
 
 Counts the seconds in which the machine runs: a machine that was stopped for an hour has lost one second.
 """
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
+import gc
 import os
 import threading
 import time
+from typing import Any
 
 from .bounds import TEST_LIMIT
 
@@ -38,5 +41,17 @@ class Watchdog(threading.Thread):
             self._still = 0 if used - before > 0.01 else self._still + 1
             if self._still == STILL or self._seconds > TEST_LIMIT:
                 faulthandler.dump_traceback(file=self._stderr, all_threads=True)
+                self._print_awaits()
             if self._seconds > TEST_LIMIT:
                 os._exit(1)
+
+    def _print_awaits(self) -> None:
+        """Print what each task of asyncio awaits, and what that awaits. No thread's stack has them."""
+        lines: list[str] = []
+        for task in [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]:
+            lines.append(f'Task {task.get_name()}:')
+            awaited: Any = task.get_coro()
+            while frame := getattr(awaited, 'cr_frame', None):
+                lines.append(f'  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}')
+                awaited = awaited.cr_await
+        os.write(self._stderr, '\n'.join([*lines, '']).encode())
