@@ -11,6 +11,7 @@ import gc
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from .bounds import TEST_LIMIT
@@ -54,4 +55,5 @@ class Watchdog(threading.Thread):
             while frame := getattr(awaited, 'cr_frame', None):
                 lines.append(f'  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}')
                 awaited = awaited.cr_await
-        os.write(self._stderr, '\n'.join([*lines, '']).encode())
+        with suppress(OSError):  # pytest has ended in this process, and waits for the others
+            os.write(self._stderr, '\n'.join([*lines, '']).encode())

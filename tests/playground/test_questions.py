@@ -235,6 +235,7 @@ async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(visit: Vi
         page = await visit(f'{server.url}docs', failures=1)
         await page.get_by_role('button', name='Events').click()
         await say(page, 'Pizza.')
+        await expect(page.get_by_role('log').get_by_role('group').filter(has_text='orderwaits')).to_have_count(1)
         form = page.get_by_role('form', name='Question: order')
         await form.get_by_role('button', name='Ask again').scroll_into_view_if_needed()
         before = await page.evaluate(PLACE)

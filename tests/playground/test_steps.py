@@ -74,6 +74,7 @@ async def test_a_developer_sees_steps_by_default_and_after_a_reload(visit: Visit
                 'It is sunny in Paris.'
             )
             await page.reload()
+        await expect(step(page, 'look_up')).to_be_visible()  # The list of tasks has moved the switch by now.
         switch = page.get_by_role('switch', name='Show tool calls and thoughts')
         await expect(switch).to_be_checked()
         await expect(switch).to_have_accessible_description(
