@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +170,27 @@ async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(
         await page.route(re.compile(r'/steps\?task='), lose, times=1)
         await say(page, 'Where?')
         await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
+
+
+async def test_a_button_that_is_pressed_while_steps_come_is_clicked(visit: Visit) -> None:
+    arrived = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await arrived.wait()
+        await route.continue_()
+
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await page.route(re.compile(r'/steps\?task='), hold)
+        await say(page, 'Tidy up.')
+        await page.get_by_role('button', name='Approve').hover()
+        await page.mouse.down()
+        async with page.expect_response(re.compile(r'/steps\?task=')):
+            arrived.set()
+        await page.evaluate('new Promise((done) => setTimeout(done, 200))')  # longer than between two drawings
+        await page.mouse.up()
+        await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
+        await expect(step(page, 'delete_file')).to_contain_text('done')
 
 
 async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_time(visit: Visit) -> None:

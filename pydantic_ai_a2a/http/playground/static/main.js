@@ -20,6 +20,7 @@ const [thread, text, state, composer, events, about] = ['thread', 'text', 'state
 
 let developer = steps === 'true' && anonymous === 'true' && isLocal(location.hostname);
 let timer = null;
+let pressed = false; // the mouse button, or a finger
 let drawnAt = 0;
 let card = null;
 let drawnStates = '';
@@ -46,11 +47,17 @@ function changed() {
 function keepEnd(change) {
   const { scrollHeight, scrollTop, clientHeight } = thread;
   change();
-  // Only growth moves the thread: a button that moves between press and release gets no click.
+  // Only growth moves the thread.
   if (thread.scrollHeight !== scrollHeight && scrollHeight - scrollTop - clientHeight < 80) thread.scrollTop = thread.scrollHeight;
 }
 
-function draw() {
+// The page stands still while a button is pressed: a control that moves between press and release gets no click.
+async function released() {
+  while (pressed) await new Promise(requestAnimationFrame);
+}
+
+async function draw() {
+  await released();
   timer = null;
   drawnAt = performance.now();
   keepEnd(drawTurns);
@@ -192,6 +199,7 @@ async function listEarlier() {
   } catch (error) {
     if (error.status !== 403) throw error; // The server lists no tasks for this caller.
   }
+  await released();
   conversations.delete(chat.context);
   earlier.replaceChildren(...drawEarlier(conversations, leaveNarrow));
 }
@@ -214,6 +222,9 @@ function isLocal(host) {
 
 async function start() {
   switchTheme();
+  for (const kind of ['pointerdown', 'pointermove', 'pointerup', 'pointercancel']) {
+    addEventListener(kind, (event) => (pressed = event.buttons % 2 === 1), { capture: true });
+  }
   byId('attach').append(icon('attach'));
   byId('send').append(icon('send'));
   byId('attach').addEventListener('click', () => byId('file').click());
