@@ -186,26 +186,22 @@ class _Queue(SqlQueue):
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
         process = self._backend.process
-        submission = replace(submission, reader=process.peers.reader(submission.task_id))
+        reader = process.peers.reader(submission.task_id)
         process.peers.storing.add(submission.task_id)
-        if submission.new:  # no other process can run the task yet, and the row of the reader is stored with the task
-            process.peers.own([submission.task_id])
         try:
             accepted = await super().submit(
-                submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+                replace(submission, reader=reader),
+                queue_limit=queue_limit,
+                idempotency_window=idempotency_window,
+                slot=slot,
             )
-            if submission.new and accepted.claim is None:
-                process.peers.leave([submission.task_id])
-            if submission.reader is not None and accepted.claim is None:
-                if submission.new and not accepted.replayed:
-                    process.peers.has_row(submission.task_id, submission.reader)
-                else:  # another process may run the task already
-                    process.wake()
-        except BaseException:
-            process.peers.leave([submission.task_id] if submission.new else ())
-            raise
+            if reader is not None and submission.new and accepted.claim is None and not accepted.replayed:
+                process.peers.has_row(submission.task_id, reader)
+                reader = None
         finally:
             process.peers.storing.discard(submission.task_id)
+        if reader is not None and accepted.claim is None:  # another process may run the task already
+            process.wake()
         return accepted
 
     def _begun(self, claims: Iterable[Claim]) -> None:
@@ -284,7 +280,7 @@ class Peers:
         self._own: set[str] = set()
         """Tasks that run here: this process alone writes their events."""
         self.storing: set[str] = set()
-        """Tasks that are being stored, maybe together with their rows: a look leaves these rows alone."""
+        """Tasks whose messages are being stored, maybe together with their rows: a look leaves these rows alone."""
         self._idle: set[str] = set()
         """The workers with free slots for tasks of other processes."""
         self._ready = False
@@ -392,14 +388,16 @@ class Peers:
         Args:
             listens: True if the process hears notifications.
         """
-        apart = self._own | self.storing
-        wanted = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in apart}
-        known = {task_id: wants for task_id, wants in self._known.copy().items() if task_id not in self.storing}
+        # A submit may end meanwhile, in another thread: the row that it adds then is not known yet, and is not dropped.
+        known, storing = self._known.copy(), self.storing.copy()
+        reads = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
+        wanted = {task_id: wants for task_id, wants in reads.items() if task_id not in storing}
+        known = {task_id: wants for task_id, wants in known.items() if task_id not in storing}
         hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
         same = hears == self._hears and wanted == known
         if same and (self._kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
             return None
-        return Kept(hears, wanted, known)
+        return Kept(hears, wanted, known, reads)
 
     def kept(self, kept: Kept) -> bool:
         """Remember that the rows were written. Return True if others are told of more than before."""

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from pydantic_ai_a2a.store.postgres.connect import perform
 from pydantic_ai_a2a.store.postgres.statements import key_of
+from pydantic_ai_a2a.store.sql.transaction import Transaction
 
 from ..suites.values import LIMIT
 
@@ -35,6 +37,10 @@ class Gate:
     async def value(self, query: str) -> Any:
         """Return the value that a query finds."""
         return await self._connection.fetchval(query)
+
+    async def perform(self, transaction: Transaction[Any]) -> None:
+        """Do the steps of a transaction, without an end."""
+        await perform(self._connection, transaction)
 
     async def open(self) -> None:
         """Let the others through."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
+import pytest
+
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.store.events import EventBus
 from pydantic_ai_a2a.store.ports import Claim, Slot
 from pydantic_ai_a2a.store.shared import Peers, WorkerCallbacks
-from pydantic_ai_a2a.store.sql.reads import WATCH, Kept, Noticed
+from pydantic_ai_a2a.store.sql.reads import WATCH, Kept, Noticed, keep, read_by
+from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.submit import started
+from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
 from pydantic_ai_a2a.types import TaskEvent
 
 from ..suites.values import LEASE, message
@@ -118,7 +125,7 @@ async def test_a_process_tells_the_others_if_one_of_its_workers_idles() -> None:
     here.peers.set_idle('w', idle=False)
     kept = here.peers.to_keep(listens=True)
     assert kept is not None
-    assert kept == Kept(2, {}, {})
+    assert kept == Kept(2, {}, {}, {})
     assert not here.peers.kept(kept)  # nothing that others would have had to know earlier
 
 
@@ -128,12 +135,49 @@ async def test_the_row_of_a_task_stays_while_the_task_is_stored_with_it() -> Non
     here.event_bus.subscribe('t', print)
     assert here.keep() == (2, {'t': 1}, [])
     here.peers.storing.add('t')
-    here.peers.own(['t'])
     assert here.keep() is None
-    here.peers.leave(['t'])
     here.peers.has_row('t', (here.peers.id, 1))
     here.peers.storing.clear()
     assert here.keep() is None
+
+
+async def test_the_row_of_a_task_stays_if_the_task_is_stored_during_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here()
+    here.event_bus.subscribe('t', print)
+    here.keep()
+    here.peers.storing.add('t')
+    wanted = here.event_bus.wanted
+
+    def end() -> dict[str, int]:
+        here.peers.has_row('t', (here.peers.id, 1))
+        here.peers.storing.clear()
+        return wanted()
+
+    monkeypatch.setattr(here.event_bus, 'wanted', end)
+    assert here.keep() is None
+
+
+async def test_a_process_that_enters_while_it_stores_a_task_has_the_row_of_the_task() -> None:
+    """Another process that entered before has forgotten the row: nobody was known to read the task."""
+    here, there = Here(), Here()
+    reader = here.event_bus.subscribe('t', print)
+    with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
+        tell_time(connection, SYSTEM)
+        perform(connection, missing(MIGRATIONS))
+        here.peers.storing.add('t')
+        kept = here.peers.to_keep(listens=True)
+        assert kept is not None
+        statement, rows = read_by('agent', 't', (here.peers.id, 1))
+        connection.executemany(statement, rows)
+        perform(connection, keep('agent', there.peers.id, Kept(0, {}, {}, {})))
+        assert connection.execute('SELECT * FROM reader').fetchall() == []
+        perform(connection, keep('agent', here.peers.id, kept))
+        here.peers.kept(kept)
+        here.peers.has_row('t', (here.peers.id, 1))
+        here.peers.storing.clear()
+        assert here.keep() is None
+        assert connection.execute('SELECT task_id, process FROM reader').fetchall() == [('t', here.peers.id)]
+    reader.close()
 
 
 async def test_the_row_that_was_written_with_a_task_is_not_written_again_and_is_no_other_reader() -> None:

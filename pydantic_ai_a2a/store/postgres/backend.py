@@ -701,8 +701,8 @@ class Listener:
         """Keep the rows, notify the processes that may run the tasks with new readers, and look."""
         agent, process = self._namespace, self._peers.id
         if kept is not None:
-            await perform(connection, reads.keep(agent, process, kept))
-            for task in kept.added.items():
+            added = await perform(connection, reads.keep(agent, process, kept))
+            for task in added.items():
                 await connection.execute(notify(self._settings, agent, process, f'w {about(*task)}', hears=2))
         return await perform(connection, reads.look(agent, process))
 

@@ -17,7 +17,7 @@ from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQue
 from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
-from .transaction import LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
+from .transaction import LockName, LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
 from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -351,6 +351,8 @@ class Kept(NamedTuple):
     """The tasks that the process reads or waits for, each with `reader.wants`."""
     known: Mapping[str, int]
     """The tasks of the stored rows, likewise."""
+    reads: Mapping[str, int]
+    """All tasks that the process reads, also those that are stored together with their rows."""
 
     @property
     def added(self) -> dict[str, int]:
@@ -376,21 +378,24 @@ class Noticed(NamedTuple):
     """True if a task waits for a worker, or was handed back."""
 
 
-def keep(agent: str, process: str, kept: Kept) -> Transaction[None]:
-    """Renew the row of a process, and write the rows of the tasks that it reads."""
+def keep(agent: str, process: str, kept: Kept) -> Transaction[Mapping[str, int]]:
+    """Renew the row of a process, and write the rows of the tasks that it reads. Return the tasks of the new rows."""
     added: Mapping[str, int] = kept.added
     if not (yield _RENEW, (WATCH, kept.hears, agent, process)):
-        # The first row, or another process has taken this one for dead: its other rows may be gone.
+        # The first row, or another process has taken this one for dead: its other rows may be gone, also those that are
+        # stored with their tasks. One process at a time: it must see who has entered before it forgets their rows.
+        yield LockName((agent, 'processes'))
         yield [
             (_ENTER, [(agent, process, WATCH, kept.hears)]),
             (_FORGET_PROCESSES, [(agent,)]),
             (_FORGET_READERS, [(agent, agent)]),
         ]
-        added = kept.wanted
+        added = kept.reads
     yield [
         (_READ, [(agent, task_id, process, wants) for task_id, wants in added.items()]),
         (_READ_NO_MORE, [(agent, task_id, process) for task_id in kept.dropped]),
     ]
+    return added
 
 
 def read_by(agent: str, task_id: str, reader: tuple[str, int]) -> Write:

@@ -135,6 +135,20 @@ async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_proces
         await asyncio.to_thread(backend.close)
 
 
+async def test_a_process_looks_for_the_events_after_a_message_once_the_message_is_stored(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look before leaves the task alone."""
+    here = another()
+    await submit(here, message('hi', new='t'))
+    reader = here.events.subscribe('t', nothing)
+    storing: list[bool] = []
+    monkeypatch.setattr(here.process, 'wake', lambda: storing.append('t' in here.process.peers.storing))
+    await submit(here, message('more', to='t'))
+    assert storing == [False]
+    reader.close()
+
+
 async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
     another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,12 @@ from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Claim
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.store.sql.reads import Kept, keep
 
 from ...suites.values import (
     AT,
     LEASE,
+    LIMIT,
     OVER,
     OWNER,
     chunk,
@@ -30,6 +32,7 @@ from ...suites.values import (
     submit,
     turn,
 )
+from ..gates import gate
 from .conftest import Open
 
 ROUNDS = 25
@@ -206,3 +209,21 @@ async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(a
     )
     states = [await state_of(here, f't{n}') for n in range(20)]
     assert states == ['canceled'] * 10 + ['working'] * 10
+
+
+async def test_processes_that_enter_at_once_do_not_forget_what_the_others_read(
+    another: Open, postgres_url: str
+) -> None:
+    here = another()
+    await submit(here, message(new='t'))
+    stored = "INSERT INTO a2a.reader VALUES ('agent', 't', 'other', 1)"  # together with its task
+    async with gate(postgres_url, f'{stored}; COMMIT; BEGIN; SET LOCAL search_path TO a2a') as entering:
+        await entering.perform(keep('agent', 'other', Kept(1, {'t': 1}, {}, {'t': 1})))
+        reader = here.events.subscribe('t', lambda: None)
+        await entering.reached()
+        await entering.commit()
+        async with asyncio.timeout(LIMIT):
+            while await entering.value('SELECT COUNT(*) FROM a2a.process') < 2:
+                pass
+        assert await entering.value("SELECT COUNT(*) FROM a2a.reader WHERE process = 'other'") == 1
+    reader.close()
