@@ -88,7 +88,7 @@ class Slots:
         async with self._lock:
             while not slot.done():
                 queue, number = self._backend.queue, len(self._free)
-                for claim in await queue.claim('holder', at=self._backend.now(), lease=values.LEASE, limit=number):
+                for claim in await queue.claim(SLOT, at=self._backend.now(), limit=number):
                     self._free.pop(0).set_result(claim)
         return slot.result()
 
@@ -259,7 +259,7 @@ async def statements(databases: Databases, size: Size) -> Lines:
 
 def claiming(backend: Backend, *, lost: bool = False) -> Callable[[], Awaitable[list[Claim]]]:
     """Return a claim of one task; `lost`: as at a heartbeat, which also looks for tasks of lost processes."""
-    return partial(backend.queue.claim, 'holder', at=backend.now(), lease=values.LEASE, limit=1, lost=lost)
+    return partial(backend.queue.claim, SLOT, at=backend.now(), limit=1, lost=lost)
 
 
 async def running(databases: Databases, size: Size) -> Lines:
@@ -354,7 +354,7 @@ async def streams(databases: Databases, size: Size) -> Lines:
     for number, idle in ((size.streams, True), (20, False)):
         async with fresh(databases) as (backend, _):
             await queue(backend, number)
-            claims = await backend.queue.claim('holder', at=backend.now(), lease=values.LEASE, limit=number)
+            claims = await backend.queue.claim(SLOT, at=backend.now(), limit=number)
             opened_streams = [backend.events.subscribe(claim.header.id, lambda: None) for claim in claims]
             for stream in opened_streams:
                 stream.start(claims[0].header.last_event)

@@ -243,31 +243,27 @@ class _Queue(WrappedQueue):
 
     async def claim(
         self,
-        holder: str,
+        slot: Slot,
         *,
         at: int,
-        lease: int,
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
-        owner_limit: int | None = None,
     ) -> list[Claim]:
-        wanted = await self._rehearsal.claim(
-            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
-        )
-        return [claim for want in wanted for claim in await self._claim(want.header.id, holder, at, lease)]
+        wanted = await self._rehearsal.claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
+        return [claim for want in wanted for claim in await self._claim(want.header.id, slot, at)]
 
-    async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
+    async def _claim(self, task_id: str, slot: Slot, at: int) -> list[Claim]:
         async with self._backend.lock(task_id):
-            if not await self._rehearsal.claim(holder, at=at, lease=lease, limit=1, task_id=task_id):
+            if not await self._rehearsal.claim(slot, at=at, limit=1, task_id=task_id):
                 return []
             if not self._backend.worker_writes:
                 try:
                     await self._storage.update_task(task_id, 'working')
                 except Exception as error:  # any exception of a user's storage; the run ends with it
                     self._backend.failed_begin[task_id] = error
-            return await super().claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
+            return await super().claim(slot, at=at, limit=1, task_id=task_id)
 
     async def emit(
         self,
@@ -487,7 +483,7 @@ class Followed:
         async with self._backend.lock(task_id):
             if task_id not in self._backend.withheld:
                 return None
-            claims = await queue.claim(_ANOTHER, at=at, lease=_FOR_EVER, limit=1, task_id=task_id)
+            claims = await queue.claim(Slot(_ANOTHER, _FOR_EVER), at=at, limit=1, task_id=task_id)
         return claims[0] if claims else None
 
 
@@ -867,20 +863,16 @@ class _WithholdingQueue(WrappedQueue):
 
     async def claim(
         self,
-        holder: str,
+        slot: Slot,
         *,
         at: int,
-        lease: int,
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
-        owner_limit: int | None = None,
     ) -> list[Claim]:
         skip = {*skip, *self._withheld}
-        return await super().claim(
-            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
-        )
+        return await super().claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
 
 
 def _ignore(task_id: str) -> None:

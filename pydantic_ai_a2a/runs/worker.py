@@ -124,8 +124,8 @@ class Worker:
         """Number of runs that wait for other agents, without a slot."""
         self._returning: deque[asyncio.Future[None]] = deque()
         """Runs that have waited, and need a slot again."""
-        self._owner_limit = settings.limits.quotas and settings.limits.quotas.running
-        self._offer = Offer(Slot(self.holder, self._lease, self._owner_limit), self._settle)
+        self._slot = Slot(self.holder, self._lease, settings.limits.quotas and settings.limits.quotas.running)
+        self._offer = Offer(self._slot, self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = self._paused = False
         self._finished = 0
@@ -228,7 +228,7 @@ class Worker:
     async def _fail_the_rest(self) -> None:
         """Fail every queued or handed-back task: the store ends with the process."""
         await self._pending_writes.settle()
-        claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=60_000, limit=25)
+        claim = partial(self._backend.queue.claim, Slot(self.holder, 60_000), at=self._backend.now(), limit=25)
         # By their ids, because their pauses are not over.
         postponed = [claimed for task_id in self._postponed for claimed in await claim(task_id=task_id)]
         while claims := postponed or await claim():
@@ -393,13 +393,7 @@ class Worker:
                 return
             context = self._waiting.pop(task_id)
             self._spawn(self._run(task_id, context), context)
-        claim = partial(
-            self._backend.queue.claim,
-            self.holder,
-            at=self._backend.now(),
-            lease=self._lease,
-            owner_limit=self._owner_limit,
-        )
+        claim = partial(self._backend.queue.claim, self._slot, at=self._backend.now())
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
             self._fill_later(pause)
             return
@@ -524,10 +518,7 @@ class Worker:
             self.give_back()
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
-        now = self._backend.now()
-        claims = await self._backend.queue.claim(
-            self.holder, at=now, lease=self._lease, limit=1, task_id=task_id, owner_limit=self._owner_limit
-        )
+        claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
         if await self._ends.is_queued(task_id):  # it waits for a task of its context, or for one of its owner

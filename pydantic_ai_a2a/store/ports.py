@@ -835,14 +835,14 @@ class Submission:
 
 
 class Slot(NamedTuple):
-    """A free slot of a worker, offered for the task of a new message."""
+    """The free slots of a worker, for claims and for the task of a new message."""
 
     holder: str
-    """Name of the worker, as in `TaskQueue.claim`."""
+    """Id of the worker."""
     lease: int
-    """Milliseconds of the lease, as in `TaskQueue.claim`."""
+    """Milliseconds until other holders may claim the tasks, if no renewal comes."""
     owner_limit: int | None = None
-    """The most running tasks of an owner, as in `TaskQueue.claim`."""
+    """The most running tasks of an owner. Further tasks of the owner are passed over. Default: no limit."""
 
 
 class Accepted(NamedTuple):
@@ -1032,15 +1032,13 @@ class TaskQueue(ABC):
     @abstractmethod
     async def claim(
         self,
-        holder: str,
+        slot: Slot,
         *,
         at: int,
-        lease: int,
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
-        owner_limit: int | None = None,
     ) -> list[Claim]:
         """Claim runnable tasks, at most one of each context, and set the tasks to `working`.
 
@@ -1055,15 +1053,12 @@ class TaskQueue(ABC):
         lease of less than 0 has expired at once.
 
         Args:
-            holder: Id of the claiming process.
+            slot: The slots of the claiming worker.
             at: Time of the new status (ms since the epoch).
-            lease: Milliseconds until other holders may claim the tasks, if no renewal comes.
             limit: The most tasks to claim.
             task_id: The only task to claim.
             skip: Tasks not to claim.
             lost: False to leave tasks with expired leases to a later claim. Released tasks are claimed all the same.
-            owner_limit: The most running tasks of an owner. Further tasks of the owner are passed over. Default: no
-                limit.
         """
 
     @abstractmethod
@@ -1146,19 +1141,15 @@ class WrappedQueue(TaskQueue):
 
     async def claim(
         self,
-        holder: str,
+        slot: Slot,
         *,
         at: int,
-        lease: int,
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
-        owner_limit: int | None = None,
     ) -> list[Claim]:
-        return await self.inner.claim(
-            holder, at=at, lease=lease, limit=limit, task_id=task_id, skip=skip, lost=lost, owner_limit=owner_limit
-        )
+        return await self.inner.claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         return await self.inner.renew(holder, tasks, lease=lease)

@@ -24,7 +24,7 @@ from pydantic_ai_a2a.fasta2a.store import (
     owner_of,
     stored_task,
 )
-from pydantic_ai_a2a.store.ports import Marks, Status
+from pydantic_ai_a2a.store.ports import Marks, Slot, Status
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask, TaskHeader, TaskState
 
@@ -209,7 +209,7 @@ async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_c
 
     backend = backend_of(Begins())
     first, second = [(await submit(backend, message(new=name))).header.id for name in 'xy']
-    claims = await backend.queue.claim('holder', at=AT, lease=LEASE, limit=2)
+    claims = await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=2)
     assert [each.header.id for each in claims] == [first]
     assert (await load(backend, second)).header.state == 'canceled'
 
@@ -315,9 +315,9 @@ async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_ou
     await submit(backend, message(new='task'))
     claimed = await claim_one(backend, 'task')
     renewed = await backend.queue.renew('holder', ['task', 'another'], lease=LEASE)
-    before = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
+    before = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)
     await backend.queue.release(claimed)
-    [after] = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
+    [after] = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)
     assert renewed == Marks(lost=['another'], cancel=[])
     assert before == []
     assert (after.header.id, after.holder) == ('task', 'other')

@@ -24,6 +24,7 @@ from pydantic_ai_a2a.store.ports import (
     Finish,
     Leased,
     OnExpired,
+    Slot,
     Subscription,
     Swept,
 )
@@ -116,8 +117,8 @@ class ForgetsTries(SqlQueue):
 
 
 class ForgetsOwnersLimits(SqlQueue):
-    async def claim(self, *args: Any, owner_limit: int | None = None, **options: Any) -> list[Claim]:
-        return await super().claim(*args, **options)
+    async def claim(self, slot: Slot, **options: Any) -> list[Claim]:
+        return await super().claim(slot._replace(owner_limit=None), **options)
 
 
 class ForgetsPausedQueues(SqlHousekeeping):

@@ -29,7 +29,7 @@ from pydantic_ai_a2a.errors import (
     UnsupportedOperationError,
 )
 from pydantic_ai_a2a.store import PostgresBackend
-from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Submission, Subscription
+from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Slot, Submission, Subscription
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
 from ..suites.values import (
@@ -290,11 +290,7 @@ class Schedule(RuleBasedStateMachine, Model):
         free = [task for task in free if only in (None, task)]
         claims = self.do(
             self.processes[holder.process].queue.claim(
-                holder.name,
-                at=holder.now,
-                lease=LEASE,
-                limit=limit,
-                task_id=None if only is None else only.id,
+                Slot(holder.name, LEASE), at=holder.now, limit=limit, task_id=None if only is None else only.id
             )
         )
         ids = [each.header.id for each in claims]

@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.store.ports import Backend, Marks, Tried
+from pydantic_ai_a2a.store.ports import Backend, Marks, Slot, Tried
 
 from .base import PortSuite
 from .values import (
@@ -70,9 +70,9 @@ class ClaimSuite(PortSuite):
         for task_id in 'abcd':
             await submit(backend, message(new=task_id))
         queue = backend.queue
-        claims = await queue.claim('holder', at=AT, lease=LEASE, limit=2, skip=['a', 'c', 'unknown'])
+        claims = await queue.claim(Slot('holder', LEASE), at=AT, limit=2, skip=['a', 'c', 'unknown'])
         assert [task.header.id for task in claims] == ['b', 'd']
-        assert await queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id='a', skip={'a'}) == []
+        assert await queue.claim(Slot('holder', LEASE), at=AT, limit=1, task_id='a', skip={'a'}) == []
         assert [task.header.id for task in await claim(backend)] == ['a', 'c']
 
     async def test_owners_take_turns_however_many_tasks_one_of_them_has_queued(self, backend: Backend) -> None:
@@ -127,8 +127,8 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='t'))
         await submit(backend, message(new='u'))
         assert (await claim_one(backend, 'u')).header.id == 'u'
-        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='u') == []
-        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='nowhere') == []
+        assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1, task_id='u') == []
+        assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1, task_id='nowhere') == []
 
     async def test_tasks_of_one_context_are_claimed_one_after_the_other(self, backend: Backend) -> None:
         for task_id in 'abc':
@@ -146,7 +146,7 @@ class ClaimSuite(PortSuite):
     ) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
-        assert await backend.queue.claim('h', at=AT, lease=LEASE, limit=1, task_id='b') == []
+        assert await backend.queue.claim(Slot('h', LEASE), at=AT, limit=1, task_id='b') == []
         await run(backend, 'a')
         assert (await claim_one(backend, 'b')).header.id == 'b'
 
@@ -178,7 +178,7 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='a', at=AT + 5))
         assert await state_of(backend, 'a') == 'working'
         assert await claim(backend, 'other') == []
-        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='a') == []
+        assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1, task_id='a') == []
         assert await backend.queue.renew('holder', ['a', 'b'], lease=LEASE) == Marks(['a'], [])
         await expire(backend, 'b')
         late = await claim(backend, 'other')
@@ -230,7 +230,7 @@ class ClaimSuite(PortSuite):
             await submit(backend, message(new=task_id))
         await claim_one(backend, 'lost', 'gone', lease=OVER)
         await backend.queue.release(await claim_one(backend, 'released', 'gone'))
-        claims = await backend.queue.claim('holder', at=AT, lease=LEASE, limit=9, lost=False)
+        claims = await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=9, lost=False)
         assert [task.header.id for task in claims] == ['released', 'queued']
         assert [task.header.id for task in await claim(backend)] == ['lost']
 

@@ -9,7 +9,7 @@ import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Claim, Subscription
+from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Subscription
 from pydantic_ai_a2a.types import TaskEvent
 
 from .base import PortSuite
@@ -51,7 +51,7 @@ async def claim_after_emitting(backend: Backend, newest: int) -> Claim:
 
 
 async def take(backend: Backend) -> Claim:
-    [claimed] = await backend.queue.claim('h', at=AT + 10**6, lease=LEASE, limit=1)
+    [claimed] = await backend.queue.claim(Slot('h', LEASE), at=AT + 10**6, limit=1)
     return claimed
 
 
@@ -343,7 +343,7 @@ class EventLogSuite(PortSuite):
     async def test_readers_are_not_told_of_what_was_refused(self, backend: Backend) -> None:
         stale = await working(backend)
         await expire(backend, 't')
-        [valid] = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
+        [valid] = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
         for late in (

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.store.ports import Backend, Claim
+from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState, may_move
 
 from .base import MakeBackend, PortSuite
@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
         if expected:
             claims = self.do(claim_some(self.backend, len(expected), holder, limit=limit, at=self.now))
         else:
-            claims = self.do(self.backend.queue.claim(holder, at=self.now, lease=LEASE, limit=limit))
+            claims = self.do(self.backend.queue.claim(Slot(holder, LEASE), at=self.now, limit=limit))
         assert [claim.header.id for claim in claims] == [task.id for task in expected]
         for task, claim in zip(expected, claims, strict=True):
             task.attempt += task.holder is not None or task.attempt == 0

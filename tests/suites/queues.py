@@ -101,7 +101,7 @@ class QueuesSuite(PortSuite):
         assert [(each.header.queued, each.claim) for each in accepted] == [(True, None)] * 2
         assert await claim(backend) == []
         for name in ('queued', 'lost', 'released'):
-            assert await backend.queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id=name) == []
+            assert await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1, task_id=name) == []
         assert await backend.queue.finish(running, ending(running)) is None
         assert await state_of(backend, 'running') == 'completed'
         await backend.housekeeping.pause(None)
@@ -151,7 +151,7 @@ class OwnerLimitSuite(PortSuite):
         assert (waits.header.queued, waits.claim) == (True, None)
         assert other.header.queued, 'another task is queued, and is looked at first'
         assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['b0']
-        assert await backend.queue.claim('holder', at=AT, lease=LEASE, limit=1, task_id='a1', owner_limit=1) == []
+        assert await backend.queue.claim(Slot('holder', LEASE, 1), at=AT, limit=1, task_id='a1') == []
         await backend.queue.finish(begun.claim, ending(begun.claim))
         assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['a1']
 
@@ -172,7 +172,7 @@ async def claim_limited(
     async with asyncio.timeout(LIMIT):
         while True:
             rest = limit - len(claims)
-            some = await backend.queue.claim(holder, at=AT, lease=LEASE, limit=rest, owner_limit=most)
+            some = await backend.queue.claim(Slot(holder, LEASE, most), at=AT, limit=rest)
             claims |= {task.header.id: task for task in some}
             if len(claims) >= count:
                 return claims

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError
-from pydantic_ai_a2a.store.ports import Backend, Marks, WrappedQueue
+from pydantic_ai_a2a.store.ports import Backend, Marks, Slot, WrappedQueue
 
 from .base import PortSuite
 from .values import AT, LEASE, OWNER, chunk, claim, claim_one, ending, events, message, run, state_of, submit
@@ -43,7 +43,7 @@ class RehearsalSuite(PortSuite):
             await submit(backend, message(new=task_id))
         rehearsal = backend.queue.rehearsal()
         for _ in range(2):
-            claims = await rehearsal.claim('other', at=AT, lease=LEASE, limit=9)
+            claims = await rehearsal.claim(Slot('other', LEASE), at=AT, limit=9)
             assert [each.header.id for each in claims] == ['a', 'b']
         assert [each.attempt for each in await claim(backend)] == [1, 1]
 
@@ -57,7 +57,7 @@ class RehearsalSuite(PortSuite):
         await rehearsal.release(claimed)
         assert await state_of(backend, 't') == 'working'
         assert [event.n for event in await events(backend, 't')] == [1]
-        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1) == []
+        assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1) == []
         await backend.queue.finish(claimed, ending(claimed))
         with pytest.raises(LeaseLost):
             await rehearsal.emit(claimed, [chunk(3, 'hello')])

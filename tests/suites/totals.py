@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pydantic_ai_a2a.errors import A2AError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Claim
+from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
@@ -43,7 +43,7 @@ class _Tasks:
             if step == 'begin':
                 await self._begin(OWNERS[number % 2], f'context {number % 3}')
             elif step == 'claim':
-                self._claims += await self._backend.queue.claim('holder', at=AT, lease=LEASE, limit=1 + number % 3)
+                self._claims += await self._backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1 + number % 3)
             elif step == 'finish' and self._claims:
                 await self._finish(ENDS[number % len(ENDS)])
             elif step == 'sweep':

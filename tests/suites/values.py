@@ -97,7 +97,7 @@ async def claim(
     backend: Backend, holder: str = 'holder', *, at: int = AT, lease: int = LEASE, limit: int = 100
 ) -> list[Claim]:
     """Claim all runnable tasks."""
-    return await backend.queue.claim(holder, at=at, lease=lease, limit=limit)
+    return await backend.queue.claim(Slot(holder, lease), at=at, limit=limit)
 
 
 async def claim_some(
@@ -115,7 +115,7 @@ async def claim_some(
     async with asyncio.timeout(LIMIT):
         while len(claims) < count:
             rest = limit - len(claims)
-            claims += await backend.queue.claim(holder, at=at, lease=lease, limit=rest, task_id=task_id)
+            claims += await backend.queue.claim(Slot(holder, lease), at=at, limit=rest, task_id=task_id)
             await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
     return claims
 

@@ -220,20 +220,18 @@ class SqlQueue(Port, TaskQueue):
 
     async def claim(
         self,
-        holder: str,
+        slot: Slot,
         *,
         at: int,
-        lease: int,
         limit: int,
         task_id: str | None = None,
         skip: Collection[str] = (),
         lost: bool = True,
-        owner_limit: int | None = None,
     ) -> list[Claim]:
         taken = await self.database.write(
             _CLAIM,
             self.agent,
-            Slot(holder, lease, owner_limit),
+            slot,
             at=at,
             limit=limit,
             task_id=task_id,

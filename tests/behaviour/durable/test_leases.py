@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, TaskQueue
+from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, Slot, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT, state_of, texts
@@ -106,7 +106,7 @@ async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_ta
 
     def block() -> None:
         queue.outlast_a_lease()
-        taken.append(elsewhere(there.queue.claim('thief', at=0, lease=HOUR, limit=1)))
+        taken.append(elsewhere(there.queue.claim(Slot('thief', HOUR), at=0, limit=1)))
 
     async with serving(blocking(block), backend=backend, workers=Workers(lease=6)) as client:
         assert texts(await client.send('hi')) == ['hi']
@@ -119,7 +119,7 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
     async def take_over() -> None:
         claims: list[Claim] = []
         while not claims:
-            claims = await there.queue.claim('thief', at=there.now(), lease=HOUR, limit=1)
+            claims = await there.queue.claim(Slot('thief', HOUR), at=there.now(), limit=1)
         await there.queue.finish(claims[0], values.ending(claims[0], at=there.now(), artifacts=[('a', THEIRS)]))
 
     with told_in_log('The event loop has been blocked') as told:  # perhaps before the run begins to block
@@ -149,7 +149,7 @@ async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        [claimed] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
+        [claimed] = await later.queue.claim(Slot('thief', HOUR), at=later.now(), limit=1)
         await stopped.wait()
         await later.queue.finish(claimed, values.ending(claimed, at=later.now(), artifacts=[('a', THEIRS)]))
         assert texts(await ended(client, task['id'])) == ['theirs']
@@ -180,7 +180,7 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
         with told_in_log('was taken over') as told:
             task = await client.send('hi', returnImmediately=True)
             await began.wait()
-            [claim] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
+            [claim] = await later.queue.claim(Slot('thief', HOUR), at=later.now(), limit=1)
             await stopping.wait()
             await later.queue.release(claim)
             assert await asyncio.to_thread(told.wait, LIMIT)
@@ -215,6 +215,6 @@ async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
         task = await client.send('hi', returnImmediately=True)
         await queue.tried.wait()
         await asyncio.to_thread(queue.outlast_a_lease)
-        assert await there.queue.claim('thief', at=0, lease=HOUR, limit=1) == []
+        assert await there.queue.claim(Slot('thief', HOUR), at=0, limit=1) == []
         queue.stores = True
         assert state_of(await ended(client, task['id'])) == 'FAILED'

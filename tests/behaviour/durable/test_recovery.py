@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, TaskQueue
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
@@ -35,7 +35,7 @@ async def stolen(backend: Backend) -> Claim:
     """The task that runs, claimed by another holder as if its lease had expired."""
     assert isinstance(backend.clock, SetClock)
     with backend.clock.later():
-        [claim] = await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1)
+        [claim] = await backend.queue.claim(Slot('thief', HOUR), at=backend.now(), limit=1)
     return claim
 
 
@@ -44,7 +44,7 @@ async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER)
     before = backend.now() - 1000
     await values.submit(backend, values.message('hi', new='lost', context='c', owner='/', at=before))
     for n in range(attempts):
-        assert await backend.queue.claim(f'holder {n}', at=before + n, lease=lease, limit=1)
+        assert await backend.queue.claim(Slot(f'holder {n}', lease), at=before + n, limit=1)
     return 'lost'
 
 
@@ -133,7 +133,7 @@ async def test_a_lease_is_renewed_while_its_task_runs(backend: MemoryBackend) ->
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         await renewing.renewed.wait()
-        assert await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1) == []
+        assert await backend.queue.claim(Slot('thief', HOUR), at=backend.now(), limit=1) == []
         stage.open('hi')
         assert state_of(await ended(client, task['id'])) == 'COMPLETED'
 

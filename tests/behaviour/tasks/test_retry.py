@@ -15,6 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.store.ports import Slot
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...suites.values import OVER
@@ -40,7 +41,7 @@ async def served(steps: Steps | Tools, url: str, **options: Any) -> AsyncGenerat
 async def lose_a_process(url: str) -> None:
     """Take the task that was handed back, as a process does that is killed then."""
     backend = open_store(url, 'agent', Limits())
-    assert await backend.queue.claim('a process that is killed', at=backend.now(), lease=OVER, limit=1)
+    assert await backend.queue.claim(Slot('a process that is killed', OVER), at=backend.now(), limit=1)
     backend.close()
 
 

@@ -12,6 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import Store, opened
+from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 
 from ...behaviour.stage import Stage, ended, serving
@@ -53,11 +54,11 @@ async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
     async with serving(stage.agent, backend=here, workers=Workers(lease=300)) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        assert await there.queue.claim('thief', at=there.now(), lease=LEASE, limit=1) == []
+        assert await there.queue.claim(Slot('thief', LEASE), at=there.now(), limit=1) == []
         connection = await asyncpg.connect(postgres_url)
         await connection.execute('UPDATE a2a.task SET lease_until = lease_until - 600000')
         await connection.close()
-        [claimed] = await there.queue.claim('heir', at=there.now(), lease=LEASE, limit=1)
+        [claimed] = await there.queue.claim(Slot('heir', LEASE), at=there.now(), limit=1)
         assert claimed.header.id == task['id']
         await there.queue.release(claimed)
         stage.open('hi')

@@ -10,7 +10,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Retention, Workers
-from pydantic_ai_a2a.store.ports import Marks
+from pydantic_ai_a2a.store.ports import Marks, Slot
 from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
@@ -51,7 +51,7 @@ async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_con
     async with gate(postgres_url, locked('lost', 'queued')) as held, asyncio.timeout(LIMIT):
         assert [each.header.id for each in await claim(backend)] == ['free']
         for task_id in ('lost', 'after lost', 'queued', 'after queued'):
-            assert await backend.queue.claim('h', at=AT, lease=LEASE, limit=1, task_id=task_id) == []
+            assert await backend.queue.claim(Slot('h', LEASE), at=AT, limit=1, task_id=task_id) == []
         await held.open()
     claims = await claim(backend)
     assert [each.header.id for each in claims] == ['lost', 'queued']

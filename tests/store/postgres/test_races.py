@@ -9,7 +9,7 @@ import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Claim
+from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.sql.reads import Kept, keep
 
@@ -123,12 +123,12 @@ async def test_a_lost_task_that_its_old_holder_still_writes_to_goes_on_with_the_
         old = await claim_one(here, task_id, 'old', lease=OVER)
         _, taken = await asyncio.gather(
             here.queue.emit(old, [chunk(2, 'a')]),
-            there.queue.claim('new', at=AT, lease=LEASE, limit=1, task_id=task_id),
+            there.queue.claim(Slot('new', LEASE), at=AT, limit=1, task_id=task_id),
             return_exceptions=True,
         )
         assert isinstance(taken, list)
         while not taken:  # the old holder was writing
-            taken = await there.queue.claim('new', at=AT, lease=LEASE, limit=1, task_id=task_id)
+            taken = await there.queue.claim(Slot('new', LEASE), at=AT, limit=1, task_id=task_id)
         [new] = taken
         await there.queue.emit(new, [chunk(new.header.last_event + 1, 'b', append=False)])
         with pytest.raises(LeaseLost):
@@ -205,7 +205,7 @@ async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(a
         beat(here),
         *(here.queue.emit(each, [chunk(2, 'a')]) for each in claims[10:]),
         *(there.queue.cancel(f't{n}', OWNER, at=AT, force=True) for n in range(10)),
-        *(there.queue.claim(f'other {n}', at=AT, lease=LEASE, limit=5) for n in range(5)),
+        *(there.queue.claim(Slot(f'other {n}', LEASE), at=AT, limit=5) for n in range(5)),
     )
     states = [await state_of(here, f't{n}') for n in range(20)]
     assert states == ['canceled'] * 10 + ['working'] * 10

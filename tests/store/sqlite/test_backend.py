@@ -197,13 +197,13 @@ def test_an_app_whose_loop_has_ended_no_longer_has_its_tasks(another: Open) -> N
 async def test_a_claim_for_somebody_who_has_gone_meanwhile_is_handed_back(another: Open) -> None:
     backend = another()
     await submit(backend, message(new='t'))
-    claiming = asyncio.ensure_future(backend.queue.claim('gone', at=AT, lease=LEASE, limit=1))
+    claiming = asyncio.ensure_future(backend.queue.claim(Slot('gone', LEASE), at=AT, limit=1))
     await asyncio.sleep(0)
     claiming.cancel()
     with pytest.raises(asyncio.CancelledError):
         await claiming
     async with asyncio.timeout(LIMIT):
-        while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+        while not (claims := await backend.queue.claim(Slot('here', LEASE), at=AT, limit=1)):
             pass
     assert [(each.header.id, each.attempt) for each in claims] == [('t', 1)]
 
@@ -221,7 +221,7 @@ async def test_a_task_that_was_claimed_with_the_message_of_somebody_who_has_gone
     with pytest.raises(asyncio.CancelledError):
         await sending
     async with asyncio.timeout(LIMIT):
-        while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+        while not (claims := await backend.queue.claim(Slot('here', LEASE), at=AT, limit=1)):
             pass
     assert [(claimed.header.id, claimed.attempt) for claimed in claims] == [('t', 1)]
 
@@ -247,14 +247,14 @@ def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Ope
         await submit(backend, message(new='t'))
         other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
         other.execute('BEGIN IMMEDIATE')  # so that the claim takes longer than the loop
-        claiming = asyncio.ensure_future(backend.queue.claim('gone', at=AT, lease=LEASE, limit=1))
+        claiming = asyncio.ensure_future(backend.queue.claim(Slot('gone', LEASE), at=AT, limit=1))
         await asyncio.sleep(0)
         claiming.cancel()
         return other
 
     async def come_back() -> list[int]:
         async with asyncio.timeout(LIMIT):
-            while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+            while not (claims := await backend.queue.claim(Slot('here', LEASE), at=AT, limit=1)):
                 pass
         return [each.attempt for each in claims]
 

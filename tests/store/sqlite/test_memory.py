@@ -15,7 +15,7 @@ import pytest
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Swept
+from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Slot, Swept
 from pydantic_ai_a2a.store.sqlite.connect import PAGES
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
@@ -146,7 +146,7 @@ async def test_a_message_that_cannot_be_repeated_leaves_nothing_behind() -> None
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', owner='/', message_id='short'))
     await run(backend, 't')
-    assert await backend.queue.claim('holder', at=AT, lease=1, limit=1, task_id='t') == []
+    assert await backend.queue.claim(Slot('holder', 1), at=AT, limit=1, task_id='t') == []
     assert await backend.housekeeping.erase_task('t', '/', at=AT)
     assert not (await submit(backend, message(new='t', owner='/', message_id='short'))).replayed
 
