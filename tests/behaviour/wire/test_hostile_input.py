@@ -176,8 +176,9 @@ async def test_refused_requests_leave_nothing_in_memory() -> None:
 
         await send_all()
         before = await send_all()
-        growth = [await send_all() - before for _ in range(8)]
-    assert growth[-1] < 8 * len(CORPUS)  # which one block for each request would be
+        growth = [await send_all() - before for _ in range(16)]
+    # Caches come and go. One block for each request would stay in all of the last rounds.
+    assert min(growth[-4:]) < 12 * len(CORPUS)
 
 
 CHARSETS = [
