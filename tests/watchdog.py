@@ -49,7 +49,8 @@ class Watchdog(threading.Thread):
     def _print_awaits(self) -> None:
         """Print what each task of asyncio awaits, and what that awaits. No thread's stack has them."""
         lines: list[str] = []
-        for task in [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]:
+        tasks = [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]
+        for task in (task for task in tasks if not task.done()):
             lines.append(f'Task {task.get_name()}:')
             awaited: Any = task.get_coro()
             while frame := getattr(awaited, 'cr_frame', None):
