@@ -345,6 +345,10 @@ class StoreFailed(Exception):
     """The store has failed an operation of a run; the cause has the reason. Never sent to a client."""
 
 
+class ResultForgotten(StoreFailed):
+    """An engine that runs agents as workflows has started a run, and has its workflow no more."""
+
+
 class BadInput(Exception):
     """The worker's conversion refuses a message that was accepted at submission; the text is for the client."""
 

@@ -118,6 +118,8 @@ class RunToken(CancellationToken):
         self._opening: asyncio.Timeout | None = None
         self.enters = False
         """True during an entry."""
+        self.run: AgentRun[Any, Any] | None = None
+        """The newest run with this token."""
         self._waits = False
 
     def cancel(self) -> None:

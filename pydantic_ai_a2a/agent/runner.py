@@ -13,7 +13,7 @@ from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pydantic_ai import Agent, BinaryContent, CallToolsNode, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
@@ -123,6 +123,18 @@ class RunArguments:
     """Called with an error of a model request if another try of the run repeats no finished tool call."""
 
 
+class RunsAgent(Protocol):
+    """Runs one agent, here or at an engine."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds of a run; None for no limit."""
+
+    def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
+        """Run the agent once. See `Runner.run`."""
+        ...
+
+
 class Runner:
     """Runs one agent, always with the same options.
 
@@ -162,7 +174,8 @@ class Runner:
         self._downloads = Downloads(download_time)
         self._states = [*states_of(options.get('output_type') or agent.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
-        self._steps = StepsShown(progress, hidden)
+        self.steps = StepsShown(progress, hidden)
+        """The steps that clients may see."""
         self.trace = Trace(hidden)
         """Keeps the steps of runs for a developer."""
         self._hooks = hooks
@@ -203,12 +216,12 @@ class Runner:
                 deferred_tool_results=answers,
                 conversation_id=arguments.info['context_id'],
                 run_id=arguments.run_id,
-                cancellation_token=arguments.token,
                 usage=arguments.usage,
                 infer_name=False,
                 **self._options_of(arguments, options, [*history, *(resumed or ())]),
             )
             async with Entering(arguments.token, entered) as run:
+                arguments.token.run = run
                 node = run.next_node
                 if self._wraps or arguments.client_tools or arguments.client_output is not None:
                     self._wrap(run, arguments)
@@ -250,7 +263,12 @@ class Runner:
     ) -> dict[str, Any]:
         """Return the options of `Agent.iter` for a run, whose prompt follows the messages."""
         metadata: dict[str, Any] = {**self._metadata, 'a2a': arguments.info}
-        options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
+        options: dict[str, Any] = {
+            'cancellation_token': arguments.token,
+            **self._options,
+            **(run_options or {}),
+            'metadata': metadata,
+        }
         if self.timeout is not None:
             options['timeout'] = self.timeout - arguments.spent
         if (metadata_of := self._metadata_of) is not None:
@@ -299,7 +317,7 @@ class Runner:
                 _prepare_tools(run, node.model_response, may_wait=arguments.may_wait)
                 if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()
-                    if self._steps.any and not streams:
+                    if self.steps.any and not streams:
                         await self._show(node.model_response, arguments)
                     note = answer.end_response(node.model_response)
             if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
@@ -316,10 +334,10 @@ class Runner:
         """Return whether readers want the events of a node, and the node has events."""
         # `isinstance` takes three calls for a class with an abstract base.
         if type(node) is ModelRequestNode:
-            shows = self._steps.any or arguments.partial_outputs is not None
+            shows = self.steps.any or arguments.partial_outputs is not None
             wanted = (arguments.text_output and arguments.watched_live()) or (shows and arguments.watched())
             return wanted and can_stream(model_of(run))
-        return type(node) is CallToolsNode and self._steps.of_tools and arguments.watched()
+        return type(node) is CallToolsNode and self.steps.of_tools and arguments.watched()
 
     async def _step(
         self,
@@ -351,7 +369,7 @@ class Runner:
             contain_model_exits(run)
             answer.begin_response()
             stream: _Events = Entering(arguments.token, node.stream(run.ctx))
-        elif self._steps.of_tools and Agent.is_call_tools_node(node):
+        elif self.steps.of_tools and Agent.is_call_tools_node(node):
             stream = shown.of_node(node)
         else:
             return
@@ -360,13 +378,13 @@ class Runner:
             observe = None if partial_outputs is None else partial_outputs.of(run, events)
             async for event in events:
                 text = answer.feed(event) if live else None
-                if (output := text or self._steps.of_event(event)) is not None:
+                if (output := text or self.steps.of_event(event)) is not None:
                     await arguments.emit(output)
                 if observe is not None:
                     await observe(event)
 
     async def _show(self, response: ModelResponse, arguments: RunArguments) -> None:
-        for step in self._steps.of_response(response) if arguments.watched() else ():
+        for step in self.steps.of_response(response) if arguments.watched() else ():
             await arguments.emit(step)
 
 
@@ -595,7 +613,8 @@ class Turn:
         self._save = save
         self._answers = answers
         self._history: Sequence[ModelMessage] = ()
-        self._before: list[ModelMessage] = [] if checkpoint is None else [*checkpoint.messages]
+        self._at_engine = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
+        self._before: list[ModelMessage] = [] if checkpoint is None else stored_steps(checkpoint)
         self._stored = _marked(self._before)
 
     @property
@@ -611,6 +630,18 @@ class Turn:
     def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the whole turn, with the new messages of this attempt."""
         return [*self._before, *new]
+
+    def is_marked(self, run: str) -> bool:
+        """Return whether the run was started at an engine."""
+        return self._at_engine == run
+
+    async def mark(self, run: str) -> None:
+        """Store that the run was started at an engine, which keeps the steps of the run.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        await self._save(Checkpoint(run=run, messages=[ModelRequest(parts=[])], usage=RunUsage()), None)
 
     def sent_again(self, request: ModelRequest) -> None:
         """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""
@@ -648,6 +679,11 @@ class Turn:
 
     def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
         return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
+
+
+def stored_steps(checkpoint: Checkpoint) -> list[ModelMessage]:
+    """Return the messages of a checkpoint, without the mark of a run at an engine."""
+    return [message for message in checkpoint.messages if message.parts]
 
 
 class Added:

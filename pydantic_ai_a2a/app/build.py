@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import currentframe
 from pathlib import Path
 from traceback import walk_stack
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from fasta2a.broker import Broker
@@ -52,9 +52,14 @@ from ..settings import Access, Approvals, Limits, Messages, Push, Results, Reten
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from .app import A2AApp, check_docs_url, playground
-from .combinations import check_auth, check_parts, check_run
+from .combinations import check_auth, check_engine, check_parts, check_run
 from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
 from .stores import choose_backend
+
+if TYPE_CHECKING:
+    from ..engines.engine import Engine
+else:
+    Engine = object  # `check_engine` checks the class: apps without an engine import none
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -89,6 +94,7 @@ def to_a2a(
     results: Results = Results(),
     retention: Retention = Retention(),
     workers: Workers = Workers(),
+    engine: Engine | None = None,
     # Runs
     deps_factory: DepsFactory | None = None,
     on_complete: OnComplete | None = None,
@@ -157,6 +163,8 @@ def to_a2a(
             settings.
         retention: Name and lifetime of stored tasks and conversations.
         workers: Number of tasks that run at once, shutdown times, leases; or a FastA2A worker of your own.
+        engine: Engine that runs the agent as workflows: `DBOS(url)` of `pydantic_ai_a2a.engines.dbos`. Default: the
+            server runs the agent, and the backend keeps the steps of a run.
         deps_factory: Function of the `CallContext`, which may be async, that makes the `deps` of each run. If it
             returns a context manager, async or not, the context is entered for the run and always left. An exception of
             the function fails the task. It is called in the event loop. Default: `deps` for all runs.
@@ -209,6 +217,8 @@ def to_a2a(
     )
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
+    if engine is not None:
+        settings = check_engine(engine, agent, settings, hooks, backend=backend, storage=storage, broker=broker)
     check_auth(access, approvals, auth, limits.quotas, card_security=bool(security_schemes or security_requirements))
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
@@ -228,6 +238,7 @@ def to_a2a(
             dependencies=dependencies(deps_factory, messages.deps_headers, run, guards.schemes),
             hooks=hooks,
         ),
+        engine=engine,
     )
     versions = Versions(access.versions)
     about = CardSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fasta2a.broker import Broker
@@ -14,7 +15,7 @@ from ..agent.options import RunOptions
 from ..auth.callers import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
-from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings
+from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
 from ..store.ports import Backend
 
 
@@ -192,6 +193,62 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
             'Give deps= or deps_factory=, not both.',
         ),
     )
+
+
+def check_engine(
+    engine: object,
+    agent: AbstractAgent[Any, Any],
+    settings: Settings,
+    hooks: Hooks,
+    *,
+    backend: object,
+    storage: Storage[Any] | None,
+    broker: Broker | None,
+) -> Settings:
+    """Check an engine, and what cannot be combined with an engine. Return the settings of the app with the engine.
+
+    Raises:
+        TypeError: The options do not go together, or the agent lacks the capability of the engine.
+    """
+    from ..engines.engine import Engine  # noqa: PLC0415 - apps without an engine import none
+
+    if not isinstance(engine, Engine):
+        raise TypeError(f'engine= takes an engine such as DBOS(url), not {engine!r}.')
+    workers = settings.workers
+    in_memory = backend == 'memory' or (isinstance(backend, Backend) and not backend.durable)
+    _refuse(
+        (
+            not storage is broker is workers.worker is None,
+            'engine= cannot be combined with storage=, broker= or Workers.worker, which run tasks themselves. Remove'
+            ' one of them.',
+        ),
+        (
+            in_memory,
+            "engine= needs a backend that outlives the process: backend='sqlite:///agent.db' or a PostgreSQL database.",
+        ),
+        (
+            settings.messages.while_working == 'steer',
+            "while_working='steer' cannot be combined with engine=: a workflow takes no messages during its run. Use"
+            " while_working='queue'.",
+        ),
+        (
+            hooks.of_tools,
+            'on_tool_call= and on_tool_result= cannot be combined with engine=: a workflow that goes on after a crash'
+            ' would call them again. Call them in the tools.',
+        ),
+        (
+            settings.results.progress.partial_data,
+            'Progress.partial_data cannot be combined with engine=: an engine gives no partial outputs. Remove one of'
+            ' them.',
+        ),
+        (
+            workers.retries != Workers().retries or workers.retry_on is not None,
+            'Workers.retries and Workers.retry_on cannot be combined with engine=, which tries model requests again by'
+            ' its own policy. Set the policy on the capability of the agent.',
+        ),
+    )
+    engine.check(agent)
+    return replace(settings, workers=replace(workers, retries=0))
 
 
 def _refuse(*rules: tuple[bool, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from ..agent.options import (
     may_have_own_output,
     models_of,
 )
-from ..agent.runner import Runner
+from ..agent.runner import Runner, RunsAgent
 from ..agent.trace import Trace
 from ..auth.callers import Tenants, is_name
 from ..auth.credentials import CredentialVault
@@ -67,6 +67,7 @@ from ..types import Message, frozen
 from .combinations import check_signing
 
 if TYPE_CHECKING:
+    from ..engines.engine import Engine
     from ..push.registration import Registration
     from ..push.sender import Sending
     from ..signing.cards import AppSigner
@@ -95,6 +96,7 @@ class Assembly:
         *,
         sign_push: SignPush | None,
         conversion: Conversion,
+        engine: Engine | None = None,
     ) -> None:
         self._agent = agent
         self._conversion = conversion
@@ -110,7 +112,7 @@ class Assembly:
                 logger.warning('%s Runs without a model fail.', NO_MODEL)
             if conversion.lacks_deps:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
-            return Worker(backend, conversion.job(backend, metering, vault), settings, metering=metering)
+            return Worker(backend, conversion.job(backend, metering, vault, engine), settings, metering=metering)
 
         self.trace = conversion.trace
         """The steps of runs for a developer."""
@@ -123,7 +125,7 @@ class Assembly:
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check)
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
-        stores = (lambda: entered, sending or nullcontext)
+        stores = (lambda: entered, sending or nullcontext, partial(aclosing, engine) if engine else nullcontext)
         self.hosting = Hosting(
             make_worker,
             agent,
@@ -507,8 +509,14 @@ class Conversion:
             )
         return schemas.client_schema(metadata)
 
-    def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
-        """Return the job that runs the tasks."""
+    def job(
+        self,
+        backend: Backend,
+        metering: Metering | None = None,
+        vault: CredentialVault | None = None,
+        engine: Engine | None = None,
+    ) -> Job:
+        """Return the job that runs the tasks, in this process or at an engine."""
         if self._foreign is not None:
             from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
@@ -516,7 +524,7 @@ class Conversion:
         assert self._runner is not None, 'there is no other worker'
         return AgentJob(
             backend,
-            self._runner,
+            self._runner if engine is None else _at_engine(engine, self._runner, backend),
             read=self._read,
             read_task=self._read_task,
             outputs=self.outputs,
@@ -557,6 +565,12 @@ def _runner(
 ) -> Runner:
     hidden, download_time = settings.approvals.hide_arguments, settings.limits.download_time
     return Runner(agent, options, settings.results.progress, hidden, download_time, outputs=outputs, hooks=hooks)
+
+
+def _at_engine(engine: Engine, runner: Runner, backend: Backend) -> RunsAgent:
+    from ..engines.runner import EngineRunner  # noqa: PLC0415 - apps without an engine import none
+
+    return EngineRunner(engine, runner, backend.reader)
 
 
 # --- the signatures of an app -----------------------------------------------------------------------------------------

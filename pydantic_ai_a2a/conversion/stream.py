@@ -251,6 +251,9 @@ class Failure(NamedTuple):
 SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.', last=True)
 EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too many times and never ended.')
 
+ENGINE_FAILED = Failure('engine', 'The engine that ran the task has ended the run.')
+CHANGED_AGENT = Failure('changed-agent', 'The agent was changed while the task was running.')
+
 _INTERNAL = Failure('internal', 'The agent failed with an internal error.')
 _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
 _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
@@ -270,6 +273,15 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (ModelAPIError, Failure('provider-error', 'The model provider failed.')),
 )
 
+
+class EngineFailure(Exception):
+    """The failure of a run, as an engine stores the failure."""
+
+    def __init__(self, kind: str, sentence: str, last: bool = False) -> None:
+        super().__init__(kind, sentence, last)
+        self.failure = Failure(kind, sentence, last)
+
+
 _BUSY_STATUSES = frozenset({402, 429, 503, 529})
 """HTTP statuses of a busy provider, for a `ModelHTTPError` of none of the classes above."""
 
@@ -279,6 +291,8 @@ def classify(error: BaseException) -> Failure:
     if isinstance(error, BaseExceptionGroup):  # such as a FallbackModel's: the error of the last model
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])
+    if isinstance(error, EngineFailure):
+        return error.failure
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
     if isinstance(error, ToolConflict):

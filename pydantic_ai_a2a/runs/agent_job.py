@@ -24,7 +24,7 @@ from .. import chains
 from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
 from ..agent.downloads import Refer
 from ..agent.options import Content, PartialOutputs, RunInfo, Steering
-from ..agent.runner import RunArguments, Runner, RunOutput, Turn
+from ..agent.runner import RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
@@ -65,7 +65,7 @@ class AgentJob:
     def __init__(
         self,
         backend: Backend,
-        runner: Runner,
+        runner: RunsAgent,
         *,
         read: Read,
         read_task: ReadTask | None = None,

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from ..agent.dependencies import Hooks, RunFailure
+from ..agent.runner import stored_steps
 from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
@@ -61,7 +62,7 @@ class RunEnds:
             LeaseLost: The task was ended or taken over meanwhile.
         """
         hook = self._hooks.on_cancel is not None
-        before = () if claim.checkpoint is None else claim.checkpoint.messages
+        before = () if claim.checkpoint is None else stored_steps(claim.checkpoint)
         try:
             await recorder.cancel([*before, *canceled.new_messages()], canceled.usage)
         except LeaseLost:

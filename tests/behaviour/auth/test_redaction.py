@@ -32,7 +32,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
-from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS, SHUTDOWN
+from pydantic_ai_a2a.conversion.stream import (
+    CHANGED_AGENT,
+    ENGINE_FAILED,
+    EXPIRED_ATTEMPTS,
+    SHUTDOWN,
+    EngineFailure,
+)
 from pydantic_ai_a2a.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
@@ -56,6 +62,8 @@ SENTENCES = {
     'bad-output': 'The model gave no usable answer.',
     'provider-busy': 'The model provider is busy; try again later.',
     'provider-error': 'The model provider failed.',
+    'engine': 'The engine that ran the task has ended the run.',
+    'changed-agent': 'The agent was changed while the task was running.',
     'internal': 'The agent failed with an internal error.',
     'shutdown': 'The server shut down before the task was done.',
     'attempts': 'The task was started too many times and never ended.',
@@ -72,6 +80,8 @@ ERRORS: Sequence[tuple[str, BaseException]] = [
     ('timeout', RunTimedOut(SECRET)),
     ('refused-content', ContentFilterError(SECRET, body=SECRET)),
     ('bad-output', UnexpectedModelBehavior(SECRET, body=SECRET)),
+    ('engine', EngineFailure(*ENGINE_FAILED)),
+    ('changed-agent', EngineFailure(*CHANGED_AGENT)),
     ('provider-busy', ModelRateLimitError(SECRET, SECRET)),
     ('provider-busy', ModelQuotaExceededError(SECRET, SECRET)),
     ('provider-busy', ModelOverloadedError(SECRET, SECRET)),

@@ -37,7 +37,7 @@ async def launched(folder: Path) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
+        await asyncio.to_thread(DBOS.destroy)
 
 
 async def test_an_agent_with_a_durability_capability_is_served_as_any_other(tmp_path: Path) -> None:

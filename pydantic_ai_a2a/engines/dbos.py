@@ -1,0 +1,177 @@
+"""Runs as workflows of DBOS, in the process of the server: `to_a2a(engine=DBOS('sqlite:///dbos.db'))`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterable
+from concurrent.futures import ThreadPoolExecutor
+from os import urandom
+from typing import Any, ClassVar
+
+import dbos
+from dbos import error as errors
+from pydantic_ai import RunContext
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.durable_exec.dbos import DBOSDurability
+from pydantic_ai.messages import AgentStreamEvent
+
+from ..arguments import checked
+from ..clock import STOP_TIME
+from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
+from ..errors import ResultForgotten
+from .engine import Ended, Engine, EngineEvent, EngineRun
+
+_WORKFLOW = 'pydantic_ai_a2a.run'
+_VERSION = 'pydantic_ai_a2a'
+"""Application version of all processes: a survivor continues a workflow also after a change of the agent's code."""
+_POLL = 0.2
+"""Seconds between two looks for the result of a workflow that goes on after the loss of its process."""
+_ENDED = frozenset({'SUCCESS', 'ERROR', 'CANCELLED', 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'})
+
+_runs: dict[str, EngineRun] = {}
+"""The runs of this process, by the ids of their workflows."""
+_performing: dict[str, asyncio.Task[Ended]] = {}
+"""The runs whose agents run in this process."""
+
+
+async def stream_events(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
+    """Stream the text of answers, and the steps that clients may see.
+
+    Give this function to the capability of the agent: `DBOSDurability(event_stream_handler=stream_events)`. Outside of
+    the runs of tasks, it does nothing.
+    """
+    run = _runs.get(dbos.DBOS.workflow_id or '')
+    async for event in events:
+        if run is not None:
+            run.events.put_nowait(event)
+
+
+@dbos.DBOS.workflow(name=_WORKFLOW)
+async def _workflow(key: str) -> Ended:
+    """Run the agent of a task. The id is the only input: the process with the lease of the task has the rest."""
+    run = _runs.get(key)
+    if run is None:
+        raise asyncio.CancelledError  # the workflow waits for the next process with the lease
+    if asyncio.get_running_loop() is run.loop:
+        return await _perform(run)
+    # DBOS continues workflows in an event loop of its own, but models and MCP servers are connected in ours.
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_perform(run), run.loop))
+
+
+async def _perform(run: EngineRun) -> Ended:
+    async def emit(note: Any) -> None:
+        async def put() -> None:
+            run.events.put_nowait(note)
+
+        await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, put)
+
+    task = _performing[run.key] = asyncio.ensure_future(run.perform(emit))
+    try:
+        return await task
+    except EngineFailure as failure:
+        if not isinstance(failure.__cause__, errors.DBOSUnexpectedStepError):
+            raise
+        run.error = EngineFailure(*CHANGED_AGENT)
+        raise run.error from failure
+    finally:
+        run.events.put_nowait(None)
+        if _performing.get(run.key) is task:
+            del _performing[run.key]
+
+
+class DBOS(Engine):
+    """Runs tasks as workflows of DBOS.
+
+    The app launches and ends DBOS, which a process can have once. The agent needs the capability `DBOSDurability`.
+
+    Args:
+        url: Database of DBOS: `sqlite:///dbos.db` or `postgresql://…`. All processes of an app use the same database.
+    """
+
+    in_process: ClassVar[bool] = True
+
+    @checked
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._executor = urandom(8).hex()
+        """Unique: a starting process would take the workflows of a living process with the same id."""
+        self._queue = f'{_VERSION}.{self._executor}'
+        self._launching = threading.Lock()
+        self._launched = False
+
+    def check(self, agent: AbstractAgent[Any, Any]) -> None:
+        if DBOSDurability.from_agent(agent) is None:
+            raise TypeError(
+                'engine=DBOS() needs an agent with the capability DBOSDurability: Agent(…,'
+                ' capabilities=[DBOSDurability()]).'
+            )
+
+    def _launch(self) -> None:
+        with self._launching:
+            if self._launched:
+                return
+            dbos.DBOS(
+                config={
+                    'name': 'pydantic-ai-a2a',
+                    'system_database_url': self.url,
+                    'executor_id': self._executor,
+                    'application_version': _VERSION,
+                    'log_level': 'ERROR',  # its warnings show prompts
+                }
+            )
+            dbos.DBOS.listen_queues([self._queue])
+            dbos.DBOS.launch()
+            dbos.DBOS.register_queue(self._queue)
+            self._launched = True
+
+    async def start(self, run: EngineRun, *, known: bool) -> bool:
+        if not self._launched:
+            await asyncio.to_thread(self._launch)
+        status = await dbos.DBOS.get_workflow_status_async(run.key)
+        if status is None and known:
+            raise ResultForgotten(f'DBOS has no workflow {run.key}.')
+        _runs[run.key] = run
+        if status is None:
+            with dbos.SetWorkflowID(run.key):
+                run.handle = await dbos.DBOS.start_workflow_async(_workflow, run.key)
+            return False
+        if status.status not in _ENDED:
+            # The lease of the task says that the process of the workflow has ended.
+            run.handle = await dbos.DBOS.resume_workflow_async(run.key, queue_name=self._queue)
+        else:
+            run.handle = await dbos.DBOS.retrieve_workflow_async(run.key)
+            run.events.put_nowait(None)
+        return True
+
+    async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
+        while (event := await run.events.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    async def cancel(self, run: EngineRun) -> None:
+        run.cancel()
+
+    async def result(self, run: EngineRun) -> Ended:
+        try:
+            ended = await run.handle.get_result(polling_interval_sec=_POLL)
+        except errors.DBOSException as error:
+            raise EngineFailure(*ENGINE_FAILED) from error
+        except Exception as error:
+            raise run.error or error from error.__cause__
+        return run.output or ended
+
+    async def leave(self, run: EngineRun) -> None:
+        _runs.pop(run.key, None)
+        if (task := _performing.get(run.key)) is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=STOP_TIME)
+
+    async def aclose(self) -> None:
+        if self._launched:
+            self._launched = False
+            # DBOS has given the loop its own executor, which ends with DBOS.
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+            await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
+            await asyncio.to_thread(dbos.DBOS.destroy)
