@@ -77,6 +77,10 @@ NO_DEPS = (
     'The agent has a deps_type, and its runs have no deps: give them to to_a2a(agent, deps=...),'
     ' to_a2a(agent, deps_factory=...) or agent.override(deps=...).'
 )
+NO_ENGINE = (
+    'The agent has the capability %s, which acts in workflows only. Without engine=, to_a2a() runs tasks outside of'
+    ' workflows, and the backend keeps the steps of runs.'
+)
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
 """Wrappers for durable execution, and the option refused in every run, inside a workflow or not."""
 _SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)
@@ -213,6 +217,13 @@ def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
         or type(cast('AbstractCapability[Any]', capability)).get_model is not AbstractCapability.get_model
         for capability in _capabilities(agent, options)
     )
+
+
+def durability(agent: AbstractAgent[Any, Any], options: RunOptions) -> str | None:
+    """Return the name of a capability for durable execution; None if the agent has none."""
+    kinds = (type(capability) for capability in _capabilities(agent, options))
+    # By name: the modules of engines take long to import.
+    return next((kind.__name__ for kind in kinds if kind.__module__.startswith('pydantic_ai.durable_exec.')), None)
 
 
 def lacks_deps(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,12 @@ from ..agent.dependencies import Dependencies, Hooks, keep_caller
 from ..agent.downloads import read_referenced
 from ..agent.options import (
     NO_DEPS,
+    NO_ENGINE,
     NO_MODEL,
     RunOptions,
     check_partial_data,
     check_tools,
+    durability,
     known_tools,
     lacks_deps,
     may_have_model,
@@ -110,6 +112,8 @@ class Assembly:
         def make_worker() -> Worker:
             if not conversion.has_model:
                 logger.warning('%s Runs without a model fail.', NO_MODEL)
+            if engine is None and conversion.durability is not None:
+                logger.warning(NO_ENGINE, conversion.durability)
             if conversion.lacks_deps:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
             return Worker(backend, conversion.job(backend, metering, vault, engine), settings, metering=metering)
@@ -125,7 +129,7 @@ class Assembly:
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check)
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
-        stores = (lambda: entered, sending or nullcontext, partial(aclosing, engine) if engine else nullcontext)
+        stores = (lambda: entered, sending or nullcontext, (lambda: engine) if engine else nullcontext)
         self.hosting = Hosting(
             make_worker,
             agent,
@@ -414,7 +418,7 @@ class Conversion:
         hooks: Hooks = Hooks(),
     ) -> None:
         messages, worker = settings.messages, settings.workers.worker
-        self._settings, self._agent = settings, agent
+        self._settings, self._agent, self._options = settings, agent, options
         self.input = None if messages.input_type is None else TypedInput(messages.input_type)
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
@@ -464,6 +468,11 @@ class Conversion:
             progress = settings.results.progress
             if progress.partial_data and not progress.partial_functions:
                 check_partial_data(agent, options)
+
+    @property
+    def durability(self) -> str | None:
+        """Name of the agent's capability for durable execution; None without."""
+        return durability(self._agent, self._options)
 
     def check_content(self, message: Message) -> None:
         """Refuse a message outside the agent's media types or input type. A custom worker has only declared types."""

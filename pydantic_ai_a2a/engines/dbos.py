@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterable
 from concurrent.futures import ThreadPoolExecutor
 from os import urandom
-from typing import Any, ClassVar
+from typing import Any
 
 import dbos
 from dbos import error as errors
@@ -83,22 +83,34 @@ async def _perform(run: EngineRun) -> Ended:
 class DBOS(Engine):
     """Runs tasks as workflows of DBOS.
 
-    The app launches and ends DBOS, which a process can have once. The agent needs the capability `DBOSDurability`.
+    The apps launch and end DBOS. A process has one DBOS, so all apps of a process share one engine. The agents need the
+    capability `DBOSDurability`.
 
     Args:
         url: Database of DBOS: `sqlite:///dbos.db` or `postgresql://…`. All processes of an app use the same database.
     """
 
-    in_process: ClassVar[bool] = True
-
     @checked
     def __init__(self, url: str) -> None:
         self.url = url
-        self._executor = urandom(8).hex()
-        """Unique: a starting process would take the workflows of a living process with the same id."""
-        self._queue = f'{_VERSION}.{self._executor}'
+        self._queue = ''
+        """Name of the queue of this process alone, for the workflows that go on here."""
         self._launching = threading.Lock()
         self._launched = False
+        self._apps = 0
+        """Number of the serving apps."""
+
+    async def __aenter__(self) -> None:
+        self._apps += 1
+
+    async def __aexit__(self, *error: object) -> None:
+        self._apps -= 1
+        if self._launched and not self._apps:
+            self._launched = False
+            # DBOS has given the loop its own executor, which ends with DBOS.
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+            await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
+            await asyncio.to_thread(dbos.DBOS.destroy)
 
     def check(self, agent: AbstractAgent[Any, Any]) -> None:
         if DBOSDurability.from_agent(agent) is None:
@@ -111,15 +123,23 @@ class DBOS(Engine):
         with self._launching:
             if self._launched:
                 return
+            # Unique: a process with the id of a living process would take its workflows. Made here: apps may be forked.
+            executor = urandom(8).hex()
             dbos.DBOS(
                 config={
                     'name': 'pydantic-ai-a2a',
                     'system_database_url': self.url,
-                    'executor_id': self._executor,
+                    'executor_id': executor,
                     'application_version': _VERSION,
                     'log_level': 'ERROR',  # its warnings show prompts
                 }
             )
+            if dbos.DBOS.executor_id != executor:
+                raise RuntimeError(
+                    'Another part of this process has made a DBOS. engine=DBOS(url) makes its own: give all apps the'
+                    ' same engine, and remove DBOS(config=…) and DBOS.launch().'
+                )
+            self._queue = f'{_VERSION}.{executor}'
             dbos.DBOS.listen_queues([self._queue])
             dbos.DBOS.launch()
             dbos.DBOS.register_queue(self._queue)
@@ -167,11 +187,3 @@ class DBOS(Engine):
         if (task := _performing.get(run.key)) is not None:
             task.cancel()
             await asyncio.wait([task], timeout=STOP_TIME)
-
-    async def aclose(self) -> None:
-        if self._launched:
-            self._launched = False
-            # DBOS has given the loop its own executor, which ends with DBOS.
-            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-            await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
-            await asyncio.to_thread(dbos.DBOS.destroy)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
@@ -27,17 +28,14 @@ Ended: TypeAlias = RunOutput | RunCancelled
 """The end of a run, as a workflow returns the end."""
 
 
-class Engine(ABC):
+class Engine(AbstractAsyncContextManager[None], ABC):
     """Runs each run of a task as a workflow.
 
     The id of the workflow is the key of the run: `{task id}.{run}`. A task that waits for its client has no workflow.
     The server holds the lease of the task while the workflow runs, and writes the end of the run into the store. A
-    server that takes over the task calls `start` with the same key.
+    server that takes over the task calls `start` with the same key. Apps enter the engine while they serve, and several
+    apps of a process may share one engine.
     """
-
-    in_process: ClassVar[bool]
-    """True if workflows run in the process of the server. Then a run needs a slot of the server, and each server that
-    takes over a task adds an attempt."""
 
     @abstractmethod
     def check(self, agent: AbstractAgent[Any, Any]) -> None:
@@ -83,10 +81,6 @@ class Engine(ABC):
 
         If the workflow runs in this process, it stops here, and goes on in the other process after its last step.
         """
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Release the connections of this process, after all of its runs."""
 
 
 class EngineRun:

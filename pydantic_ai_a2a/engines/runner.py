@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import nullcontext
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,7 +11,6 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import PartStartEvent
 from pydantic_ai.run import AgentRunResult
 
-from .. import chains
 from ..agent.options import RunOptions
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..conversion.stream import AnswerStream
@@ -84,9 +82,7 @@ class EngineRunner:
         return await self._wait(relaying, ending)
 
     async def _wait(self, relaying: asyncio.Task[None], ending: asyncio.Task[Ended]) -> Ended:
-        # A run elsewhere needs no slot of this process.
-        async with nullcontext() if self._engine.in_process else chains.waiting.get():
-            await asyncio.wait([relaying, ending], return_when=asyncio.FIRST_EXCEPTION)
+        await asyncio.wait([relaying, ending], return_when=asyncio.FIRST_EXCEPTION)
         if relaying.done():
             relaying.result()
         return ending.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, RunContext
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResult
@@ -39,7 +39,10 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import Client, message, state_of, texts
 from ...engines import need_dbos
@@ -294,3 +297,70 @@ async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retr
         assert await workflows() == [('again.1', 'SUCCESS')]
     assert forgotten['status']['message']['metadata']['failure'] == letter.failure == 'storage'
     assert f'DBOS has no workflow {task_id}.1.' in caplog.text
+
+
+async def test_apps_of_a_process_share_one_engine_and_a_second_dbos_fails_the_task(
+    options: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = options()
+    other = {'backend': f'sqlite:///{tmp_path}/other.db', 'engine': DBOS(f'sqlite:///{tmp_path}/another.db')}
+    agent = Agent(TestModel(custom_output_text='Hi.'), name='second', capabilities=[DBOSDurability()])
+    async with served(durable(TestModel(custom_output_text='Hello.')), **shared) as client:
+        assert texts(await client.send('hello')) == ['Hello.']
+        async with served(agent, **{**other, 'engine': shared['engine']}) as second:
+            assert texts(await second.send('hello')) == ['Hi.']
+        assert texts(await client.send('hello')) == ['Hello.']
+        async with served(agent, **other) as second:
+            assert state_of(await second.send('hello')) == 'FAILED'
+    assert 'give all apps the same engine' in caplog.text
+
+
+async def test_an_agent_for_an_engine_without_the_engine_is_served_with_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(durable(TestModel(custom_output_text='Hi.'))) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+    [told] = [line for line in caplog.messages if 'Without engine=' in line]
+    assert told.startswith('The agent has the capability DBOSDurability, which acts in workflows only.')
+
+
+async def test_a_conversation_of_ten_megabytes_goes_on(options: Any) -> None:
+    def tell(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(f'{len(messages)} ' + 'x' * 2_600_000)])
+
+    async with serving(durable(FunctionModel(tell)), **options()) as client:
+        for n in range(5):
+            task = await client.send(message('go on', contextId='c'))
+            assert texts(task)[0].startswith(f'{2 * n + 1} xx')
+
+
+class FailsStatuses(WrappedQueue):
+    """Stores no status of a tool."""
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if status is not None:
+            raise OSError('The disk is broken.')
+        await super().emit(claim, events, status, checkpoint)
+
+
+async def test_a_store_that_fails_under_a_tool_ends_the_task_and_no_workflow(options: Any) -> None:
+    agent = durable(TestModel())
+
+    @agent.tool
+    async def tell(ctx: RunContext[Any]) -> None:
+        await a2a(ctx).status('Going on.')
+
+    first = options()
+    broken = SqliteFileBackend(SqliteFile.of(first['backend']), 'agent', reader_lag=10**6)
+    broken.queue = FailsStatuses(broken.queue)
+    async with served(agent, **{**first, 'backend': broken}) as client:
+        task = await client.send('hello')
+        assert await workflows() == [(f'{task["id"]}.1', 'PENDING')]
+    broken.close()
+    assert task['status']['message']['metadata']['failure'] == 'storage'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,19 +14,22 @@ import pytest
 from ...client import state_of, texts
 from ...e2e.server import Process, process
 from ...engines import need_dbos
+from ...long import size
 from .test_checkpoints_killed import kill
-from .test_durable_processes import Remote
+from .test_durable_processes import Remote, where
 
 Start: TypeAlias = Callable[[], AbstractContextManager[Process]]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Starts a server on the test's files, whose tasks are lost a second after it was killed."""
-    need_dbos()
+@pytest.fixture(params=['file', 'postgres'])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
+    """Starts a server on the test's store, whose tasks are lost a second after it was killed."""
+    if request.param == 'file':
+        need_dbos()
+    database = f'sqlite:///{tmp_path}/agent.db' if request.param == 'file' else request.getfixturevalue('postgres_url')
     env = {
-        'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db',
-        'A2A_TEST_ENGINE': f'sqlite:///{tmp_path}/dbos.db',
+        'A2A_TEST_BACKEND': database,
+        'A2A_TEST_ENGINE': database.replace('agent.db', 'dbos.db'),
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
         'A2A_TEST_LEASE': '1.0',
     }
@@ -44,28 +48,49 @@ def ledger(folder: Path) -> list[str]:
     return [line.split()[0] for line in (folder / 'ledger.txt').read_text().splitlines()]
 
 
+POINTS = size(['model-2', 'tool-3'], [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1])
+
+
 async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_were_cut(
     start: Start, tmp_path: Path
 ) -> None:
-    with start() as server:
-        remote = Remote(server)
-        await remote.send('recall', contextId='c')
-        task_id = (await remote.send('stop at model-2 tool-3', contextId='c', wait=False))['id']
-        await remote.gates.reached('model-2')
-        await kill(server)
-    with start() as server:
-        remote = Remote(server)
-        await remote.gates.open('model-2')
-        await remote.gates.reached('tool-3')
-        await kill(server)
-    with start() as server:
-        remote = Remote(server)
-        await remote.gates.open('tool-3')
-        done = await remote.ended(task_id)
-        assert texts(await remote.send('recall', contextId='c')) == ['recall + stop at model-2 tool-3 + recall']
-    assert texts(done) == ['Step 5, done.']
-    steps = ['model-1', 'tool-1', 'model-2', 'model-2', 'tool-2', 'model-3', 'tool-3', 'tool-3', 'model-4', 'tool-4']
-    assert ledger(tmp_path) == [*steps, 'model-5']
+    task_id, opened = '', list[str]()
+    for point in [*POINTS, '']:
+        with start() as server:
+            remote = Remote(server)
+            task_id = task_id or (await remote.send(f'stop at {" ".join(POINTS)}', contextId='c', wait=False))['id']
+            for gate in opened[-1:]:
+                await remote.gates.open(gate)
+            if point:
+                await remote.gates.reached(point)
+                opened.append(point)
+                await kill(server)
+            else:
+                done = await remote.ended(task_id)
+                answer = await remote.send('recall', contextId='c')
+                assert (texts(done), texts(answer)) == (['Step 5, done.'], [f'stop at {" ".join(POINTS)} + recall'])
+    steps = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
+    assert ledger(tmp_path) == [again for step in steps for again in [step] * (1 + (step in POINTS))]
+
+
+async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_server_that_took_over(
+    start: Start, tmp_path: Path
+) -> None:
+    with start() as stopped, start() as server:
+        remotes = [Remote(stopped), Remote(server)]
+        task_id = (await remotes[0].send('stop at tool-2', wait=False))['id']
+        first, second = await where('tool-2', *remotes)
+        first.server.stop()
+        await second.gates.reached('tool-2')
+        first.server.signal(signal.SIGCONT)
+        await asyncio.to_thread(first.server.wait_for, 'was taken over or has ended')
+        await second.gates.open('tool-2')
+        assert texts(await second.ended(task_id)) == ['Step 5, done.']
+        assert texts(await first.ended(task_id)) == ['Step 5, done.']
+    assert [step for step in ledger(tmp_path) if step != 'tool-2'] == [
+        'model-1', 'tool-1', 'model-2', 'model-3', 'tool-3', 'model-4', 'tool-4', 'model-5'
+    ]  # fmt: skip
+    assert ledger(tmp_path).count('tool-2') == 2
 
 
 async def test_a_server_that_is_shut_down_leaves_its_runs_to_the_next(start: Start, tmp_path: Path) -> None:
