@@ -169,8 +169,8 @@ class WorkflowToken(RunToken):
         self._stop()
 
     def _stop(self) -> None:
-        if self._stopped and self._run is not None:
-            self._run.cancel()
+        if self._stopped and self.run is not None:
+            self.run.cancel()
 
 
 def in_workflow(arguments: RunArguments, key: str, token: RunToken, emit: Emit) -> RunArguments:

@@ -29,6 +29,7 @@ from pydantic_ai_a2a import (
     errors,
     to_a2a,
 )
+from pydantic_ai_a2a.agent.runner import RunArguments, RunOutput
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.store.sql.sweep import EXPIRED
 
@@ -64,8 +65,23 @@ def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> 
         argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
     ]
     assert documented == {argument.name: _source(argument.default) for argument in arguments}
-    assert len(arguments) <= 35
+    assert len(arguments) <= 36
     assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
+
+
+def test_the_page_of_engines_has_a_row_for_each_argument_and_each_field_of_a_run() -> None:
+    page = DOCS / 'durable-engines.md'
+    arguments = {*signature(to_a2a).parameters} - {'agent', 'run'} | {'options of every run'}
+    documented = {head: {name for names, _ in table(page, head) for name in names.split(', ')} for head in _ENGINES}
+    assert documented == {
+        'Argument': arguments,
+        'Field of a run': {field.name for field in fields(RunArguments)},
+        'Field of an output': {*RunOutput._fields},
+    }
+
+
+_ENGINES = ('Argument', 'Field of a run', 'Field of an output')
+"""Headings of the tables of what an engine changes."""
 
 
 def _source(default: object) -> str:

@@ -44,7 +44,7 @@ from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import Client, message, state_of, texts
+from ...client import LIMIT, Client, message, state_of, texts
 from ...engines import need_dbos
 from ..asking import Tools, answers, approve
 from ..stage import ended, heard, serving
@@ -297,6 +297,29 @@ async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retr
         assert await workflows() == [('again.1', 'SUCCESS')]
     assert forgotten['status']['message']['metadata']['failure'] == letter.failure == 'storage'
     assert f'DBOS has no workflow {task_id}.1.' in caplog.text
+
+
+async def test_first_tasks_that_come_together_and_runs_outside_of_tasks_find_the_engine(options: Any) -> None:
+    async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'Hi.'
+
+    capability = DBOSDurability[object](event_stream_handler=stream_events)
+    agent = Agent(FunctionModel(stream_function=write), name='agent', capabilities=[capability])
+    async with serving(agent, **options()) as client:
+        both = await asyncio.gather(client.send('one'), client.send('two'))
+        assert [texts(task) for task in both] == [['Hi.'], ['Hi.']]
+        assert (await agent.run('three')).output == 'Hi.'
+        assert len(await workflows()) == 2
+
+
+async def test_a_workflow_that_no_task_of_this_process_has_waits(options: Any) -> None:
+    async with serving(durable(TestModel()), **options()) as client:
+        task = await client.send('hello')
+        fork = await dbos.DBOS.fork_workflow_async(f'{task["id"]}.1', 1)
+        async with asyncio.timeout(LIMIT):
+            while (await fork.get_status()).status == 'ENQUEUED':  # noqa: ASYNC110 - DBOS tells nobody
+                await asyncio.sleep(0.01)
+        assert (await fork.get_status()).status == 'PENDING'
 
 
 async def test_apps_of_a_process_share_one_engine_and_a_second_dbos_fails_the_task(
