@@ -16,9 +16,9 @@ from ...e2e.server import Process, process
 from ...engines import need_dbos
 from ...long import size
 from .test_checkpoints_killed import kill
-from .test_durable_processes import Remote, where
+from .test_durable_processes import Remote, stop, where
 
-Start: TypeAlias = Callable[[], AbstractContextManager[Process]]
+Start: TypeAlias = Callable[..., AbstractContextManager[Process]]
 
 
 @pytest.fixture(params=['file', 'postgres'])
@@ -31,11 +31,11 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_BACKEND': database,
         'A2A_TEST_ENGINE': database.replace('agent.db', 'dbos.db'),
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
-        'A2A_TEST_LEASE': '1.0',
     }
 
     @contextmanager
-    def run() -> Generator[Process]:
+    def run(lease: float = 1.0) -> Generator[Process]:
+        env['A2A_TEST_LEASE'] = str(lease)
         with process('-m', 'uvicorn', 'tests.behaviour.durable_engine:app', '--port', '0', env=env) as server:
             assert server.url
             yield server
@@ -118,4 +118,20 @@ async def test_a_cancel_ends_a_run_and_its_tool_at_once_and_keeps_its_messages(s
     assert state_of(canceled) == 'CANCELED'
     with start() as server:  # nothing goes on
         assert state_of(await Remote(server).call('GetTask', id=task['id'])) == 'CANCELED'
+    assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
+
+
+async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_workflow_once_the_server_goes_on(
+    start: Start, tmp_path: Path
+) -> None:
+    with start(lease=30.0) as stopped:
+        first = Remote(stopped)
+        task = await first.send('stop at tool-2', wait=False)
+        await first.gates.reached('tool-2')
+        with start(lease=30.0) as server:
+            stop(first, tmp_path / 'agent.db')
+            assert state_of(await Remote(server).call('CancelTask', id=task['id'])) == 'CANCELED'
+            stopped.signal(signal.SIGCONT)
+        await asyncio.to_thread(stopped.wait_for, 'was taken over or has ended')
+        assert await first.gates.stopped('tool-2')
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
