@@ -46,6 +46,8 @@ class Backend(ABC):
     outbox: Outbox | None = None
     credentials: CredentialStore | None = None
     """Credentials of tasks; None for a backend that stores none."""
+    payloads: PayloadStore
+    """Data of runs at an engine, for durable backends."""
     clock: Clock = SYSTEM
     durable: bool
     """True if tasks outlive the process."""
@@ -152,6 +154,18 @@ class CredentialStore(ABC):
     @abstractmethod
     async def load(self, task_id: str, credential_id: str) -> SealedCredential | None:
         """Return a credential of a task; None if the credential was deleted."""
+
+
+class PayloadStore(ABC):
+    """Keeps data of the runs at an engine, such as of Temporal workflows, for some time after the end of the task."""
+
+    @abstractmethod
+    async def put(self, task_id: str, payloads: Mapping[str, bytes]) -> None:
+        """Store data of a task by ids. An id that is stored already keeps its data."""
+
+    @abstractmethod
+    async def get(self, task_id: str, payload_id: str) -> bytes | None:
+        """Return data of a task; None if the data was deleted."""
 
 
 def with_credential(request: bytes | None, credential: SealedCredential | None) -> bytes:

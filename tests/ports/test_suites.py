@@ -12,6 +12,7 @@ from ..suites import (
     ConversationStoreSuite,
     CredentialSuite,
     DurableSuite,
+    PayloadSuite,
     PushSuite,
 )
 from ..suites.base import MakeBackend
@@ -34,6 +35,10 @@ class TestBackend(BackendSuite, CheckpointSuite):
 
 class TestPush(PushSuite):
     """Over all of `BACKENDS`, too."""
+
+
+class TestPayloads(PayloadSuite):
+    """Data of runs at an engine."""
 
 
 class TestCredentials(CredentialSuite):

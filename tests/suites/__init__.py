@@ -5,6 +5,7 @@ from .conversations import ConversationStoreSuite
 from .credentials import CredentialSuite
 from .durable import DurableSuite
 from .events import EventLogSuite
+from .payloads import PayloadSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .suites import BackendSuite, DurableBackendSuite, HousekeepingSuite, PushSuite, TaskQueueSuite
@@ -20,6 +21,7 @@ __all__ = (
     'DurableSuite',
     'EventLogSuite',
     'HousekeepingSuite',
+    'PayloadSuite',
     'PushSuite',
     'QuotaSuite',
     'TaskQueueSuite',

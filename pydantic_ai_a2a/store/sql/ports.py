@@ -34,6 +34,7 @@ from ..ports import (
     Marks,
     OnExpired,
     Outbox,
+    PayloadStore,
     PushConfig,
     PushConfigs,
     QuotaStore,
@@ -355,6 +356,13 @@ class SqlCredentials(Port, CredentialStore):
     load = reading(vocabulary.load_credentials)
 
 
+class SqlPayloads(Port, PayloadStore):
+    """Keeps the data of runs at an engine in a database."""
+
+    put = writing(vocabulary.put_payloads)
+    get = reading(vocabulary.get_payload)
+
+
 class SqlHousekeeping(Port, Housekeeping):
     """Keeps a database small, and does what operators want.
 
@@ -517,6 +525,7 @@ class SqlBackend(Backend, Database):
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
         self.credentials = SqlCredentials(self)
+        self.payloads = SqlPayloads(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, self.due), SqlOutbox(self, self.due)
 
     def conversations(self, owner: str) -> conversations.SqlConversationStore:

@@ -395,7 +395,18 @@ CREATE TABLE reader (
 CREATE INDEX reader_process ON reader (agent, process)
 """
 
-SCHEMA, _ADDED = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP))
+_ENGINES = """
+-- Data of runs at an engine such as Temporal, which keeps only the ids: no text lies there, and no value is too large.
+CREATE TABLE payload (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    id TEXT NOT NULL, -- unique in the task
+    body BLOB NOT NULL,
+    PRIMARY KEY (agent, task_id, id)
+) WITHOUT ROWID
+"""
+
+SCHEMA, _ADDED, ENGINES = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES))
 INDEX = re.compile(r'CREATE (UNIQUE )?INDEX (\w+) ON ')
 KEEPS_UP = tuple(statement for statement in _ADDED if not INDEX.search(statement))
 KEEPS_UP_INDEXES = tuple(statement for statement in _ADDED if INDEX.search(statement))
@@ -416,7 +427,7 @@ KEEPS_UP_INDEXES = tuple(statement for statement in _ADDED if INDEX.search(state
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP, KEEPS_UP_INDEXES)
+MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP, KEEPS_UP_INDEXES, ENGINES)
 
 FIRST = 7
 """Number of the first step. Versions from before the first release have taken steps up to 6."""

@@ -56,7 +56,7 @@ _LOG = ', '.join(
 )
 """The numbers of the first and of the last event of a task."""
 _DROP_EVENTS = 'DELETE FROM event WHERE'
-_PARTS = ('item', 'event', 'checkpoint', 'credential', 'push_config', 'delivery')
+_PARTS = ('item', 'event', 'checkpoint', 'credential', 'payload', 'push_config', 'delivery')
 """The tables with rows of a task, besides its own."""
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
@@ -159,7 +159,11 @@ def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     dropped, emptied = yield from _drop_events(agent, locked)
     if emptied:
         ids, values = among('agent, id', _keys(agent, emptied))
-        yield [(f'UPDATE task SET events_swept = 1 WHERE {ids}', [values])]
+        of_tasks, _ = among('agent, task_id', _keys(agent, emptied))
+        yield [
+            (f'UPDATE task SET events_swept = 1 WHERE {ids}', [values]),
+            (f'DELETE FROM payload WHERE {of_tasks}', [values]),
+        ]
     return Swept(rows=dropped + len(emptied), full=len(rows) == TASKS or len(emptied) < len(locked))
 
 

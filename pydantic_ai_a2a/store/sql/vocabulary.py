@@ -224,6 +224,21 @@ def sweep_credentials(agent: str, *, at: int, limit: int) -> Transaction[int]:
     return len(rows)
 
 
+# --- data of runs at an engine ----------------------------------------------------------------------------------------
+
+
+def put_payloads(agent: str, task_id: str, payloads: Mapping[str, bytes]) -> Transaction[None]:
+    """See `PayloadStore.put`."""
+    rows = [(agent, task_id, *payload) for payload in payloads.items()]
+    yield [('INSERT INTO payload (agent, task_id, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING', rows)]
+
+
+def get_payload(agent: str, task_id: str, payload_id: str) -> Transaction[bytes | None]:
+    """See `PayloadStore.get`."""
+    rows = yield 'SELECT body FROM payload WHERE agent = ? AND task_id = ? AND id = ?', (agent, task_id, payload_id)
+    return bytes(rows[0][0]) if rows else None
+
+
 # --- deliveries of events to webhooks, written in the transaction of the events ---------------------------------------
 # The column `push` of a task is 0 without configurations, and higher with configurations or a configuration for every
 # chunk: a task without webhooks needs no statement. The column `due_at` of a configuration is the time of the next try
