@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from .long import size
 from .postgres import Postgres, any_postgres
+from .temporal import temporal_server
 from .watchdog import Watchdog
 
 # The same examples in every run and process, however busy the machine is.
@@ -126,6 +127,13 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server that stays up. For one that is to be ended, there is `postgres_server`."""
     with any_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope='session')
+def temporal() -> Iterator[str]:
+    """The address of a Temporal server that stays up."""
+    with temporal_server() as address:
+        yield address
 
 
 @pytest.fixture

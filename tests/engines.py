@@ -1,14 +1,151 @@
-"""What engines for durable execution cannot do on every machine."""
+"""The engines for durable execution, as one table: a test of the contract runs with each of them."""
 
 from __future__ import annotations
 
 import sqlite3
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
 
+import dbos
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.durable_exec.dbos import DBOSDurability
+from pydantic_ai.durable_exec.temporal import TemporalDurability, WorkflowStreamTopic
+from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityConfig
+
+from pydantic_ai_a2a.conversion.stream import EngineFailure
+from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
+from pydantic_ai_a2a.engines.engine import Engine
+from pydantic_ai_a2a.engines.temporal import Temporal
 
 
 def need_dbos() -> None:
     """Skip a test that has DBOS keep its workflows in a file, where its own statements fail."""
     if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
         pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
+
+
+class Kit(ABC):
+    """What a test needs of one engine."""
+
+    after_a_broken_store: ClassVar[str]
+    """What becomes of a workflow whose server cannot store an event."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
+        """The capability of an agent at this engine."""
+
+    @abstractmethod
+    def engine(self, *, empty: bool = False) -> Engine:
+        """The engine of another process; an `empty` one knows no workflow."""
+
+    @abstractmethod
+    async def workflows(self) -> dict[str, str]:
+        """The ids of all workflows, and 'done', 'failed' or 'open'."""
+
+    @abstractmethod
+    async def stop(self, workflow: str) -> None:
+        """Cancel a workflow, as its operator does."""
+
+    async def history(self, workflow: str) -> bytes:
+        """All that the engine keeps of a workflow, unless its data is its own business."""
+        return b''
+
+    def error(self, kind: type[Exception]) -> type[Exception]:
+        """The class of an error in `on_failure`."""
+        return kind
+
+    def agent(self, model: Any, *, streams: bool = False, **arguments: Any) -> Agent[Any, Any]:
+        """An agent at this engine."""
+        options: Any = {'name': 'agent', 'capabilities': [self.capability(streams=streams)], **arguments}
+        return Agent(model, **options)
+
+    def options(self, *, empty: bool = False) -> dict[str, Any]:
+        """The options of an app on the test's file, and an engine of its own."""
+        return {
+            'backend': f'sqlite:///{self.folder}/agent.db?synchronous=normal',
+            'engine': self.engine(empty=empty),
+        }
+
+
+class DbosKit(Kit):
+    after_a_broken_store = 'open'
+    _STATES: Mapping[str, str] = {'SUCCESS': 'done', 'PENDING': 'open', 'ENQUEUED': 'open'}
+
+    def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
+        return DBOSDurability(event_stream_handler=stream_events if streams else None)
+
+    def engine(self, *, empty: bool = False) -> Engine:
+        need_dbos()
+        return DBOS(f'sqlite:///{self.folder}/{"empty" if empty else "dbos"}.db')
+
+    async def workflows(self) -> dict[str, str]:
+        listed = await dbos.DBOS.list_workflows_async()
+        return {each.workflow_id: self._STATES.get(each.status, 'failed') for each in listed}
+
+    async def stop(self, workflow: str) -> None:
+        await dbos.DBOS.cancel_workflow_async(workflow)
+
+
+class TemporalKit(Kit):
+    after_a_broken_store = 'done'
+    _STATES: Mapping[str, str] = {'COMPLETED': 'done', 'RUNNING': 'open'}
+
+    def __init__(self, folder: Path, address: str) -> None:
+        super().__init__(folder)
+        self.address = address
+        self.queue = uuid4().hex
+
+    def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
+        return TemporalDurability(
+            event_stream_topic=TOPIC if streams else None,
+            activity_config=ACTIVITIES,
+        )
+
+    def engine(self, *, empty: bool = False) -> Engine:
+        return Temporal(self.address, task_queue=self.queue, namespace=EMPTY if empty else 'default')
+
+    async def workflows(self) -> dict[str, str]:
+        client = await connect(self)
+        listed = client.list_workflows(f'TaskQueue = "{self.queue}"')
+        described = [await client.get_workflow_handle(each.id).describe() async for each in listed]
+        return {
+            each.id: self._STATES.get('' if each.status is None else each.status.name, 'failed') for each in described
+        }
+
+    async def history(self, workflow: str) -> bytes:
+        history = await (await connect(self)).get_workflow_handle(workflow).fetch_history()
+        assert len(history.events) > 10
+        return b''.join(event.SerializeToString() for event in history.events)
+
+    def error(self, kind: type[Exception]) -> type[Exception]:
+        return EngineFailure  # another process may have raised it
+
+    async def stop(self, workflow: str) -> None:
+        await (await connect(self)).get_workflow_handle(workflow).cancel()
+
+
+ACTIVITIES = ActivityConfig(
+    start_to_close_timeout=timedelta(minutes=10),
+    heartbeat_timeout=timedelta(seconds=1),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=3),
+)
+TOPIC = WorkflowStreamTopic('events', batch_interval=timedelta(milliseconds=10))
+EMPTY = 'empty'
+"""A namespace of Temporal in which no workflow is."""
+
+
+async def connect(kit: TemporalKit) -> Client:
+    """A client of the test's own: it does not read the payloads, which lie in the store."""
+    return await Client.connect(kit.address)

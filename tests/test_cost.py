@@ -541,6 +541,15 @@ def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     dialects = ('protocol.fasta2a', 'protocol.v0_3')
     authentication = ('auth.keys', 'auth.jwt', 'auth.starlette')
     rooms = ('commands', 'engines', 'push', 'testing', 'app.serve', *authentication, *backends, *dialects, *own_parts)
-    foreign = ('asyncpg', 'click', 'dbos', 'jwt', 'rfc8785', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
+    foreign = (
+        'asyncpg',
+        'click',
+        'dbos',
+        'jwt',
+        'rfc8785',
+        'multiprocessing.pool',
+        'uvicorn',
+        'pydantic_ai.models.function',
+    )
     unneeded = (*(f'pydantic_ai_a2a.{room}' for room in rooms), *foreign)
     assert [name for name in modules if name.startswith(unneeded)] == []

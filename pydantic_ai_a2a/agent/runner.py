@@ -163,7 +163,7 @@ class Runner:
         hooks: Hooks = Hooks(),
     ) -> None:
         check_options(agent, options)
-        self._agent = agent
+        self.agent = agent
         self.connections = Connections(agent)
         """Connections of the agent to MCP servers."""
         self._options: Any = {name: value for name, value in options.items() if value is not None}
@@ -171,8 +171,9 @@ class Runner:
         self.timeout = None if timeout is None else seconds(timeout)
         """Seconds of a run; None for no limit."""
         self._outputs = outputs if outputs is not None and outputs.holds_data else None
-        self._downloads = Downloads(download_time)
-        self._states = [*states_of(options.get('output_type') or agent.output_type)]
+        self._downloads: Downloads | None = Downloads(download_time)
+        self.output_type: Any = options.get('output_type') or agent.output_type
+        self._states = [*states_of(self.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self.steps = StepsShown(progress, hidden)
         """The steps that clients may see."""
@@ -180,10 +181,16 @@ class Runner:
         """Keeps the steps of runs for a developer."""
         self._hooks = hooks
         self._changes_history = may_change_history(agent, options)
-        self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
+        self._ends_with_text = self.output_type is str and not self._changes_history
         self._prepares_tools = may_prepare_tools(agent, options)
         self._wraps = self._prepares_tools or hooks.of_tools or self._outputs is not None
         self._may_have_model = may_have_model(agent, options)
+
+    def in_workflow(self) -> Runner:
+        """Return a runner for workflows, which take no capabilities of a run: the models download the files."""
+        runner = copy(self)
+        runner._downloads = None
+        return runner
 
     def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
         """Run the agent once, in the current task, or the rest of a run that `RunArguments.turn` has stored in part.
@@ -210,7 +217,7 @@ class Runner:
         added = Added()
         run: AgentRun[Any, Any] | None = None
         try:
-            entered = self._agent.iter(
+            entered = self.agent.iter(
                 None if resumed else arguments.prompt,
                 message_history=turn.after(history) if turn is not None and resumed else history or None,
                 deferred_tool_results=answers,
@@ -275,9 +282,10 @@ class Runner:
             options['metadata'] = _merged(metadata_of, metadata)
         if arguments.client_output is not None:
             options['output_type'] = [arguments.client_output.type, *self._states]
-        if arguments.steering is not None or has_files(arguments.prompt, messages):
+        downloads = self._downloads
+        if downloads is not None and (arguments.steering is not None or has_files(arguments.prompt, messages)):
             # Only when needed: a run with its own capabilities starts more slowly.
-            options['capabilities'] = [*options.get('capabilities', ()), self._downloads]
+            options['capabilities'] = [*options.get('capabilities', ()), downloads]
         if arguments.budget is not None:
             options['usage_limits'] = within(arguments.budget, options.get('usage_limits') or UsageLimits())
         return options
@@ -422,7 +430,7 @@ def _ended(
         waits=waits,
         schemas=schemas,
         calls=calls,
-        shown=shown.ids,
+        shown=[*shown.ids],
         result=result,
     )
 
@@ -502,7 +510,7 @@ class RunOutput(NamedTuple):
     """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
     calls: Sequence[str] = ()
     """Ids of the calls of the model's last response, in the model's order."""
-    shown: Collection[str] = ()
+    shown: Sequence[str] = ()
     """Ids of the calls of the last response shown to clients."""
     result: AgentRunResult[Any] | None = None
     """The agent's result; None for a stopped run."""
@@ -615,6 +623,8 @@ class Turn:
         self._history: Sequence[ModelMessage] = ()
         self._at_engine = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
         self._before: list[ModelMessage] = [] if checkpoint is None else stored_steps(checkpoint)
+        self.marks = len(checkpoint.messages) if checkpoint is not None and self._at_engine else 0
+        """Number of stored marks of a run at an engine: one, and one for each note."""
         self._stored = _marked(self._before)
 
     @property
@@ -635,13 +645,15 @@ class Turn:
         """Return whether the run was started at an engine."""
         return self._at_engine == run
 
-    async def mark(self, run: str) -> None:
-        """Store that the run was started at an engine, which keeps the steps of the run.
+    async def mark(self, run: str, note: Note | None = None) -> None:
+        """Store that the run was started at an engine, which keeps the steps of the run; or one more note of the run.
 
         Raises:
             LeaseLost: The task is no longer ours.
         """
-        await self._save(Checkpoint(run=run, messages=[ModelRequest(parts=[])], usage=RunUsage()), None)
+        first = max(0, self.marks - (note is None))
+        await self._save(Checkpoint(run=run, messages=[ModelRequest(parts=[])], usage=RunUsage(), first=first), note)
+        self._at_engine, self.marks = run, first + 1
 
     def sent_again(self, request: ModelRequest) -> None:
         """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from fasta2a import FastA2A
 from fasta2a.broker import Broker, InMemoryBroker
@@ -38,6 +38,9 @@ from ..runs.hosting import Hosting
 from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
+
+if TYPE_CHECKING:
+    from ..engines.engine import AtEngine
 
 _INSTEAD = (
     'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all other'
@@ -103,6 +106,7 @@ class A2AApp(FastA2A):
         broker: Broker | None = None,
         docs_url: str | None,
         fallback: ASGIApp,
+        at_engine: AtEngine | None,
         **options: Any,
     ) -> None:
         # FastA2A requires a storage and a broker. No route uses them: the routes of FastA2A are replaced below.
@@ -121,6 +125,8 @@ class A2AApp(FastA2A):
         """The agent card without the URL."""
         self.dispatcher = serving.dispatcher
         """Performs operations for callers, also for callers in this process."""
+        self.at_engine = at_engine
+        """What the engine needs of the app; None without `engine=`."""
         self.hosting = hosting
         """Runs the app's workers, from the first call or the lifespan on."""
         self.guard = self.dispatcher.guard

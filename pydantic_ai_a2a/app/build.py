@@ -163,8 +163,9 @@ def to_a2a(
             settings.
         retention: Name and lifetime of stored tasks and conversations.
         workers: Number of tasks that run at once, shutdown times, leases; or a FastA2A worker of your own.
-        engine: Engine that runs the agent as workflows: `DBOS(url)` of `pydantic_ai_a2a.engines.dbos`. Default: the
-            server runs the agent, and the backend keeps the steps of a run.
+        engine: Engine that runs the agent as workflows: `Temporal(target, task_queue=...)` of
+            `pydantic_ai_a2a.engines.temporal`, or `DBOS(url)` of `pydantic_ai_a2a.engines.dbos`. Default: the server
+            runs the agent, and the backend keeps the steps of a run.
         deps_factory: Function of the `CallContext`, which may be async, that makes the `deps` of each run. If it
             returns a context manager, async or not, the context is entered for the run and always left. An exception of
             the function fails the task. It is called in the event loop. Default: `deps` for all runs.
@@ -218,7 +219,9 @@ def to_a2a(
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     if engine is not None:
-        settings = check_engine(engine, agent, settings, hooks, backend=backend, storage=storage, broker=broker)
+        settings = check_engine(
+            engine, agent, settings, hooks, deps=run.get('deps'), backend=backend, storage=storage, broker=broker
+        )
     check_auth(access, approvals, auth, limits.quotas, card_security=bool(security_schemes or security_requirements))
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
@@ -286,6 +289,7 @@ def to_a2a(
         middleware=[*cors_middleware(access.cors), *(middleware or ()), Middleware(ExactPaths, exact)],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
+        at_engine=parts.at_engine,
     )
 
 

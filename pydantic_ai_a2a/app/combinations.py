@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -201,6 +202,7 @@ def check_engine(
     settings: Settings,
     hooks: Hooks,
     *,
+    deps: Any,
     backend: object,
     storage: Storage[Any] | None,
     broker: Broker | None,
@@ -247,8 +249,9 @@ def check_engine(
             ' its own policy. Set the policy on the capability of the agent.',
         ),
     )
-    engine.check(agent)
-    return replace(settings, workers=replace(workers, retries=0))
+    engine.check(agent, deps)
+    attempts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
+    return replace(settings, workers=replace(workers, retries=0, attempts=attempts))
 
 
 def _refuse(*rules: tuple[bool, str]) -> None:

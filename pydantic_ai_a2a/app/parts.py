@@ -69,7 +69,7 @@ from ..types import Message, frozen
 from .combinations import check_signing
 
 if TYPE_CHECKING:
-    from ..engines.engine import Engine
+    from ..engines.engine import AtEngine, Engine
     from ..push.registration import Registration
     from ..push.sender import Sending
     from ..signing.cards import AppSigner
@@ -109,14 +109,23 @@ class Assembly:
         credentials = settings.access.credentials
         vault = None if credentials is None else CredentialVault(credentials, backend.credentials, backend.now)
 
+        make_job = partial(conversion.job, backend, metering, vault)
+        self.at_engine = None if engine is None else _at_engine(engine, conversion, backend, make_job)
+        """What the engine needs of the app; None without an engine."""
+
         def make_worker() -> Worker:
             if not conversion.has_model:
                 logger.warning('%s Runs without a model fail.', NO_MODEL)
-            if engine is None and conversion.durability is not None:
-                logger.warning(NO_ENGINE, conversion.durability)
+            if engine is None and (capability := durability(agent, conversion.options)) is not None:
+                logger.warning(NO_ENGINE, capability)
             if conversion.lacks_deps:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
-            return Worker(backend, conversion.job(backend, metering, vault, engine), settings, metering=metering)
+            job = make_job() if self.at_engine is None else self.at_engine.server_job()
+            return Worker(backend, job, settings, metering=metering)
+
+        def entered_engine() -> AbstractAsyncContextManager[None]:
+            at = self.at_engine if self.hosting.runs_tasks else None
+            return nullcontext() if at is None else at.engine.serving(at)
 
         self.trace = conversion.trace
         """The steps of runs for a developer."""
@@ -129,7 +138,7 @@ class Assembly:
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check)
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
-        stores = (lambda: entered, sending or nullcontext, (lambda: engine) if engine else nullcontext)
+        stores = (lambda: entered, sending or nullcontext, *((entered_engine,) if engine else ()))
         self.hosting = Hosting(
             make_worker,
             agent,
@@ -418,7 +427,7 @@ class Conversion:
         hooks: Hooks = Hooks(),
     ) -> None:
         messages, worker = settings.messages, settings.workers.worker
-        self._settings, self._agent, self._options = settings, agent, options
+        self._settings, self._agent, self.options = settings, agent, options
         self.input = None if messages.input_type is None else TypedInput(messages.input_type)
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
@@ -450,8 +459,8 @@ class Conversion:
             else None
         )
         """Reads the tools of clients; None if clients cannot declare tools."""
-        self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
-        self.connections = Connections(agent) if self._runner is None else self._runner.connections
+        self.runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
+        self.connections = Connections(agent) if self.runner is None else self.runner.connections
         """Connections of the agent to MCP servers."""
         self.schemas = CardSchemas(
             input=None if self.input is None else _published(self.input.schema, 'Messages.input_type'),
@@ -468,11 +477,6 @@ class Conversion:
             progress = settings.results.progress
             if progress.partial_data and not progress.partial_functions:
                 check_partial_data(agent, options)
-
-    @property
-    def durability(self) -> str | None:
-        """Name of the agent's capability for durable execution; None without."""
-        return durability(self._agent, self._options)
 
     def check_content(self, message: Message) -> None:
         """Refuse a message outside the agent's media types or input type. A custom worker has only declared types."""
@@ -494,7 +498,7 @@ class Conversion:
     @property
     def trace(self) -> Trace:
         """The steps of runs for a developer; empty with a worker that runs tasks itself."""
-        return Trace() if self._runner is None else self._runner.trace
+        return Trace() if self.runner is None else self.runner.trace
 
     @property
     def takes_schemas(self) -> bool:
@@ -523,24 +527,26 @@ class Conversion:
         backend: Backend,
         metering: Metering | None = None,
         vault: CredentialVault | None = None,
-        engine: Engine | None = None,
+        *,
+        runner: RunsAgent | None = None,
+        with_deps: bool = True,
     ) -> Job:
-        """Return the job that runs the tasks, in this process or at an engine."""
+        """Return the job that runs the tasks; with a runner in the place of that of the agent, or without `deps`."""
         if self._foreign is not None:
             from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
             return WorkerJob(self._foreign)
-        assert self._runner is not None, 'there is no other worker'
+        assert self.runner is not None, 'there is no other worker'
         return AgentJob(
             backend,
-            self._runner if engine is None else _at_engine(engine, self._runner, backend),
+            runner or self.runner,
             read=self._read,
             read_task=self._read_task,
             outputs=self.outputs,
             settings=self._settings,
             metering=metering,
             refer=partial(read_referenced, accepts=self._model_takes, size=self._settings.limits.referenced),
-            dependencies=self._dependencies,
+            dependencies=self._dependencies if with_deps else None,
             hooks=self._hooks,
             vault=vault,
             client_tools=self.client_tools,
@@ -576,10 +582,11 @@ def _runner(
     return Runner(agent, options, settings.results.progress, hidden, download_time, outputs=outputs, hooks=hooks)
 
 
-def _at_engine(engine: Engine, runner: Runner, backend: Backend) -> RunsAgent:
-    from ..engines.runner import EngineRunner  # noqa: PLC0415 - apps without an engine import none
+def _at_engine(engine: Engine, conversion: Conversion, backend: Backend, job: Callable[..., Any]) -> AtEngine:
+    from ..engines.engine import AtEngine  # noqa: PLC0415 - apps without an engine import none
 
-    return EngineRunner(engine, runner, backend.reader)
+    assert conversion.runner is not None, 'an engine cannot be combined with another worker'
+    return AtEngine(engine, conversion.runner, backend, job)
 
 
 # --- the signatures of an app -----------------------------------------------------------------------------------------

@@ -101,11 +101,14 @@ def _command(arguments: Sequence[str], sockets: object) -> None:
 @click.command()
 @click.argument('target', metavar='MODULE:NAME')
 @place_options
+@click.option('--engine', is_flag=True, help='Run the workflows of the engine of the app, and no tasks.')
 @click.option('--health-port', type=_PORT, metavar='PORT', help='Answer /health/live and /health/ready on this port.')
 @click.option(
     '--health-host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on for health.'
 )
-def worker(target: str, app_dir: str, backend: str | None, health_host: str, health_port: int | None) -> int:
+def worker(
+    *, target: str, app_dir: str, backend: str | None, engine: bool, health_host: str, health_port: int | None
+) -> int:
     """Run the tasks of an app that other processes serve.
 
     MODULE:NAME is the app, such as joker:app; joker alone means joker:app. The worker ends at SIGINT or SIGTERM.
@@ -114,20 +117,28 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
     apps = apart(app, target)
     for served in apps:
         served.hosting.drain_delay = 0.0  # a worker has no traffic to redirect
+        served.hosting.runs_tasks = not engine
+        if engine and (served.at_engine is None or served.at_engine.engine.in_server):
+            raise click.UsageError(
+                f'{target} has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.'
+            )
     code = 1
     with frozen(), suppress(asyncio.CancelledError):
-        code = asyncio.run(_work(app, apps, target, health_host, health_port))
+        code = asyncio.run(_work(app, apps, target, health_host, health_port, engine=engine))
     return code
 
 
-async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None) -> int:
+async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None, *, engine: bool) -> int:
     """Run tasks until a signal, and return the exit code; a second signal does not wait for the running tasks."""
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(_signals())
         if port is not None:
             await stack.enter_async_context(_health_server(app, host, port))
         await stack.enter_async_context(_working(app, apps))
-        say(f'the worker runs the tasks of {target}')
+        for served in apps if engine else ():
+            assert served.at_engine is not None, 'the command has checked it'
+            await stack.enter_async_context(await served.at_engine.engine.worker(served))
+        say(f'the worker runs the {"workflows" if engine else "tasks"} of {target}')
         await stopped.wait()
         say('the worker stops')
     return 0

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from os import urandom
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..arguments import checked
 from ..clock import STOP_TIME
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import ResultForgotten
-from .engine import Ended, Engine, EngineEvent, EngineRun
+from .engine import AtEngine, Ended, Engine, EngineEvent, EngineRun
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'
@@ -90,6 +91,8 @@ class DBOS(Engine):
         url: Database of DBOS: `sqlite:///dbos.db` or `postgresql://…`. All processes of an app use the same database.
     """
 
+    in_server = True
+
     @checked
     def __init__(self, url: str) -> None:
         self.url = url
@@ -100,19 +103,21 @@ class DBOS(Engine):
         self._apps = 0
         """Number of the serving apps."""
 
-    async def __aenter__(self) -> None:
+    @asynccontextmanager
+    async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
         self._apps += 1
+        try:
+            yield
+        finally:
+            self._apps -= 1
+            if self._launched and not self._apps:
+                self._launched = False
+                # DBOS has given the loop its own executor, which ends with DBOS.
+                asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+                await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
+                await asyncio.to_thread(dbos.DBOS.destroy)
 
-    async def __aexit__(self, *error: object) -> None:
-        self._apps -= 1
-        if self._launched and not self._apps:
-            self._launched = False
-            # DBOS has given the loop its own executor, which ends with DBOS.
-            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-            await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
-            await asyncio.to_thread(dbos.DBOS.destroy)
-
-    def check(self, agent: AbstractAgent[Any, Any]) -> None:
+    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
         if DBOSDurability.from_agent(agent) is None:
             raise TypeError(
                 'engine=DBOS() needs an agent with the capability DBOSDurability: Agent(…,'
@@ -145,7 +150,7 @@ class DBOS(Engine):
             dbos.DBOS.register_queue(self._queue)
             self._launched = True
 
-    async def start(self, run: EngineRun, *, known: bool) -> bool:
+    async def start(self, run: EngineRun, *, known: bool) -> None:
         if not self._launched:
             await asyncio.to_thread(self._launch)
         status = await dbos.DBOS.get_workflow_status_async(run.key)
@@ -155,14 +160,12 @@ class DBOS(Engine):
         if status is None:
             with dbos.SetWorkflowID(run.key):
                 run.handle = await dbos.DBOS.start_workflow_async(_workflow, run.key)
-            return False
-        if status.status not in _ENDED:
+        elif status.status not in _ENDED:
             # The lease of the task says that the process of the workflow has ended.
             run.handle = await dbos.DBOS.resume_workflow_async(run.key, queue_name=self._queue)
         else:
             run.handle = await dbos.DBOS.retrieve_workflow_async(run.key)
             run.events.put_nowait(None)
-        return True
 
     async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
         while (event := await run.events.get()) is not None:

@@ -1,53 +1,88 @@
-"""The contract between the server and an engine that runs agents as workflows."""
+"""The contract between the server and an engine that runs agents as workflows, and the server's side of a run."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import copy_context
-from dataclasses import replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias, cast
 
+from pydantic import TypeAdapter
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
-from pydantic_ai.messages import AgentStreamEvent
-from pydantic_ai.run import AgentRun
+from pydantic_ai.messages import AgentStreamEvent, PartStartEvent
+from pydantic_ai.run import AgentRun, AgentRunResult
 
-from ..agent.dependencies import RunToken
+from .. import chains
+from ..agent.dependencies import RunToken, running
 from ..agent.options import RunOptions
-from ..agent.runner import Emit, RunArguments, Runner, RunOutput
-from ..conversion.stream import EngineFailure, classify
+from ..agent.runner import Emit, RunArguments, Runner, RunOutput, Turn
+from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
-from ..types import Note
+from ..runs.agent_job import AgentJob
+from ..store.ports import Backend
+from ..types import Note, ToolArtifact
 
-EngineEvent: TypeAlias = AgentStreamEvent | Note
-"""An event of a run, for the clients of its task: of the model's stream or of a tool; or a note of the agent."""
+EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact
+"""An event of a run, for the clients of its task: of the model's stream or of a tool; or a note or an artifact."""
 Ended: TypeAlias = RunOutput | RunCancelled
 """The end of a run, as a workflow returns the end."""
 
 
-class Engine(AbstractAsyncContextManager[None], ABC):
+@dataclass(frozen=True, eq=False)
+class AtEngine:
+    """What an engine needs of one app."""
+
+    engine: Engine
+    runner: Runner
+    """Runs the agent in the workflows."""
+    backend: Backend
+    job: Callable[..., AgentJob]
+    """Makes the job of the app with another `runner`; and with `with_deps=False`, without calls of `deps_factory`."""
+
+    def server_job(self) -> AgentJob:
+        """Return the job of a server, whose runs are workflows."""
+        return self.job(runner=EngineRunner(self), with_deps=self.engine.in_server)
+
+
+class Engine(ABC):
     """Runs each run of a task as a workflow.
 
     The id of the workflow is the key of the run: `{task id}.{run}`. A task that waits for its client has no workflow.
     The server holds the lease of the task while the workflow runs, and writes the end of the run into the store. A
-    server that takes over the task calls `start` with the same key. Apps enter the engine while they serve, and several
-    apps of a process may share one engine.
+    server that takes over the task calls `start` with the same key. Several apps of a process may share one engine.
     """
 
+    in_server: ClassVar[bool]
+    """True if a workflow runs in the process with the lease of its task: the loss of the process is an attempt, and the
+    run holds a slot of `Workers.running`."""
+
     @abstractmethod
-    def check(self, agent: AbstractAgent[Any, Any]) -> None:
-        """Check an agent when its app is made.
+    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
+        """Check an agent and the `deps` of all runs when an app is made.
 
         Raises:
-            TypeError: The agent lacks the capability of this engine.
+            TypeError: The agent lacks the capability of this engine, or the engine cannot pass on the `deps`.
         """
 
     @abstractmethod
-    async def start(self, run: EngineRun, *, known: bool) -> bool:
-        """Start the workflow of a run, or attach to the workflow with the key of the run. Return True if attached.
+    def serving(self, app: AtEngine) -> AbstractAsyncContextManager[Any]:
+        """Return a context that is entered while an app serves and runs tasks."""
+
+    async def worker(self, app: Any, **options: Any) -> Any:
+        """Return a worker that runs the workflows of an app of `to_a2a` apart from the servers.
+
+        Raises:
+            TypeError: The workflows run in the servers.
+        """
+        raise TypeError(f'{type(self).__name__} has no workers of its own: the servers run the workflows.')
+
+    @abstractmethod
+    async def start(self, run: EngineRun, *, known: bool) -> None:
+        """Start the workflow of a run, or attach to the workflow with the key of the run.
 
         The workflow may run, may have ended, or may have lost its process: then it goes on after its last step.
 
@@ -61,7 +96,7 @@ class Engine(AbstractAsyncContextManager[None], ABC):
 
     @abstractmethod
     def events(self, run: EngineRun) -> AsyncIterator[EngineEvent]:
-        """Yield the events of a run, and end with the workflow."""
+        """Yield the events of a run, and end with the workflow. The first notes are left out: see `EngineRun.notes`."""
 
     @abstractmethod
     async def cancel(self, run: EngineRun) -> None:
@@ -75,26 +110,31 @@ class Engine(AbstractAsyncContextManager[None], ABC):
             Exception: The exception of the run, or the `EngineFailure` that the engine has stored.
         """
 
-    @abstractmethod
     async def leave(self, run: EngineRun) -> None:
-        """Leave a workflow that has not ended: another server attaches to the workflow.
+        """Leave a workflow, which may have not ended: another server attaches to the workflow.
 
         If the workflow runs in this process, it stops here, and goes on in the other process after its last step.
         """
+        return None
 
 
 class EngineRun:
-    """One run of a task, as an engine sees it.
+    """One run of a task, as a server sees it.
 
     Args:
         key: Id of the workflow.
-        runner: Runs the agent in the workflow.
+        app: The app of the task.
         arguments: The arguments of the run.
         options: Options of this run only, such as its `deps`.
+        notes: Number of the notes of the run that its clients have.
     """
 
-    def __init__(self, key: str, runner: Runner, arguments: RunArguments, options: RunOptions | None) -> None:
+    def __init__(
+        self, key: str, app: AtEngine, arguments: RunArguments, options: RunOptions | None, *, notes: int
+    ) -> None:
         self.key = key
+        self.app = app
+        self.notes = notes
         self.loop = asyncio.get_running_loop()
         """The event loop of the worker. A workflow that runs in this process runs there."""
         self.handle: Any = None
@@ -105,17 +145,16 @@ class EngineRun:
         """The exception that has ended the run in this process."""
         self.output: RunOutput | None = None
         """The output of a run in this process, with objects that no engine stores."""
-        self._runner = runner
-        self._arguments = arguments
+        self.arguments = arguments
         self._options = options
         self._context = copy_context()
         self._token = WorkflowToken()
+        current = running.get()
+        assert current is not None, 'a job has set the run'
+        self.claim, self.writer = current.claim, current.writer
 
     async def perform(self, emit: Emit) -> Ended:
-        """Run the agent in the current task, inside of the workflow.
-
-        Args:
-            emit: Takes the notes of the agent, once for each note although a workflow is replayed.
+        """Run the agent in the current task of this process, inside of the workflow.
 
         Raises:
             EngineFailure: The run has failed.
@@ -125,24 +164,57 @@ class EngineRun:
         for variable, value in self._context.items():
             if variable not in known:  # in a workflow that goes on after the loss of its process
                 variable.set(value)
-        arguments = in_workflow(self._arguments, self.key, self._token, emit)
-        # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
-        options: Any = {**(self._options or {}), 'cancellation_token': None}
+        # The same in each replay: the server sees who reads the task, and the engine keeps the steps.
+        arguments = replace(
+            self.arguments,
+            run_id=self.key,
+            token=self._token,
+            watched=bool,
+            watched_live=bool,
+            emit=emit,
+            turn=None,
+            on_model_error=None,
+        )
         try:
-            self.output = await self._runner.run(arguments, options)
+            ended = await perform(self.app.runner, arguments, self._options)
+        except EngineFailure as failure:
+            self.error = cast('Exception', failure.__cause__)
+            raise
         except (LeaseLost, StoreFailed, StoreUnavailable) as error:  # of a tool that writes to the task
             self.events.put_nowait(error)
             raise asyncio.CancelledError from error
-        except Exception as error:
-            if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
-                return error
-            self.error = error
-            raise EngineFailure(*classify(error)) from error
-        return self.output._replace(result=None)
+        if isinstance(ended, RunCancelled):
+            return ended
+        self.output = ended
+        return ended._replace(result=None)
 
     def cancel(self) -> None:
         """Cancel the run in this process, in its event loop. Its messages are kept."""
         self._token.stop()
+
+
+async def perform(runner: Runner, arguments: RunArguments, options: RunOptions | None) -> Ended:
+    """Run the agent in a workflow.
+
+    Args:
+        runner: Runs the agent.
+        arguments: The arguments of the run, the same in each replay of the workflow.
+        options: Options of this run only.
+
+    Raises:
+        EngineFailure: The run has failed.
+        LeaseLost, StoreFailed, StoreUnavailable: A tool has written to the task in vain.
+    """
+    # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
+    given: Any = {**(options or {}), 'cancellation_token': None}
+    try:
+        return await runner.in_workflow().run(arguments, given)
+    except (LeaseLost, StoreFailed, StoreUnavailable):
+        raise
+    except Exception as error:
+        if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
+            return error
+        raise EngineFailure(*classify(error)) from error
 
 
 class WorkflowToken(RunToken):
@@ -173,22 +245,132 @@ class WorkflowToken(RunToken):
             self.run.cancel()
 
 
-def in_workflow(arguments: RunArguments, key: str, token: RunToken, emit: Emit) -> RunArguments:
-    """Return the arguments of a run inside of its workflow, the same in each replay.
+# --- the server's side of a run ---------------------------------------------------------------------------------------
+# Start or attach, relay the events, cancel, return the output.
 
-    The server sees who reads the task, and what the run does meanwhile. The engine keeps the steps.
-    """
-    return replace(
-        arguments,
-        run_id=key,
-        token=token,
-        watched=_never,
-        watched_live=_never,
-        emit=emit,
-        turn=None,
-        on_model_error=None,
+
+class EngineRunner:
+    """Runs the agent of an app at its engine."""
+
+    def __init__(self, app: AtEngine) -> None:
+        self._app = app
+        self._engine = app.engine
+        self.timeout = app.runner.timeout
+
+    def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
+        """Run the agent once as a workflow, or attach to the workflow of the run. See `Runner.run`."""
+        return self._run(arguments, options)
+
+    async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
+        task_id, turn = arguments.info['task_id'], arguments.turn
+        assert turn is not None, 'the backend is durable'
+        key = f'{task_id}.{arguments.run_id.removeprefix(f"{task_id}.").split(".")[0]}'
+        known = turn.is_marked(key)
+        run = EngineRun(key, self._app, arguments, options, notes=turn.marks - 1 if known else 0)
+        await self._engine.start(run, known=known)
+        if not known:
+            await turn.mark(key)
+        answer = AnswerStream(arguments.text_output)
+        relaying = asyncio.create_task(self._relay(run, turn, answer))
+        ending = asyncio.create_task(self._engine.result(run))
+        try:
+            async with nullcontext() if self._engine.in_server else chains.waiting.get():
+                ended = await self._end(run, arguments, relaying, ending)
+        except StoreFailed:
+            await self._engine.cancel(run)
+            raise
+        finally:
+            await _cancel(relaying, ending)
+            await self._engine.leave(run)
+        if isinstance(ended, RunCancelled):
+            raise ended
+        if arguments.usage is not None and ended.usage is not arguments.usage:
+            vars(arguments.usage).update(vars(ended.usage))
+        result = ended.result or (None if ended.waits else _result(ended, arguments))
+        return ended._replace(streamed=answer.streamed, result=result)
+
+    async def _end(
+        self,
+        run: EngineRun,
+        arguments: RunArguments,
+        relaying: asyncio.Task[None],
+        ending: asyncio.Task[Ended],
+    ) -> Ended:
+        """Return the end of a run after its last event. Cancel the workflow with the token of the run."""
+        canceling = asyncio.timeout(None)
+        try:
+            async with canceling:
+                with arguments.token.opening(canceling):
+                    return await self._wait(relaying, ending)
+        except TimeoutError:
+            if not canceling.expired():
+                raise
+        await self._check_canceled(run.key, arguments)
+        await self._engine.cancel(run)
+        return await self._wait(relaying, ending)
+
+    async def _wait(self, relaying: asyncio.Task[None], ending: asyncio.Task[Ended]) -> Ended:
+        await asyncio.wait([relaying, ending], return_when=asyncio.FIRST_EXCEPTION)
+        if relaying.done():
+            relaying.result()
+        return ending.result()
+
+    async def _check_canceled(self, key: str, arguments: RunArguments) -> None:
+        """Check that a cancelled token means a cancelled or erased task, and no lost lease.
+
+        Raises:
+            LeaseLost: Another server has the task, and attaches to its workflow.
+        """
+        assert arguments.turn is not None, 'the backend is durable'
+        try:
+            await arguments.turn.mark(key)
+        except LeaseLost:
+            reader = self._app.backend.reader
+            task = await reader.load(arguments.info['task_id'], None, history_length=0, artifacts=False)
+            if task is not None and task.header.state == 'working':
+                raise
+
+    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> None:
+        """Write the events of a run into its task, for the clients that watch the task."""
+        live, steps, arguments = False, self._app.runner.steps, run.arguments
+        async for event in self._engine.events(run):
+            if isinstance(event, Note):
+                await turn.mark(run.key, event)
+                continue
+            if isinstance(event, ToolArtifact):
+                await run.writer.write(event)
+                continue
+            if isinstance(event, PartStartEvent) and event.index == 0:
+                answer.begin_response()
+                live = arguments.text_output and arguments.watched_live()
+            text = answer.feed(event) if live else None
+            output = text or (steps.of_event(event) if steps.any and arguments.watched() else None)
+            if output is not None:
+                await arguments.emit(output)
+
+
+_RESULT: TypeAdapter[AgentRunResult[Any]] = TypeAdapter(AgentRunResult[Any])
+
+
+def _result(output: RunOutput, arguments: RunArguments) -> AgentRunResult[Any]:
+    """Return the agent's result of a run whose process has ended."""
+    return _RESULT.validate_python(
+        {
+            'output': output.output,
+            'messages': [*arguments.history, *output.messages],
+            'new_message_index': len(arguments.history),
+            'usage': output.usage,
+            'run_id': arguments.run_id,
+            'conversation_id': arguments.info['context_id'],
+            'metadata': {'a2a': arguments.info},
+        }
     )
 
 
-def _never() -> bool:
-    return False
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # the first exception is raised, and asyncio would log another

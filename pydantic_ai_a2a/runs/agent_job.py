@@ -125,12 +125,14 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        vault, client = self._vault, None
+        client = None
         if claim.request is not None and MARK in claim.request:
-            client = self._client_output(claim)
+            client = self.client_output(claim)
+        vault = self._vault
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
-        tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
+        # Like `current`, with fewer calls.
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
+        tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
         arguments = RunArguments(
             prompt=prompt,
             history=history,
@@ -159,6 +161,17 @@ class AgentJob:
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
+
+    async def validated(self, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
+        """Return the validated data that has begun a task; None without `Messages.input_type`."""
+        typed = self._typed_input
+        return None if typed is None else await self._messages.validated(typed, claim, recorder)
+
+    def current(self, claim: Claim, recorder: Recorder, validated: ValidatedInput | None) -> Running:
+        """Return a run for `a2a(ctx)`."""
+        vault = self._vault
+        credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
+        return Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated)
 
     def _model_failed(self, recorder: Recorder, error: Exception) -> None:
         if not isinstance(error, StoreFailed) and self._retry_on(error):
@@ -279,11 +292,13 @@ class AgentJob:
         """Return the conversion of the outputs of a run."""
         if claim.request is None or MARK not in claim.request:
             return self._outputs
-        client = self._client_output(claim)
+        client = self.client_output(claim)
         return self._outputs if client is None else client.outputs
 
-    def _client_output(self, claim: Claim) -> ClientOutput | None:
+    def client_output(self, claim: Claim) -> ClientOutput | None:
         """Return the output by the schema of the run's client; None for the output of the agent."""
+        if claim.request is None or MARK not in claim.request:
+            return None
         return client_output(claim.request, data_as_text=self._results.data_as_text)
 
 

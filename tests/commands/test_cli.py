@@ -99,6 +99,12 @@ def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(
     ]
 
 
+def test_an_app_whose_engine_has_no_workers_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, 'worker', '--engine', 'joker:shared') == snapshot(
+        (2, 'joker:shared has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.')
+    )
+
+
 def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert [
         refused(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db'),

@@ -1,0 +1,505 @@
+"""Runs as workflows of Temporal: `to_a2a(engine=Temporal('localhost:7233', task_queue='agents'))`.
+
+A workflow runs in a worker, which may be on another machine than the server of the task. Servers and workers share the
+database of the app. All payloads lie there: Temporal has only their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import fields, replace
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any, NamedTuple, Union, cast, get_type_hints
+from weakref import WeakKeyDictionary
+
+from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.durable_exec.temporal import AgentEventStream, AgentPlugin, PydanticAIPlugin, TemporalDurability
+from pydantic_ai.exceptions import RunCancelled, UserError
+from pydantic_ai.messages import AgentStreamEvent
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.usage import RunUsage
+from pydantic_core import PydanticSerializationError, from_json, to_json
+from temporalio import activity, converter, exceptions, workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import WorkflowIDReusePolicy as Reuse
+from temporalio.contrib.workflow_streams import WorkflowStreamClient
+from temporalio.service import RPCError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
+
+from ..agent.dependencies import Running, running
+from ..agent.options import RunOptions
+from ..agent.runner import Emit, RunArguments, RunOutput
+from ..arguments import checked
+from ..conversion.outbound import NO_ANSWERS, declared_types
+from ..conversion.pending import STATES, Rejected
+from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure, classify
+from ..errors import ResultForgotten, StoreFailed, StoreUnavailable
+from ..protocol import stored
+from ..runs.ends import run_id
+from ..runs.recorder import Recorder
+from ..store.ports import Backend, Claim
+from ..types import Note, ToolArtifact
+from .engine import AtEngine, Ended, Engine, EngineEvent, EngineRun, WorkflowToken, perform
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_NAME = 'pydantic_ai_a2a'
+_WORKFLOW, _LOAD = f'{_NAME}.run', f'{_NAME}.load'
+_NOTES = f'{_NAME}.notes'
+"""Topic of the workflow's stream with notes and artifacts, and with its end."""
+_TASK, _CONTEXT = map(SearchAttributeKey.for_keyword, ('a2aTask', 'a2aContext'))
+_COOLDOWN = timedelta(milliseconds=20)
+"""Least time between two polls for new events."""
+_LOAD_TIME = timedelta(seconds=30)
+_HEARTBEATS = timedelta(seconds=1)
+"""A cancelled activity hears of the cancel with the answer to a heartbeat."""
+_CANCEL_TIME = 10.0
+"""Seconds until a workflow that no worker has cancelled is terminated."""
+_GRACE = timedelta(minutes=1)
+"""Time after the `timeout` of a run until Temporal ends a workflow without a worker."""
+_NONDETERMINISM = '[TMPRL1100]'
+"""Temporal's number of the error, which begins its text."""
+_UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
+"""A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
+
+_apps: dict[str, AtEngine] = {}
+"""The apps with a worker in this process, by task queue: code of workflows finds its app here."""
+
+
+class Temporal(Engine):
+    """Runs tasks as workflows of Temporal.
+
+    Each process that runs the tasks of the app also has a Temporal worker. With `worker=False`, workers run apart:
+    `pydantic-ai-a2a worker --engine module:app`. The agent needs the capability `TemporalDurability`.
+
+    Args:
+        target: Address of the Temporal server, as `host:port`.
+        task_queue: Task queue of the app. Each app needs its own.
+        worker: True if the processes of the app run workflows.
+        search_attributes: True if workflows have the search attributes `a2aTask` and `a2aContext`, of the type
+            `Keyword`. Register both before: `temporal operator search-attribute create --name a2aTask --type Keyword`.
+        connection: Further arguments of Temporal's `Client.connect`, such as `namespace`, `api_key` and `tls`.
+    """
+
+    in_server = False
+
+    @checked
+    def __init__(
+        self, target: str, *, task_queue: str, worker: bool = True, search_attributes: bool = False, **connection: Any
+    ) -> None:
+        self._target = target
+        self._task_queue = task_queue
+        self._has_worker = worker
+        self._search_attributes = search_attributes
+        self._connection = connection
+        self._clients: WeakKeyDictionary[Backend, Client] = WeakKeyDictionary()
+
+    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
+        if TemporalDurability.from_agent(agent) is None:
+            raise TypeError(
+                'engine=Temporal() needs an agent with the capability TemporalDurability: Agent(…,'
+                " capabilities=[TemporalDurability(event_stream_topic='events')])."
+            )
+        try:
+            _deps_of(agent).dump_json(deps, warnings='error')
+        except (PydanticSchemaGenerationError, PydanticSerializationError) as error:
+            raise TypeError(
+                'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type'
+                ' that Pydantic can write and read, such as a dataclass, and make live objects in the tools.'
+            ) from error
+
+    @asynccontextmanager
+    async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
+        async with await self._worker(app) if self._has_worker else nullcontext():
+            yield
+
+    async def worker(self, app: Any, **options: Any) -> Worker:
+        """Return a Temporal worker for an app of `to_a2a`, to be entered or run.
+
+        Args:
+            app: The app, with this engine.
+            options: Further arguments of Temporal's `Worker`, such as `max_concurrent_activities`.
+
+        Raises:
+            ValueError: The SQLite file of the app is not here.
+        """
+        at: AtEngine = app.at_engine
+        path = getattr(getattr(at.backend, 'settings', None), 'path', None)
+        if path is not None and not path.exists():
+            raise ValueError(
+                f'There is no {path}: a worker needs the SQLite file of its servers. Start a server first, or use'
+                ' PostgreSQL for workers on other machines.'
+            )
+        return await self._worker(at, **options)
+
+    async def _worker(self, app: AtEngine, **options: Any) -> Worker:
+        tasks = _Tasks(app)
+        _apps[self._task_queue] = app
+        # Without a name, Temporal compiles all loaded modules.
+        given: Any = {'build_id': _NAME, **options}
+        return Worker(
+            await self._client(app.backend),
+            task_queue=self._task_queue,
+            workflows=[_Run],
+            activities=[tasks.load],
+            plugins=[AgentPlugin(app.runner.agent)],
+            interceptors=[tasks],
+            workflow_runner=Unsandboxed(),
+            max_heartbeat_throttle_interval=_HEARTBEATS,
+            default_heartbeat_throttle_interval=_HEARTBEATS,
+            **given,
+        )
+
+    async def _client(self, backend: Backend) -> Client:
+        if (client := self._clients.get(backend)) is None:
+            options: dict[str, Any] = {'retry_config': _UNTIL_BACK, **self._connection}
+            own: converter.DataConverter = options.pop('data_converter', converter.DataConverter.default)
+            # Small payloads, too: Temporal then has no text of clients and models, also not in errors.
+            storage = converter.ExternalStorage([_Payloads(backend)], payload_size_threshold=0)
+            failures = converter.DefaultFailureConverterWithEncodedAttributes
+            data = replace(own, external_storage=storage, failure_converter_class=failures)
+            plugins = [*options.pop('plugins', ()), PydanticAIPlugin()]
+            client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
+            self._clients[backend] = client
+        return client
+
+    async def start(self, run: EngineRun, *, known: bool) -> None:
+        claim, backend, timeout = run.claim, run.app.backend, run.app.runner.timeout
+        client = await self._client(backend)
+        run.handle = client.get_workflow_handle_for(_Run.run, run.key)
+        if known:
+            try:
+                await run.handle.describe()
+            except RPCError as error:  # without an answer, the client calls again
+                raise ResultForgotten(f'Temporal has no workflow {run.key}.') from error
+            return
+        await backend.payloads.put(claim.header.id, {run.key: _CLAIM.dump_json(claim)})
+        pairs = [SearchAttributePair(_TASK, claim.header.id), SearchAttributePair(_CONTEXT, claim.header.context_id)]
+        with suppress(exceptions.WorkflowAlreadyStartedError):  # by a server that was killed before it could store that
+            await client.start_workflow(
+                _Run.run,
+                id=run.key,
+                task_queue=self._task_queue,
+                id_reuse_policy=Reuse.REJECT_DUPLICATE,
+                execution_timeout=None if timeout is None else timedelta(seconds=timeout) + _GRACE,
+                search_attributes=TypedSearchAttributes(pairs if self._search_attributes else []),
+            )
+
+    async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
+        stream = WorkflowStreamClient(run.handle, client=await self._client(run.app.backend))
+        notes = 0
+        async for item in stream.subscribe(result_type=RawValue, poll_cooldown=_COOLDOWN):
+            body = item.data.payload.data
+            if not body:  # the end of the run
+                return
+            event = _event_of(item.topic, body)
+            notes += isinstance(event, Note)
+            if event is not None and not (isinstance(event, Note) and notes <= run.notes):
+                yield event
+
+    async def cancel(self, run: EngineRun) -> None:
+        handle: WorkflowHandle[Any, bytes] = run.handle
+        with suppress(RPCError, WorkflowFailureError):  # the workflow has ended: `result` says how
+            await handle.signal(_Run.cancel)
+            try:
+                async with asyncio.timeout(_CANCEL_TIME):
+                    await handle.result()
+            except TimeoutError:
+                await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
+
+    async def result(self, run: EngineRun) -> Ended:
+        try:
+            return _load_end(await run.handle.result(), run)
+        except WorkflowFailureError as failed:
+            raise _failure_of(failed) from failed
+
+
+def _failure_of(failed: WorkflowFailureError) -> Exception:
+    """Return the failure of a run: the failure that the workflow or an activity has named, if any."""
+    if (named := _named(failed.cause, EngineFailure)) is not None:
+        return EngineFailure(*named.details)
+    return EngineFailure(*(CHANGED_AGENT if _NONDETERMINISM in str(failed.cause) else ENGINE_FAILED))
+
+
+def _named(error: BaseException | None, kind: type[BaseException]) -> exceptions.ApplicationError | None:
+    """Return the failure in the place of an exception of a kind, among the causes of an error; None without one."""
+    while error is not None and not (isinstance(error, exceptions.ApplicationError) and error.type == kind.__name__):
+        error = error.__cause__
+    return error
+
+
+def _as_failure(error: Exception) -> exceptions.ApplicationError:
+    """Return an error of a workflow or activity that Temporal does not try again."""
+    return exceptions.ApplicationError('', *error.args, type=type(error).__name__, non_retryable=True)
+
+
+# --- the code of workflows --------------------------------------------------------------------------------------------
+
+
+@workflow.defn(name=_WORKFLOW, failure_exception_types=[Exception])  # otherwise, Temporal would try again for ever
+class _Run:
+    """The run of a task."""
+
+    @workflow.init
+    def __init__(self) -> None:
+        self._events = AgentEventStream(drain_timeout=timedelta(0))
+        self._token = WorkflowToken()
+
+    @workflow.run
+    async def run(self) -> bytes:
+        app, notes = _apps[workflow.info().task_queue], self._events.stream.topic(_NOTES)
+
+        async def emit(event: Any) -> None:
+            notes.publish(_dump_note(event))
+
+        try:
+            ended = await self._perform(app, emit)
+        finally:
+            notes.publish(b'')
+            await self._events.close()
+        return _dump_end(ended, _outputs_of(app))
+
+    async def _perform(self, app: AtEngine, emit: Emit) -> Ended:
+        body = await workflow.execute_activity(_LOAD, result_type=bytes, start_to_close_timeout=_LOAD_TIME)
+        claim, deps, shown, *values = _DATA.validate_json(body)
+        job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
+        current = job.current(claim, _recorder(app, claim), None)
+        running.set(current._replace(writer=_Emits(emit), credential=_only_in_tools))
+        arguments = RunArguments(
+            **given,
+            run_id=workflow.info().workflow_id,
+            token=self._token,
+            watched=bool,
+            watched_live=bool,
+            emit=emit,
+            may_wait=True,
+            shown=shown,
+            client_output=job.client_output(claim),
+        )
+        options: RunOptions = {} if deps is None else {'deps': _deps_of(app.runner.agent).validate_json(deps)}
+        try:
+            return await perform(app.runner, arguments, options)
+        except EngineFailure as failure:
+            if (rejected := _named(failure.__cause__, Rejected)) is not None:  # by a tool
+                return RunOutput(Rejected(*rejected.details), (), None, [], RunUsage(), waits=True)
+            raise _as_failure(failure) from failure
+
+    @workflow.signal
+    def cancel(self) -> None:
+        """Cancel the run. Its messages are kept."""
+        self._token.stop()
+
+
+async def _only_in_tools() -> str | None:
+    raise UserError('a2a(ctx).credential() works in tools: other code of the agent runs in a workflow of Temporal.')
+
+
+class _Emits(NamedTuple):
+    """Writes the notes and the artifacts of code in a workflow."""
+
+    write: Emit
+
+
+# --- activities -------------------------------------------------------------------------------------------------------
+
+
+class _Tasks(Interceptor):
+    """Gives activities the task of their workflow, for `a2a(ctx)`, and loads the runs of an app."""
+
+    timeout: float | None = None
+
+    def __init__(self, app: AtEngine) -> None:
+        self._app = app
+        self._job = app.job(runner=self)
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _InTask(next, self)
+
+    async def current(self, key: str) -> Running:
+        """Return the run of a workflow."""
+        body = await self._app.backend.payloads.get(_task_of(key), key)
+        if body is None:
+            logger.error('The worker does not see the run %s: it needs the database of the servers.', key)
+            raise _as_failure(EngineFailure(*ENGINE_FAILED))
+        claim = _CLAIM.validate_json(body)
+        recorder = _recorder(self._app, claim)
+        current = self._job.current(claim, recorder, await self._job.validated(claim, recorder))
+        return current._replace(writer=_Publishes(key))
+
+    @activity.defn(name=_LOAD)
+    async def load(self) -> bytes:
+        """Return the data of a run, of its task and of the conversation."""
+        claim = cast('Running', running.get()).claim
+        try:
+            run = await self._job.begin(claim, _recorder(self._app, claim), WorkflowToken(), run_id(claim))
+            return cast('Any', await run)
+        except (StoreFailed, StoreUnavailable):
+            raise
+        except Exception as error:
+            raise _as_failure(EngineFailure(*classify(error))) from error
+
+    async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> bytes:
+        """Return the data of a run. See `RunsAgent`."""
+        deps = None if options is None else _deps_of(self._app.runner.agent).dump_json(options.get('deps')).decode()
+        # The messages of the claim are in the history.
+        claim = replace(
+            cast('Running', running.get()).claim, own_messages=None, checkpoint=None, pending=None, tried=None
+        )
+        return _DATA.dump_json((claim, deps, [*arguments.shown], *(getattr(arguments, name) for name in _LOADED)))
+
+
+class _InTask(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, tasks: _Tasks) -> None:
+        super().__init__(next)
+        self._tasks = tasks
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        running.set(await self._tasks.current(activity.info().workflow_id or ''))
+        try:
+            return await self.next.execute_activity(input)
+        except Rejected as rejected:
+            raise _as_failure(rejected) from rejected
+
+
+class _Publishes(NamedTuple):
+    """Publishes the notes and artifacts of tools to the server of the task."""
+
+    key: str
+
+    async def write(self, event: Note | ToolArtifact) -> None:
+        """Return once the workflow has the event, which outlives the server."""
+        async with WorkflowStreamClient.create(activity.client(), self.key) as stream:
+            stream.topic(_NOTES).publish(_dump_note(event))
+
+
+def _recorder(app: AtEngine, claim: Claim) -> Recorder:
+    return Recorder(claim, app.backend.queue, app.backend.now)
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+class _End(NamedTuple):
+    """The end of a run."""
+
+    kind: str
+    """Empty for an output, `canceled`, or the name of a state."""
+    values: str
+    """The output, the text of the cancel, or the arguments of the state, as a JSON array."""
+    rest: RunOutput
+
+
+_CANCELED = 'canceled'
+_STATES: dict[str, type[Any]] = {state.__name__: state for state in STATES}
+
+_CONFIG = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')
+_CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
+_END: TypeAdapter[_End] = TypeAdapter(_End, config=_CONFIG)
+_EVENT: TypeAdapter[AgentStreamEvent] = TypeAdapter(AgentStreamEvent)
+_DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=_CONFIG)
+_LOADED = ('prompt', 'history', 'info', 'text_output', 'usage', 'budget', 'answers', 'client_tools', 'spent')
+"""The arguments of a run that are data, as they are."""
+_TYPES: Any = (Claim, str | None, list[str], *(get_type_hints(RunArguments)[name] for name in _LOADED))
+_DATA: TypeAdapter[tuple[Any, ...]] = TypeAdapter(cast('Any', tuple)[_TYPES], config=_CONFIG)
+"""The claim, the `deps` of `deps_factory` as JSON, the calls shown before, and the rest of the arguments."""
+
+
+def _dump_note(event: Note | ToolArtifact) -> bytes:
+    return to_json(event) if isinstance(event, Note) else stored.dump_artifact(event.artifact)
+
+
+def _event_of(topic: str, body: bytes) -> EngineEvent | None:
+    """Return an event of a workflow's stream; None for the result of the agent, which the workflow returns, too."""
+    if topic == _NOTES:
+        return Note(*from_json(body)) if body.startswith(b'[') else ToolArtifact(stored.load_artifact(body))
+    return None if from_json(body)['event_kind'] == 'agent_run_result' else _EVENT.validate_json(body)
+
+
+def _dump_end(ended: Ended, outputs: TypeAdapter[list[Any]]) -> bytes:
+    """Write the end of a run."""
+    if isinstance(ended, RunCancelled):
+        kind, values = _CANCELED, to_json([ended.message])
+        rest = RunOutput(None, (), None, ended.new_messages(), ended.usage)
+    else:
+        output, rest = ended.output, ended._replace(output=None, result=None)
+        kind = next((name for name, state in _STATES.items() if isinstance(output, state)), '')
+        adapter = _DEFERRED if ended.waits else outputs
+        state = [getattr(output, field.name) for field in fields(_STATES[kind])] if kind else None
+        values = adapter.dump_json([output]) if state is None else to_json(state)
+    return _END.dump_json(_End(kind, values.decode(), rest))
+
+
+def _load_end(body: bytes, run: EngineRun) -> Ended:
+    """Read the JSON of `_dump_end`."""
+    kind, values, rest = _END.validate_json(body)
+    if kind == _CANCELED:
+        history, info = run.arguments.history, run.arguments.info
+        return RunCancelled(
+            *from_json(values),
+            messages=[*history, *rest.messages],
+            new_message_index=len(history),
+            usage=rest.usage,
+            metadata={'a2a': info},
+            run_id=run.arguments.run_id,
+            conversation_id=info['context_id'],
+        )
+    if kind:
+        return rest._replace(output=_STATES[kind](*from_json(values)))
+    return rest._replace(output=(_DEFERRED if rest.waits else _outputs_of(run.app)).validate_json(values)[0])
+
+
+def _outputs_of(app: AtEngine) -> TypeAdapter[list[Any]]:
+    """Return the adapter of a list of outputs of an agent; of any values, if a type has no schema."""
+    types = tuple(kind for kind in declared_types(app.runner.output_type) if kind not in NO_ANSWERS) or (object,)
+    try:
+        return TypeAdapter(cast('Any', list)[cast('Any', Union)[types]], config=_CONFIG)
+    except PydanticUserError:
+        return TypeAdapter(list[Any])
+
+
+def _deps_of(agent: AbstractAgent[Any, Any]) -> TypeAdapter[Any]:
+    kind = cast('Any', agent.deps_type)
+    return TypeAdapter(Any if kind in (object, type(None)) else kind)
+
+
+def _task_of(key: str) -> str:
+    return key.rpartition('.')[0] or key
+
+
+class _Payloads(converter.StorageDriver):
+    """Keeps the payloads of workflows in the database of an app."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._store = backend.payloads
+
+    def name(self) -> str:
+        return _NAME
+
+    async def store(
+        self, context: converter.StorageDriverStoreContext, payloads: Sequence[Payload]
+    ) -> list[converter.StorageDriverClaim]:
+        assert isinstance(context.target, converter.StorageDriverWorkflowInfo), 'an app starts activities in workflows'
+        task_id = _task_of(context.target.id or '')
+        bodies = [payload.SerializeToString() for payload in payloads]
+        ids = [blake2b(body, digest_size=16).hexdigest() for body in bodies]
+        await self._store.put(task_id, dict(zip(ids, bodies, strict=True)))
+        return [converter.StorageDriverClaim({'task': task_id, 'id': name}) for name in ids]
+
+    async def retrieve(
+        self, context: converter.StorageDriverRetrieveContext, claims: Sequence[converter.StorageDriverClaim]
+    ) -> list[Payload]:
+        return [await self._load(**claim.claim_data) for claim in claims]
+
+    async def _load(self, task: str, id: str) -> Payload:
+        body = await self._store.get(task, id)
+        if body is None:
+            raise LookupError(f'The database has no payload {id} of task {task}: it was erased, or lies elsewhere.')
+        return Payload.FromString(body)

@@ -1,0 +1,266 @@
+"""Tasks as workflows of Temporal, with servers and workers in processes of their own, which are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Workers, a2a, to_a2a
+from pydantic_ai_a2a.engines.dbos import DBOS
+from pydantic_ai_a2a.engines.temporal import Temporal
+from pydantic_ai_a2a.store.ports import Claim
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+
+from ...client import Client, lifespan, message, state_of, texts
+from ...e2e.server import LIMIT, Process, process
+from ...engines import TemporalKit, connect
+from ...long import size
+from ..stage import serving
+from .test_checkpoints import served
+from .test_checkpoints_killed import kill
+from .test_durable_processes import Remote
+from .test_engine_killed import ledger
+
+APP = 'tests.behaviour.durable_temporal:app'
+PACKAGES = ('pydantic_ai.durable_exec.temporal', 'pydantic_ai.durable_exec.dbos')
+STEPS = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
+
+
+class Fleet:
+    """Servers and workers of one app."""
+
+    def __init__(self, folder: Path, store: str, address: str) -> None:
+        self.kit = TemporalKit(folder, address)
+        self.store = store
+        self._folder = folder
+        self._env = {
+            'A2A_TEST_BACKEND': store,
+            'A2A_TEST_TEMPORAL': address,
+            'A2A_TEST_QUEUE': self.kit.queue,
+            'A2A_TEST_LEDGER': str(folder / 'ledger.txt'),
+            'A2A_TEST_LEASE': '1.0',
+        }
+
+    @contextmanager
+    def server(self) -> Generator[Remote]:
+        with process('-m', 'uvicorn', APP, '--port', '0', env=self._env, packages=PACKAGES) as server:
+            yield Remote(server)
+
+    @contextmanager
+    def worker(self, name: str = 'Steps') -> Generator[Process]:
+        env = {**self._env, 'A2A_TEST_NAME': name}
+        with process('-m', 'pydantic_ai_a2a', 'worker', '--engine', APP, env=env, packages=PACKAGES) as worker:
+            worker.wait_for('the worker runs the workflows of')
+            yield worker
+
+    def close(self, gate: str) -> None:
+        (self._folder / f'{gate}.closed').touch()
+
+    def open(self, gate: str) -> None:
+        (self._folder / f'{gate}.opened').touch()
+
+    async def found(self, name: str) -> None:
+        """Wait for a file of a gate."""
+        end = time.monotonic() + LIMIT
+        while not (self._folder / name).exists():
+            assert time.monotonic() < end, name
+            await asyncio.sleep(0.01)
+
+    async def over(self, workflow: str) -> None:
+        """Wait until a workflow is over."""
+        async with asyncio.timeout(LIMIT):
+            while (await self.kit.workflows())[workflow] == 'open':  # noqa: ASYNC110 - its result lies in the store
+                await asyncio.sleep(0.05)
+
+    def forget(self, gate: str) -> None:
+        """Forget that a run has come to a gate."""
+        (self._folder / f'{gate}.reached').unlink()
+
+    @property
+    def ledger(self) -> list[str]:
+        return ledger(self._folder)
+
+
+@pytest.fixture(params=['file', 'postgres'])
+def fleet(request: pytest.FixtureRequest, tmp_path: Path, temporal: str) -> Fleet:
+    file = request.param == 'file'
+    store = f'sqlite:///{tmp_path}/agent.db' if file else request.getfixturevalue('postgres_url')
+    return Fleet(tmp_path, store, temporal)
+
+
+FILE = pytest.mark.parametrize('fleet', ['file'], indirect=True)
+
+
+async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet) -> None:
+    fleet.close('tool-2')
+    with ExitStack() as stack:
+        with fleet.server() as first:
+            assert first.url
+            stack.enter_context(fleet.worker())
+            task_id = (await first.send('go', contextId='c', wait=False))['id']
+            await fleet.found('tool-2.reached')
+            await kill(first.server)
+        for _ in range(size(1, 4)):
+            with fleet.server() as second:  # attaches to a running workflow
+                async with second.subscribe(task_id) as events:
+                    await anext(events)
+                await kill(second.server)
+        fleet.open('tool-2')
+        await fleet.over(f'{task_id}.1')
+        with fleet.server() as third:  # attaches to a workflow that has ended
+            done = await third.ended(task_id)
+            recalled = await third.send('recall', contextId='c')
+    assert (texts(done), texts(recalled)) == (['Step 5, done.'], ['go + recall'])
+    assert fleet.ledger == STEPS
+    # Each server reads the whole stream of the workflow, and stores each note of a tool once.
+    said = [part['text'] for each in done['history'] for part in each['parts']]
+    assert [text for text in said if text.startswith('Tool ')] == ['Tool 1.', 'Tool 2.', 'Tool 3.', 'Tool 4.']
+
+
+async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut(fleet: Fleet) -> None:
+    gates = [f'tool-{n}' for n in size([2], [1, 2, 3, 4])]
+    for gate in gates:
+        fleet.close(gate)
+    with fleet.server() as server:
+        assert server.url
+        task_id = ''
+        for gate in gates:
+            with fleet.worker() as worker:
+                task_id = task_id or (await server.send('go', contextId='c', wait=False))['id']
+                await fleet.found(f'{gate}.reached')
+                await kill(worker)
+            fleet.open(gate)
+        with fleet.worker():
+            assert texts(await server.ended(task_id)) == ['Step 5, done.']
+    assert fleet.ledger == [again for step in STEPS for again in [step] * (1 + (step in gates))]
+
+
+@FILE
+async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
+    fleet.close('tool-2')
+    with fleet.server() as server, fleet.worker():
+        task = await server.send('go', contextId='c', wait=False)
+        await fleet.found('tool-2.reached')
+        began = time.monotonic()
+        canceled = await server.call('CancelTask', id=task['id'])
+        seconds = time.monotonic() - began
+        await fleet.found('tool-2.stopped')
+        assert texts(await server.send('recall', contextId='c')) == ['go + recall']
+        assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
+    assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
+    assert fleet.ledger == STEPS[:4]
+
+
+# --- in the process of the test ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kit(tmp_path: Path, temporal: str) -> TemporalKit:
+    return TemporalKit(tmp_path, temporal)
+
+
+async def test_a_worker_apart_runs_the_workflows_and_none_is_left_behind_without_it(kit: TemporalKit) -> None:
+    engine = Temporal(kit.address, task_queue=kit.queue, worker=False, search_attributes=True)
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+    app = to_a2a(agent, timeout=600.0, backend=kit.options()['backend'], engine=engine)
+    with pytest.raises(ValueError, match=r'There is no .*agent\.db: a worker needs the SQLite file of its servers'):
+        await engine.worker(app)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        abandoned = await client.send('hello', returnImmediately=True)
+        assert state_of(await client.call('CancelTask', {'id': abandoned['id']})) == 'CANCELED'
+        async with asyncio.timeout(LIMIT):
+            while (await kit.workflows())[f'{abandoned["id"]}.1'] == 'open':  # noqa: ASYNC110 - no worker tells of it
+                await asyncio.sleep(0.1)
+        async with await engine.worker(app, max_concurrent_activities=2):
+            task = await client.send('hello')
+        found = [each.id async for each in (await connect(kit)).list_workflows(f'a2aTask = "{task["id"]}"')]
+    assert (texts(task), found) == (['Hi.'], [f'{task["id"]}.1'])
+
+
+async def test_a_worker_without_the_database_of_the_server_fails_the_task(
+    kit: TemporalKit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = kit.agent(TestModel())
+    away = Temporal(kit.address, task_queue=kit.queue, worker=False)
+    other = f'sqlite:///{tmp_path}/other.db'
+    async with (
+        served(agent, **{**kit.options(), 'engine': away}) as client,
+        served(agent, **{**kit.options(), 'backend': other}),
+    ):
+        assert state_of(await client.send('hello')) == 'FAILED'
+    assert 'it needs the database of the servers' in caplog.text
+    assert 'it was erased, or lies elsewhere' in caplog.text
+
+
+async def test_runs_at_the_engine_hold_no_slots(kit: TemporalKit) -> None:
+    both, waiting = asyncio.Event(), list[str]()
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+
+    @agent.tool
+    async def meet(ctx: RunContext[Any]) -> None:
+        waiting.append(a2a(ctx).task_id)
+        if len(waiting) == 2:
+            both.set()
+        await both.wait()
+
+    async with serving(agent, workers=Workers(running=1), **kit.options()) as client:
+        done = await asyncio.gather(client.send('one'), client.send('two'))
+    assert [texts(task) for task in done] == [['Hi.'], ['Hi.']]
+
+
+async def test_code_in_a_workflow_sees_its_task_but_no_credential(kit: TemporalKit) -> None:
+    async def tell(ctx: RunContext[Any], city: str) -> str:
+        await a2a(ctx).status(f'In {city}.')
+        try:
+            await a2a(ctx).credential()
+        except UserError as error:
+            return f'{a2a(ctx).context_id}: {error}'
+        raise AssertionError
+
+    agent = kit.agent(TestModel(custom_output_args={'city': 'Rome'}), output_type=tell)
+    async with serving(agent, **kit.options()) as client:
+        task = await client.send(message('hello', contextId='c'))
+    said = [part['text'] for each in task['history'] for part in each['parts']]
+    assert said[:2] == ['hello', 'In Rome.']
+    assert texts(task)[0].startswith('c: a2a(ctx).credential() works in tools')
+
+
+async def test_a_run_is_loaded_again_after_a_failure_of_the_store(kit: TemporalKit) -> None:
+    class Fails(SqliteFileBackend):
+        calls = 0
+
+        async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+            self.calls += 1
+            if self.calls == 2:  # the first call is that of the server
+                raise OSError('The disk is broken.')
+            return await super().history(claim)
+
+    options = kit.options()
+    broken = Fails(SqliteFile.of(options['backend']), 'agent', reader_lag=10**6)
+    async with served(kit.agent(TestModel(custom_output_text='Hi.')), **{**options, 'backend': broken}) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+    broken.close()
+    assert broken.calls == 3
+
+
+def test_dependencies_that_are_no_data_are_refused(kit: TemporalKit) -> None:
+    agent = kit.agent(TestModel(), deps_type=Path)
+    with pytest.raises(TypeError, match='passes the dependencies of the agent to activities as JSON'):
+        to_a2a(agent, deps=Thread(), **kit.options())
+
+
+async def test_only_temporal_has_workers_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r'DBOS has no workers of its own: the servers run the workflows\.'):
+        await DBOS(f'sqlite:///{tmp_path}/dbos.db').worker(None)

@@ -1,0 +1,400 @@
+"""Tasks as workflows of DBOS, in the process of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from fasta2a.storage import InMemoryStorage
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, RunContext
+from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.run import AgentRunResult
+from starlette.requests import Request
+
+from pydantic_ai_a2a import (
+    A2AApp,
+    Access,
+    BearerAuth,
+    CallContext,
+    Caller,
+    Credential,
+    Credentials,
+    InputRequired,
+    Messages,
+    Progress,
+    Rejected,
+    Results,
+    RunFailure,
+    Workers,
+    a2a,
+    to_a2a,
+)
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...client import Client, message, state_of, texts
+from ...engines import DbosKit, Kit, TemporalKit
+from ..asking import Tools, answers, approve
+from ..stage import ended, heard, serving
+from .test_checkpoints import LosesEnds, begun, served
+
+
+@pytest.fixture(params=['dbos', 'temporal'])
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
+    """Each engine."""
+    if request.param == 'dbos':
+        return DbosKit(tmp_path)
+    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
+
+
+async def test_each_run_of_a_task_is_a_workflow_and_none_waits_for_the_client(kit: Kit) -> None:
+    tools = Tools(name='agent', capabilities=[kit.capability()])
+    async with served(tools.agent, **kit.options()) as client:
+        task = await client.send('delete')
+        assert await kit.workflows() == {f'{task["id"]}.1': 'done'}
+    async with served(tools.agent, **kit.options()) as client:
+        done = await client.send(answers(task, approve()))
+        assert await kit.workflows() == {f'{task["id"]}.1': 'done', f'{task["id"]}.2': 'done'}
+        assert texts(await client.send(message('hello', contextId=task['contextId']))) == ['delete + hello']
+    assert (state_of(task), texts(done)) == ('INPUT_REQUIRED', ['delete + deleted a'])
+
+
+async def test_text_and_steps_are_streamed_with_the_events_of_the_capability(kit: Kit) -> None:
+    written = asyncio.Event()
+
+    async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'One, '
+        await written.wait()
+        yield 'two.'
+
+    agent = kit.agent(FunctionModel(stream_function=write), streams=True)
+    async with serving(agent, results=Results(stream='mark', interval=0), **kit.options()) as client:
+        async with client.send_streaming('hello') as stream:
+            _, _, first = [await anext(stream) for _ in range(3)]
+            assert first.result['artifactUpdate']['artifact']['parts'][0]['text'] == 'One, '
+            written.set()
+            *_, last = await stream.rest()
+        assert texts(await client.get_task(last.result['statusUpdate']['taskId'])) == ['One, two.']
+
+
+class City(BaseModel):
+    name: str
+
+
+async def test_tools_hooks_and_dependencies_are_those_of_every_app(kit: Kit) -> None:
+    completed, seen = list[AgentRunResult[Any]](), list[Any]()
+    agent = kit.agent(TestModel(custom_output_args={'name': 'Rome'}), output_type=City, deps_type=object)
+
+    @agent.tool
+    async def look(ctx: RunContext[Any]) -> str:
+        task = a2a(ctx)
+        seen.append((task.caller.id, ctx.deps, await task.credential()))
+        await task.status('Looking.')
+        await task.artifact(BinaryContent(b'map', media_type='image/png'), name='map')
+        return 'looked'
+
+    def deps(call: CallContext) -> str:
+        return f'deps of {call.caller.id}'
+
+    async def exchange(request: Request, caller: Caller) -> Credential:
+        return Credential(value='secret', expires_in=60.0)
+
+    auth = BearerAuth({'key-of-ann-1234567890': 'ann'})
+    credentials = Credentials(exchange=exchange, keys=[Fernet.generate_key().decode()])
+    async with serving(
+        agent,
+        auth=auth,
+        access=Access(credentials=credentials),
+        deps_factory=deps,
+        on_complete=completed.append,
+        **kit.options(),
+    ) as client:
+        known = Client(client.app, headers={'Authorization': 'Bearer key-of-ann-1234567890'})
+        task = await known.send('hello')
+    assert seen == [('ann', 'deps of ann', 'secret')]
+    assert [artifact['name'] for artifact in task['artifacts']] == ['map', 'result']
+    assert task['artifacts'][1]['parts'][0]['data'] == {'result': {'name': 'Rome'}}
+    assert [part['text'] for each in task['history'] for part in each['parts']] == ['hello', 'Looking.']
+    assert [result.output for result in completed] == [City(name='Rome')]
+    assert b'hello' not in await kit.history(f'{task["id"]}.1')
+    assert b'secret' not in await kit.history(f'{task["id"]}.1')
+
+
+async def test_the_runs_of_a_context_keep_their_order_and_read_files(kit: Kit) -> None:
+    async with serving(kit.agent(FunctionModel(heard)), **kit.options()) as client:
+        parts = [{'text': 'one'}, {'url': 'https://example.com/a.png', 'mediaType': 'image/png'}]
+        first = await client.send(message(parts=parts, contextId='c'), returnImmediately=True)
+        second = await client.send(message('two', contextId='c'), returnImmediately=True)
+        done = [await ended(client, task['id']) for task in (first, second)]
+    assert "ImageUrl(url='https://example.com/a.png'" in texts(done[0])[0]
+    assert texts(done[1])[0].endswith(' + two')
+
+
+def ask(city: str) -> InputRequired:
+    return InputRequired(f'Which {city}?', schema={'type': 'string'})
+
+
+async def test_agents_choose_the_state_of_their_tasks(kit: Kit) -> None:
+    async def refuse() -> None:
+        raise Rejected('Not today.')
+
+    asks = kit.agent(TestModel(custom_output_args={'city': 'Rome'}), output_type=ask)
+    async with served(asks, **kit.options()) as client:
+        task = await client.send('hello')
+    assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('INPUT_REQUIRED', 'Which Rome?')
+    async with served(kit.agent(TestModel(), tools=[refuse]), **kit.options()) as client:
+        task = await client.send('hello')
+    assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('REJECTED', 'Not today.')
+
+
+class Plain:
+    """Has no schema."""
+
+
+def plain(city: str) -> Plain:
+    return Plain()
+
+
+@pytest.mark.filterwarnings('ignore:Could not generate return schema')
+async def test_an_output_without_a_schema_is_among_those_of_an_agent(kit: Kit) -> None:
+    agent = kit.agent(FunctionModel(heard), output_type=[str, plain])
+    async with serving(agent, **kit.options()) as client:
+        assert texts(await client.send('hello')) == ['hello']
+
+
+async def test_dependencies_that_cannot_be_made_fail_the_task(kit: Kit) -> None:
+    def deps(call: CallContext) -> None:
+        raise LookupError(call.task_id)
+
+    async with serving(kit.agent(TestModel()), deps_factory=deps, **kit.options()) as client:
+        task = await client.send('hello')
+    assert task['status']['message']['metadata']['failure'] == 'internal'
+
+
+async def test_an_end_that_no_server_has_stored_is_read_from_the_engine(kit: Kit) -> None:
+    completed = list[AgentRunResult[Any]]()
+    calls = list[int]()
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        calls.append(len(messages))
+        return heard(messages, _)
+
+    agent = kit.agent(FunctionModel(answer))
+    first = kit.options()
+    lost = SqliteFileBackend(SqliteFile.of(first['backend']), 'agent', reader_lag=10**6)
+    loses = lost.queue = LosesEnds(lost.queue)
+    async with served(agent, **{**first, 'backend': lost}) as client:
+        task_id = await begun(client, 'one')
+        await loses.asked.wait()
+    lost.close()
+    async with served(agent, on_complete=completed.append, **kit.options()) as client:
+        assert texts(await ended(client, task_id)) == ['one']
+        assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
+    assert calls == [1, 3]
+    assert [(result.output, len(result.all_messages())) for result in completed] == [('one', 2), ('one + two', 4)]
+
+
+async def test_a_failure_of_the_model_is_that_of_every_app_and_is_not_tried_again(kit: Kit) -> None:
+    failures = list[RunFailure]()
+
+    def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise ModelRateLimitError('model', 'busy')
+
+    async with serving(kit.agent(FunctionModel(fail)), on_failure=failures.append, **kit.options()) as client:
+        task = await client.send('hello')
+        assert [*(await kit.workflows()).values()] == ['failed']
+    assert task['status']['message']['metadata']['failure'] == 'provider-busy'
+    assert [type(failure.error) for failure in failures] == [kit.error(ModelRateLimitError)]
+
+
+async def test_a_run_that_takes_too_long_fails_and_its_tool_is_cancelled(kit: Kit) -> None:
+    stopped = asyncio.Event()
+    agent = kit.agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with serving(agent, timeout=0.2, **kit.options()) as client:
+        task = await client.send('hello')
+    assert (task['status']['message']['metadata']['failure'], stopped.is_set()) == ('timeout', True)
+
+
+async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) -> None:
+    canceled, running = list[RunCancelled](), asyncio.Event()
+    agent = kit.agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with serving(agent, on_cancel=canceled.append, **kit.options()) as client:
+        task = await client.send('hello', returnImmediately=True)
+        await running.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert [*(await kit.workflows()).values()] == ['done']
+    assert [len(each.new_messages()) for each in canceled] == [3]
+
+
+@pytest.mark.parametrize(
+    ('told', 'others'),
+    [
+        ('outlives the process', {'backend': 'memory'}),
+        ('storage=, broker= or Workers.worker', {'storage': InMemoryStorage()}),
+        ("Use while_working='queue'", {'messages': Messages(while_working='steer')}),
+        ('Call them in the tools', {'on_tool_call': print}),
+        ('gives no partial outputs', {'results': Results(progress=Progress(partial_data=True))}),
+        ('Workers.retries and Workers.retry_on', {'workers': Workers(retries=2)}),
+        ("such as DBOS\\(url\\), not 'dbos'", {'engine': 'dbos'}),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused(kit: Kit, told: str, others: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=told):
+        to_a2a(kit.agent(TestModel()), **{**kit.options(), **others})
+
+
+def test_an_agent_without_the_capability_of_the_engine_is_refused(kit: Kit) -> None:
+    with pytest.raises(TypeError, match=rf'with the capability {type(kit.capability()).__name__}: Agent'):
+        to_a2a(Agent(TestModel()), **kit.options())
+
+
+async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        running.set()
+        await go_on.wait()
+
+    async with served(kit.agent(TestModel(), tools=[wait]), **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        await running.wait()
+    go_on.set()
+    changed = kit.agent(TestModel(), name='another', tools=[wait])
+    async with served(changed, **kit.options()) as client:
+        failed = await ended(client, task_id)
+    assert failed['status']['message']['metadata']['failure'] == 'changed-agent'
+
+
+async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Kit) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+    agent = kit.agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        await go_on.wait()
+
+    async with serving(agent, **kit.options()) as client:
+        task = await client.send('hello', returnImmediately=True)
+        await running.wait()
+        await kit.stop(f'{task["id"]}.1')
+        go_on.set()
+        done = await ended(client, task['id'])
+    assert done['status']['message']['metadata']['failure'] == 'engine'
+
+
+async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retry_runs_anew(
+    kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+    agent = kit.agent(TestModel(custom_output_text='Done.'))
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        await go_on.wait()
+
+    async with served(agent, **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        await running.wait()
+    go_on.set()
+    caplog.set_level(logging.ERROR)
+    async with served(agent, **kit.options(empty=True)) as client:
+        forgotten = await ended(client, task_id)
+        assert isinstance(client.app, A2AApp)
+        backend = client.app.backend
+        [letter] = await backend.housekeeping.dead_letters()
+        await backend.housekeeping.retry(task_id, new_id='again', at=backend.now())
+        assert texts(await ended(client, 'again')) == ['Done.']
+    assert forgotten['status']['message']['metadata']['failure'] == letter.failure == 'storage'
+    assert f'has no workflow {task_id}.1.' in caplog.text
+
+
+async def test_first_tasks_that_come_together_and_runs_outside_of_tasks_find_the_engine(kit: Kit) -> None:
+    async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'Hi.'
+
+    agent = kit.agent(FunctionModel(stream_function=write), streams=True)
+    async with serving(agent, **kit.options()) as client:
+        both = await asyncio.gather(client.send('one'), client.send('two'))
+        assert [texts(task) for task in both] == [['Hi.'], ['Hi.']]
+        async with agent.run_stream('three') as run:
+            assert await run.get_output() == 'Hi.'
+        assert len(await kit.workflows()) == 2
+
+
+async def test_an_agent_for_an_engine_without_the_engine_is_served_with_a_line_in_the_log(
+    kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(kit.agent(TestModel(custom_output_text='Hi.'))) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+    [told] = [line for line in caplog.messages if 'Without engine=' in line]
+    name = type(kit.capability()).__name__
+    assert told.startswith(f'The agent has the capability {name}, which acts in workflows only.')
+
+
+async def test_a_conversation_of_ten_megabytes_goes_on(kit: Kit) -> None:
+    def tell(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(f'{len(messages)} ' + 'x' * 2_600_000)])
+
+    async with serving(kit.agent(FunctionModel(tell)), **kit.options()) as client:
+        for n in range(5):
+            task = await client.send(message('go on', contextId='c'))
+            assert texts(task)[0].startswith(f'{2 * n + 1} xx')
+
+
+class FailsStatuses(WrappedQueue):
+    """Stores no status of a tool."""
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if status is not None:
+            raise OSError('The disk is broken.')
+        await super().emit(claim, events, status, checkpoint)
+
+
+async def test_a_store_that_fails_under_a_tool_ends_the_task_and_no_workflow(kit: Kit) -> None:
+    agent = kit.agent(TestModel())
+
+    @agent.tool
+    async def tell(ctx: RunContext[Any]) -> None:
+        await a2a(ctx).status('Going on.')
+
+    first = kit.options()
+    broken = SqliteFileBackend(SqliteFile.of(first['backend']), 'agent', reader_lag=10**6)
+    broken.queue = FailsStatuses(broken.queue)
+    async with served(agent, **{**first, 'backend': broken}) as client:
+        task = await client.send('hello')
+        assert await kit.workflows() == {f'{task["id"]}.1': kit.after_a_broken_store}
+    broken.close()
+    assert task['status']['message']['metadata']['failure'] == 'storage'

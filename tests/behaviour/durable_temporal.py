@@ -1,0 +1,54 @@
+"""The agent of `durable_steps` at Temporal; runs in the processes of servers and workers, which the environment names.
+
+The gates are files, because workers serve no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from os import environ
+from pathlib import Path
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.durable_exec.temporal import TemporalDurability
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import a2a, to_a2a
+from pydantic_ai_a2a.engines.temporal import Temporal
+
+from ..engines import ACTIVITIES, TOPIC
+from .durable_clerk import RETENTION, WORKERS
+from .durable_steps import model, model_at_once, note
+
+FOLDER = Path(environ['A2A_TEST_LEDGER']).parent
+
+agent: Agent[object, str] = Agent(
+    FunctionModel(model_at_once, stream_function=model),
+    name=environ.get('A2A_TEST_NAME', 'Steps'),
+    capabilities=[TemporalDurability(event_stream_topic=TOPIC, activity_config=ACTIVITIES)],
+)
+
+
+@agent.tool
+async def work(ctx: RunContext[object], step: int) -> str:
+    note(f'tool-{step}')
+    await a2a(ctx).status(f'Tool {step}.')
+    reached, opened, stopped = (FOLDER / f'tool-{step}.{what}' for what in ('reached', 'opened', 'stopped'))
+    reached.touch()
+    try:
+        while not opened.exists() and (FOLDER / f'tool-{step}.closed').exists():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        stopped.touch()
+        raise
+    return 'worked'
+
+
+app = to_a2a(
+    agent,
+    name='steps',
+    backend=environ['A2A_TEST_BACKEND'],
+    engine=Temporal(environ['A2A_TEST_TEMPORAL'], task_queue=environ['A2A_TEST_QUEUE'], worker=False),
+    workers=WORKERS,
+    retention=RETENTION,
+)
