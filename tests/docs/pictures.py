@@ -181,7 +181,24 @@ def _deployments() -> str:
     return _picture(880, 300, 'Shapes of a deployment', elements)
 
 
+def _engines() -> str:
+    clients, servers, temporal, workers = (
+        Box(text, 110 + 220 * n, 80, 140) for n, text in enumerate(['clients', 'servers', 'Temporal', 'workers'])
+    )
+    database = Box('PostgreSQL', 550, 190, 140)
+    arrows = ['M180 80 L260 80', 'M400 80 L480 80', 'M700 80 L620 80', 'M360 98 L490 172', 'M740 98 L610 172']
+    elements = [f'<path class="arrow" d="{arrow}"/>' for arrow in arrows]
+    labels = [_label('starts, watches, cancels', 440, 40), _label('takes steps', 660, 40), _label('all data', 550, 140)]
+    return _picture(
+        880,
+        240,
+        'Servers and workers of Temporal',
+        [*elements, *labels, *(box.svg() for box in (clients, servers, temporal, workers, database))],
+    )
+
+
 PICTURES = {
+    DOCS / 'engines.svg': _engines,
     DOCS / 'task-states.svg': _states,
     DOCS / 'message-path.svg': _message,
     DOCS / 'deployments.svg': _deployments,
