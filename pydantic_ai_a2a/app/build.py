@@ -218,15 +218,13 @@ def to_a2a(
     )
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
-    if engine is not None:
-        settings = check_engine(
-            engine, agent, settings, hooks, deps=run.get('deps'), backend=backend, storage=storage, broker=broker
-        )
     check_auth(access, approvals, auth, limits.quotas, card_security=bool(security_schemes or security_requirements))
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
     store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
+    if engine is not None:
+        settings = check_engine(engine, agent, settings, hooks, run.get('deps'), durable=store.durable and own is None)
     parts = Assembly(
         agent,
         store,

@@ -197,15 +197,7 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
 
 
 def check_engine(
-    engine: object,
-    agent: AbstractAgent[Any, Any],
-    settings: Settings,
-    hooks: Hooks,
-    *,
-    deps: Any,
-    backend: object,
-    storage: Storage[Any] | None,
-    broker: Broker | None,
+    engine: object, agent: AbstractAgent[Any, Any], settings: Settings, hooks: Hooks, deps: Any, *, durable: bool
 ) -> Settings:
     """Check an engine, and what cannot be combined with an engine. Return the settings of the app with the engine.
 
@@ -217,16 +209,11 @@ def check_engine(
     if not isinstance(engine, Engine):
         raise TypeError(f'engine= takes an engine such as DBOS(url), not {engine!r}.')
     workers = settings.workers
-    in_memory = backend == 'memory' or (isinstance(backend, Backend) and not backend.durable)
     _refuse(
         (
-            not storage is broker is workers.worker is None,
-            'engine= cannot be combined with storage=, broker= or Workers.worker, which run tasks themselves. Remove'
-            ' one of them.',
-        ),
-        (
-            in_memory,
-            "engine= needs a backend that outlives the process: backend='sqlite:///agent.db' or a PostgreSQL database.",
+            not durable,
+            'engine= needs tasks that outlive the process, and no storage=, broker= or Workers.worker of your own: use'
+            " backend='sqlite:///agent.db' or a PostgreSQL database.",
         ),
         (
             settings.messages.while_working == 'steer',
@@ -240,8 +227,7 @@ def check_engine(
         ),
         (
             settings.results.progress.partial_data,
-            'Progress.partial_data cannot be combined with engine=: an engine gives no partial outputs. Remove one of'
-            ' them.',
+            'Progress.partial_data cannot be combined with engine=, which gives no partial outputs. Remove one.',
         ),
         (
             workers.retries != Workers().retries or workers.retry_on is not None,

@@ -146,7 +146,11 @@ class DBOS(Engine):
                 )
             self._queue = f'{_VERSION}.{executor}'
             dbos.DBOS.listen_queues([self._queue])
-            dbos.DBOS.launch()
+            try:
+                dbos.DBOS.launch()
+            except Exception:  # such as of a database that does not answer: the next task launches again
+                dbos.DBOS.destroy()
+                raise
             dbos.DBOS.register_queue(self._queue)
             self._launched = True
 

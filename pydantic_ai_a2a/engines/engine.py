@@ -110,12 +110,11 @@ class Engine(ABC):
             Exception: The exception of the run, or the `EngineFailure` that the engine has stored.
         """
 
-    async def leave(self, run: EngineRun) -> None:
+    async def leave(self, run: EngineRun) -> None:  # noqa: B027 - workflows of most engines run elsewhere
         """Leave a workflow, which may have not ended: another server attaches to the workflow.
 
         If the workflow runs in this process, it stops here, and goes on in the other process after its last step.
         """
-        return None
 
 
 class EngineRun:
@@ -220,10 +219,8 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
 class WorkflowToken(RunToken):
     """Cancels one run inside of a workflow."""
 
-    def __init__(self) -> None:
-        self._run: AgentRun[Any, Any] | None = None
-        self._stopped = False
-        super().__init__()
+    _run: AgentRun[Any, Any] | None = None
+    _stopped = False
 
     @property
     def run(self) -> AgentRun[Any, Any] | None:
@@ -233,16 +230,14 @@ class WorkflowToken(RunToken):
     @run.setter
     def run(self, run: AgentRun[Any, Any] | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._run = run
-        self._stop()
+        if self._stopped:
+            self.stop()
 
     def stop(self) -> None:
         """Cancel the run now, or as soon as it is entered."""
         self._stopped = True
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._stopped and self.run is not None:
-            self.run.cancel()
+        if self._run is not None:
+            self._run.cancel()
 
 
 # --- the server's side of a run ---------------------------------------------------------------------------------------
@@ -257,30 +252,31 @@ class EngineRunner:
         self._engine = app.engine
         self.timeout = app.runner.timeout
 
-    def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
+    async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
         """Run the agent once as a workflow, or attach to the workflow of the run. See `Runner.run`."""
-        return self._run(arguments, options)
-
-    async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         task_id, turn = arguments.info['task_id'], arguments.turn
         assert turn is not None, 'the backend is durable'
         key = f'{task_id}.{arguments.run_id.removeprefix(f"{task_id}.").split(".")[0]}'
         known = turn.is_marked(key)
         run = EngineRun(key, self._app, arguments, options, notes=turn.marks - 1 if known else 0)
         await self._engine.start(run, known=known)
-        if not known:
-            await turn.mark(key)
         answer = AnswerStream(arguments.text_output)
-        relaying = asyncio.create_task(self._relay(run, turn, answer))
-        ending = asyncio.create_task(self._engine.result(run))
+        work = (self._relay(run, turn, answer), self._engine.result(run))
+        tasks = [asyncio.create_task(cast('Coroutine[Any, Any, Any]', part)) for part in work]
+        over = asyncio.gather(*tasks)
         try:
+            if not known:
+                await turn.mark(key)
             async with nullcontext() if self._engine.in_server else chains.waiting.get():
-                ended = await self._end(run, arguments, relaying, ending)
-        except StoreFailed:
-            await self._engine.cancel(run)
+                ended = await self._end(run, turn, over)
+        except (LeaseLost, StoreFailed) as error:
+            if isinstance(error, StoreFailed) or not await self._works(task_id):
+                await self._engine.cancel(run)
             raise
         finally:
-            await _cancel(relaying, ending)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, over, return_exceptions=True)
             await self._engine.leave(run)
         if isinstance(ended, RunCancelled):
             raise ended
@@ -289,46 +285,32 @@ class EngineRunner:
         result = ended.result or (None if ended.waits else _result(ended, arguments))
         return ended._replace(streamed=answer.streamed, result=result)
 
-    async def _end(
-        self,
-        run: EngineRun,
-        arguments: RunArguments,
-        relaying: asyncio.Task[None],
-        ending: asyncio.Task[Ended],
-    ) -> Ended:
-        """Return the end of a run after its last event. Cancel the workflow with the token of the run."""
-        canceling = asyncio.timeout(None)
-        try:
-            async with canceling:
-                with arguments.token.opening(canceling):
-                    return await self._wait(relaying, ending)
-        except TimeoutError:
-            if not canceling.expired():
-                raise
-        await self._check_canceled(run.key, arguments)
-        await self._engine.cancel(run)
-        return await self._wait(relaying, ending)
-
-    async def _wait(self, relaying: asyncio.Task[None], ending: asyncio.Task[Ended]) -> Ended:
-        await asyncio.wait([relaying, ending], return_when=asyncio.FIRST_EXCEPTION)
-        if relaying.done():
-            relaying.result()
-        return ending.result()
-
-    async def _check_canceled(self, key: str, arguments: RunArguments) -> None:
-        """Check that a cancelled token means a cancelled or erased task, and no lost lease.
+    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Future[list[Any]]) -> Ended:
+        """Return the end of a run after its last event. Cancel the workflow with the token of the run.
 
         Raises:
             LeaseLost: Another server has the task, and attaches to its workflow.
         """
-        assert arguments.turn is not None, 'the backend is durable'
+        arguments, canceling = run.arguments, asyncio.timeout(None)
         try:
-            await arguments.turn.mark(key)
-        except LeaseLost:
-            reader = self._app.backend.reader
-            task = await reader.load(arguments.info['task_id'], None, history_length=0, artifacts=False)
-            if task is not None and task.header.state == 'working':
+            async with canceling:
+                with arguments.token.opening(canceling):
+                    return (await asyncio.shield(over))[1]
+        except TimeoutError:
+            if not canceling.expired():
                 raise
+        try:
+            await turn.mark(run.key)  # the token is cancelled for a lost lease, too
+        except LeaseLost:
+            if await self._works(arguments.info['task_id']):
+                raise
+        await self._engine.cancel(run)
+        return (await over)[1]
+
+    async def _works(self, task_id: str) -> bool:
+        """Return whether a task is neither cancelled nor erased: its workflow goes on."""
+        task = await self._app.backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        return task is not None and task.header.state == 'working'
 
     async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> None:
         """Write the events of a run into its task, for the clients that watch the task."""
@@ -365,12 +347,3 @@ def _result(output: RunOutput, arguments: RunArguments) -> AgentRunResult[Any]:
             'metadata': {'a2a': arguments.info},
         }
     )
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # the first exception is raised, and asyncio would log another

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, Union, cast, get_type_hints
 from weakref import WeakKeyDictionary
@@ -26,11 +27,11 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
@@ -118,7 +119,8 @@ class Temporal(Engine):
 
     @asynccontextmanager
     async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
-        async with await self._worker(app) if self._has_worker else nullcontext():
+        client = await self._client(app.backend)  # also without a worker: the app serves once Temporal answers
+        async with self._worker(app, client) if self._has_worker else nullcontext():
             yield
 
     async def worker(self, app: Any, **options: Any) -> Worker:
@@ -138,15 +140,15 @@ class Temporal(Engine):
                 f'There is no {path}: a worker needs the SQLite file of its servers. Start a server first, or use'
                 ' PostgreSQL for workers on other machines.'
             )
-        return await self._worker(at, **options)
+        return self._worker(at, await self._client(at.backend), **options)
 
-    async def _worker(self, app: AtEngine, **options: Any) -> Worker:
+    def _worker(self, app: AtEngine, client: Client, **options: Any) -> Worker:
         tasks = _Tasks(app)
         _apps[self._task_queue] = app
         # Without a name, Temporal compiles all loaded modules.
         given: Any = {'build_id': _NAME, **options}
         return Worker(
-            await self._client(app.backend),
+            client,
             task_queue=self._task_queue,
             workflows=[_Run],
             activities=[tasks.load],
@@ -167,7 +169,10 @@ class Temporal(Engine):
             failures = converter.DefaultFailureConverterWithEncodedAttributes
             data = replace(own, external_storage=storage, failure_converter_class=failures)
             plugins = [*options.pop('plugins', ()), PydanticAIPlugin()]
-            client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
+            try:
+                client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
+            except RuntimeError as error:
+                raise StoreUnavailable(f'Temporal does not answer at {self._target}.') from error
             self._clients[backend] = client
         return client
 
@@ -176,14 +181,13 @@ class Temporal(Engine):
         client = await self._client(backend)
         run.handle = client.get_workflow_handle_for(_Run.run, run.key)
         if known:
-            try:
+            with _answered(f'Temporal has no workflow {run.key}.'):
                 await run.handle.describe()
-            except RPCError as error:  # without an answer, the client calls again
-                raise ResultForgotten(f'Temporal has no workflow {run.key}.') from error
             return
         await backend.payloads.put(claim.header.id, {run.key: _CLAIM.dump_json(claim)})
         pairs = [SearchAttributePair(_TASK, claim.header.id), SearchAttributePair(_CONTEXT, claim.header.context_id)]
-        with suppress(exceptions.WorkflowAlreadyStartedError):  # by a server that was killed before it could store that
+        # Another server may have started the workflow, and was killed before it could store that.
+        with _answered(), suppress(exceptions.WorkflowAlreadyStartedError):
             await client.start_workflow(
                 _Run.run,
                 id=run.key,
@@ -196,14 +200,15 @@ class Temporal(Engine):
     async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
         stream = WorkflowStreamClient(run.handle, client=await self._client(run.app.backend))
         notes = 0
-        async for item in stream.subscribe(result_type=RawValue, poll_cooldown=_COOLDOWN):
-            body = item.data.payload.data
-            if not body:  # the end of the run
-                return
-            event = _event_of(item.topic, body)
-            notes += isinstance(event, Note)
-            if event is not None and not (isinstance(event, Note) and notes <= run.notes):
-                yield event
+        with _answered(), suppress(WorkflowUpdateFailedError):  # the workflow has failed: `result` says how
+            async for item in stream.subscribe(result_type=RawValue, poll_cooldown=_COOLDOWN):
+                body = item.data.payload.data
+                if not body:  # the end of the run
+                    return
+                event = _event_of(item.topic, body)
+                notes += isinstance(event, Note)
+                if event is not None and not (isinstance(event, Note) and notes <= run.notes):
+                    yield event
 
     async def cancel(self, run: EngineRun) -> None:
         handle: WorkflowHandle[Any, bytes] = run.handle
@@ -217,9 +222,26 @@ class Temporal(Engine):
 
     async def result(self, run: EngineRun) -> Ended:
         try:
-            return _load_end(await run.handle.result(), run)
+            with _answered():
+                return _load_end(await run.handle.result(), run)
         except WorkflowFailureError as failed:
             raise _failure_of(failed) from failed
+
+
+@contextmanager
+def _answered(forgotten: str = '') -> Generator[None]:
+    """Translate the errors of a Temporal server. Without any answer, the client calls again.
+
+    Raises:
+        ResultForgotten: There is no such workflow.
+        StoreUnavailable: Temporal has refused the call, such as for an API key that has expired. The task waits.
+    """
+    try:
+        yield
+    except RPCError as error:
+        if forgotten and error.status is RPCStatusCode.NOT_FOUND:
+            raise ResultForgotten(forgotten) from error
+        raise StoreUnavailable(str(error)) from error
 
 
 def _failure_of(failed: WorkflowFailureError) -> Exception:
@@ -272,7 +294,7 @@ class _Run:
         claim, deps, shown, *values = _DATA.validate_json(body)
         job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
         current = job.current(claim, _recorder(app, claim), None)
-        running.set(current._replace(writer=_Emits(emit), credential=_only_in_tools))
+        running.set(current._replace(writer=_Writes(emit), credential=_only_in_tools))
         arguments = RunArguments(
             **given,
             run_id=workflow.info().workflow_id,
@@ -302,8 +324,8 @@ async def _only_in_tools() -> str | None:
     raise UserError('a2a(ctx).credential() works in tools: other code of the agent runs in a workflow of Temporal.')
 
 
-class _Emits(NamedTuple):
-    """Writes the notes and the artifacts of code in a workflow."""
+class _Writes(NamedTuple):
+    """Writes the notes and the artifacts of code in a workflow, or of a tool."""
 
     write: Emit
 
@@ -325,14 +347,16 @@ class _Tasks(Interceptor):
 
     async def current(self, key: str) -> Running:
         """Return the run of a workflow."""
-        body = await self._app.backend.payloads.get(_task_of(key), key)
-        if body is None:
-            logger.error('The worker does not see the run %s: it needs the database of the servers.', key)
+        backend, task_id = self._app.backend, _task_of(key)
+        body = await backend.payloads.get(task_id, key)
+        task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        if body is None or task is None or task.header.state != 'working':
+            logger.error('Run %s: the task has ended, was erased, or is in a database of other servers.', key)
             raise _as_failure(EngineFailure(*ENGINE_FAILED))
         claim = _CLAIM.validate_json(body)
         recorder = _recorder(self._app, claim)
         current = self._job.current(claim, recorder, await self._job.validated(claim, recorder))
-        return current._replace(writer=_Publishes(key))
+        return current._replace(writer=_Writes(partial(_publish, key)))
 
     @activity.defn(name=_LOAD)
     async def load(self) -> bytes:
@@ -369,15 +393,10 @@ class _InTask(ActivityInboundInterceptor):
             raise _as_failure(rejected) from rejected
 
 
-class _Publishes(NamedTuple):
-    """Publishes the notes and artifacts of tools to the server of the task."""
-
-    key: str
-
-    async def write(self, event: Note | ToolArtifact) -> None:
-        """Return once the workflow has the event, which outlives the server."""
-        async with WorkflowStreamClient.create(activity.client(), self.key) as stream:
-            stream.topic(_NOTES).publish(_dump_note(event))
+async def _publish(key: str, event: Any) -> None:
+    """Publish a note or an artifact of a tool. Return once the workflow has it: it outlives the server."""
+    async with WorkflowStreamClient.create(activity.client(), key) as stream:
+        stream.topic(_NOTES).publish(_dump_note(event))
 
 
 def _recorder(app: AtEngine, claim: Claim) -> Recorder:
@@ -500,6 +519,5 @@ class _Payloads(converter.StorageDriver):
 
     async def _load(self, task: str, id: str) -> Payload:
         body = await self._store.get(task, id)
-        if body is None:
-            raise LookupError(f'The database has no payload {id} of task {task}: it was erased, or lies elsewhere.')
-        return Payload.FromString(body)
+        # No converter reads the empty payload: the workflow fails. An error here would be tried again for ever.
+        return Payload() if body is None else Payload.FromString(body)

@@ -161,7 +161,7 @@ class PayloadStore(ABC):
 
     @abstractmethod
     async def put(self, task_id: str, payloads: Mapping[str, bytes]) -> None:
-        """Store data of a task by ids. An id that is stored already keeps its data."""
+        """Store data of a task by ids. An id that is stored already keeps its data. An erased task gets none."""
 
     @abstractmethod
     async def get(self, task_id: str, payload_id: str) -> bytes | None:

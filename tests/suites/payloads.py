@@ -17,6 +17,7 @@ class PayloadSuite(PortSuite):
     """Tests of `PayloadStore`, for backends on a database."""
 
     async def test_a_payload_is_of_one_task_and_never_changes(self, backend: Backend) -> None:
+        await submit(backend, message('a', new='t'))
         await backend.payloads.put('t', {'a': b'1', 'b': b'2'})
         await backend.payloads.put('t', {'a': b'3'})
         assert [await backend.payloads.get('t', name) for name in 'abc'] == [b'1', b'2', None]
@@ -38,4 +39,5 @@ class PayloadSuite(PortSuite):
         await backend.payloads.put('t', {'a': b'1'})
         await run(backend, 't', 'input-required')
         await backend.housekeeping.erase_task('t', OWNER, at=AT)
-        assert await backend.payloads.get('t', 'a') is None
+        await backend.payloads.put('t', {'b': b'2'})
+        assert [await backend.payloads.get('t', name) for name in 'ab'] == [None, None]

@@ -227,10 +227,17 @@ def sweep_credentials(agent: str, *, at: int, limit: int) -> Transaction[int]:
 # --- data of runs at an engine ----------------------------------------------------------------------------------------
 
 
+_PUT_PAYLOAD = (
+    'INSERT INTO payload (agent, task_id, id, body) SELECT agent, id, ?, ? FROM task WHERE agent = ? AND id = ?'
+    ' ON CONFLICT DO NOTHING'
+)
+
+
 def put_payloads(agent: str, task_id: str, payloads: Mapping[str, bytes]) -> Transaction[None]:
     """See `PayloadStore.put`."""
-    rows = [(agent, task_id, *payload) for payload in payloads.items()]
-    yield [('INSERT INTO payload (agent, task_id, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING', rows)]
+    yield LockTasks(agent, [task_id])  # an erasure finds the payloads
+    rows = [(*payload, agent, task_id) for payload in payloads.items()]
+    yield [(_PUT_PAYLOAD, rows)]
 
 
 def get_payload(agent: str, task_id: str, payload_id: str) -> Transaction[bytes | None]:

@@ -15,8 +15,10 @@ from pydantic_ai import RunContext
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.test import TestModel
+from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.service import RPCError, RPCStatusCode
 
-from pydantic_ai_a2a import Workers, a2a, to_a2a
+from pydantic_ai_a2a import A2AApp, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.store.ports import Claim
@@ -26,8 +28,8 @@ from ...client import Client, lifespan, message, state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalKit, connect
 from ...long import size
-from ..stage import serving
-from .test_checkpoints import served
+from ..stage import ended, serving
+from .test_checkpoints import begun, served
 from .test_checkpoints_killed import kill
 from .test_durable_processes import Remote
 from .test_engine_killed import ledger
@@ -199,9 +201,53 @@ async def test_a_worker_without_the_database_of_the_server_fails_the_task(
         served(agent, **{**kit.options(), 'engine': away}) as client,
         served(agent, **{**kit.options(), 'backend': other}),
     ):
-        assert state_of(await client.send('hello')) == 'FAILED'
-    assert 'it needs the database of the servers' in caplog.text
-    assert 'it was erased, or lies elsewhere' in caplog.text
+        task = await client.send('hello')
+    assert task['status']['message']['metadata']['failure'] == 'engine'
+    assert 'is in a database of other servers' in caplog.text
+
+
+class Refuses(Interceptor):
+    """A Temporal server that refuses a call once, as for an API key that has expired."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+        self.refused = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        call = getattr(next, self._method)
+
+        async def refuse(input: Any) -> Any:
+            self.refused += 1
+            if self.refused == 1:
+                raise RPCError('The key has expired.', RPCStatusCode.PERMISSION_DENIED, b'')
+            return await call(input)
+
+        setattr(next, self._method, refuse)
+        return next
+
+
+@pytest.mark.parametrize('method', ['start_workflow', 'start_workflow_update', 'describe_workflow'])
+async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
+    refuses, running, go_on = Refuses(method), asyncio.Event(), asyncio.Event()
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        await go_on.wait()
+
+    def app() -> A2AApp:
+        engine = Temporal(kit.address, task_queue=kit.queue, interceptors=[refuses])
+        workers = Workers(drain_grace=0.01, lease=1.0)
+        return to_a2a(agent, name='agent', backend=kit.options()['backend'], workers=workers, engine=engine)
+
+    async with lifespan(first := app()), asyncio.timeout(LIMIT):
+        task_id = await begun(Client(first), 'hello')
+        await running.wait()
+    go_on.set()
+    async with lifespan(second := app()), asyncio.timeout(LIMIT):  # describes the workflow
+        assert texts(await ended(Client(second), task_id)) == ['Hi.']
+    assert refuses.refused > 1
 
 
 async def test_runs_at_the_engine_hold_no_slots(kit: TemporalKit) -> None:

@@ -1,0 +1,199 @@
+"""What ends the workflows of tasks, with and without the servers that started them, and what an erasure leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a.commands.stores import cancel_task, erase_all
+from pydantic_ai_a2a.engines.dbos import DBOS
+from pydantic_ai_a2a.engines.temporal import Temporal
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store.ports import Backend
+
+from ...client import LIMIT, Client, lifespan, state_of, texts
+from ...engines import DbosKit, Kit, TemporalKit, connect, need_dbos
+from ...fixed import fixed
+from ...reserved_ports import port_of, reserved_port
+from ...temporal import temporal_server
+from ..clerk import readiness, until_ready
+from ..stage import ended, heard, serving
+from ..tasks.test_erasing import OWNER, backend_of
+from .test_checkpoints import begun, served
+from .test_durable_processes import until
+
+PATIENT = fixed(Limits, cancel_grace=LIMIT)
+"""A cancel waits for the end of the run, and ends no run by force."""
+
+
+@pytest.fixture(params=['dbos', 'temporal'])
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
+    """Each engine."""
+    if request.param == 'dbos':
+        return DbosKit(tmp_path)
+    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
+
+
+TEMPORAL = pytest.mark.parametrize('kit', ['temporal'], indirect=True)
+
+
+class Waiting:
+    """An agent at an engine whose tool waits for the test."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.agent = kit.agent(FunctionModel(self._answer), tools=[self.wait])
+        self.answers = 0
+        self.reached, self.opened, self.stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.answers += 1
+        if self.answers == 1:
+            return ModelResponse(parts=[ToolCallPart('wait')])
+        return heard(messages, info)
+
+    async def wait(self) -> None:
+        self.reached.set()
+        try:
+            await self.opened.wait()
+        finally:
+            self.stopped.set()
+
+
+async def over(kit: Kit) -> list[str]:
+    """How the workflows have ended, once all of them have."""
+    states: list[str] = []
+
+    async def are_over() -> bool:
+        states[:] = (await kit.workflows()).values()
+        return 'open' not in states
+
+    await until(are_over)
+    return states
+
+
+def rows(kit: Kit) -> dict[str, int]:
+    """The tables of the store with rows of tasks, and how many they have."""
+    tables = ('task', 'item', 'event', 'checkpoint', 'payload', 'conversation', 'entry')
+    with closing(sqlite3.connect(kit.folder / 'agent.db')) as file:
+        counts = {table: file.execute(f'SELECT COUNT(*) FROM {table}').fetchone()[0] for table in tables}
+    return {table: count for table, count in counts.items() if count}
+
+
+async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit: Kit) -> None:
+    waiting = Waiting(kit)
+    async with serving(waiting.agent, limits=PATIENT, **kit.options()) as client:
+        await begun(client, 'hello')
+        await waiting.reached.wait()
+        assert rows(kit)['checkpoint']
+        await erase_all(backend_of(client), OWNER, None, grace=LIMIT)
+        assert await over(kit) == ['done']
+        await waiting.stopped.wait()
+        assert rows(kit) == {}
+    assert waiting.answers == 1
+
+
+async def test_a_deadline_ends_the_workflow(kit: Kit) -> None:
+    waiting = Waiting(kit)
+    async with serving(waiting.agent, timeout=0.2, **kit.options()) as client:
+        task = await client.send('hello')
+        assert await over(kit) == ['failed']
+        await waiting.stopped.wait()
+    assert task['status']['message']['metadata']['failure'] == 'timeout'
+
+
+@TEMPORAL
+async def test_a_cancel_does_not_wait_for_a_tool_that_goes_on(kit: Kit) -> None:
+    running, released = asyncio.Event(), asyncio.Event()
+    agent = kit.agent(TestModel())
+
+    @agent.tool_plain
+    async def persist() -> None:
+        running.set()
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with serving(agent, limits=PATIENT, **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        await running.wait()
+        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+        assert await over(kit) == ['done']
+        released.set()
+
+
+async def canceled(backend: Backend, task_id: str) -> None:
+    task = await backend.reader.load(task_id, None)
+    assert task is not None
+    await cancel_task(backend, task.header, 0.0)
+
+
+async def erased(backend: Backend, task_id: str) -> None:
+    await erase_all(backend, OWNER, None, grace=0.0)
+
+
+@TEMPORAL
+@pytest.mark.parametrize('end', [canceled, erased])
+async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_step(
+    kit: TemporalKit, end: Callable[[Backend, str], Any]
+) -> None:
+    waiting = Waiting(kit)
+    fleet = to_a2a(waiting.agent, name='agent', **kit.options())
+    fleet.hosting.runs_tasks = False  # as the command `worker --engine` says
+    apart = {**kit.options(), 'engine': Temporal(kit.address, task_queue=kit.queue, worker=False)}
+    async with lifespan(fleet), await apart['engine'].worker(fleet):
+        async with served(waiting.agent, **apart) as client:
+            task_id = await begun(client, 'hello')
+            await waiting.reached.wait()
+        await end(fleet.backend, task_id)
+        waiting.opened.set()
+        assert await over(kit) == ['failed']
+        assert waiting.answers == 1
+        assert end is canceled or rows(kit) == {}
+
+
+@TEMPORAL
+async def test_a_plain_task_takes_two_activities(kit: TemporalKit) -> None:
+    async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        assert texts(await ended(client, task_id)) == ['Hi.']
+    history = await (await connect(kit)).get_workflow_handle(f'{task_id}.1').fetch_history()
+    counts = Counter(event.WhichOneof('attributes') for event in history.events)
+    assert counts['activity_task_scheduled_event_attributes'] == 2  # loads the run, and asks the model
+
+
+async def test_an_app_is_ready_once_temporal_is(tmp_path: Path) -> None:
+    with reserved_port() as reserved:
+        kit = TemporalKit(tmp_path, f'127.0.0.1:{port_of(reserved)}')
+        app = to_a2a(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options())
+        assert app.at_engine is not None
+        async with lifespan(app):
+            client = Client(app)
+            assert await readiness(client) != (200, 'ok')
+            with pytest.raises(StoreUnavailable):
+                await app.at_engine.engine.worker(app)
+            with temporal_server(port_of(reserved)):
+                await until_ready(client)
+                assert texts(await client.send('hello')) == ['Hi.']
+
+
+async def test_dbos_whose_database_was_missing_is_launched_for_a_later_task(tmp_path: Path) -> None:
+    need_dbos()
+    agent = DbosKit(tmp_path).agent(TestModel(custom_output_text='Hi.'))
+    engine = DBOS(f'sqlite:///{tmp_path}/missing/dbos.db')
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine) as client:
+        assert state_of(await client.send('hello')) == 'FAILED'
+        (tmp_path / 'missing').mkdir()
+        assert texts(await client.send('hello')) == ['Hi.']
