@@ -17,11 +17,12 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import AgentStreamEvent
 
+from ..agent.runner import RunOutput
 from ..arguments import checked
 from ..clock import STOP_TIME
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import ResultForgotten
-from .engine import AtEngine, Ended, Engine, EngineEvent, EngineRun
+from .engine import AtEngine, Engine, EngineEvent, EngineRun
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'
@@ -32,7 +33,7 @@ _ENDED = frozenset({'SUCCESS', 'ERROR', 'CANCELLED', 'MAX_RECOVERY_ATTEMPTS_EXCE
 
 _runs: dict[str, EngineRun] = {}
 """The runs of this process, by the ids of their workflows."""
-_performing: dict[str, asyncio.Task[Ended]] = {}
+_performing: dict[str, asyncio.Task[RunOutput]] = {}
 """The runs whose agents run in this process."""
 
 
@@ -49,7 +50,7 @@ async def stream_events(ctx: RunContext[Any], events: AsyncIterable[AgentStreamE
 
 
 @dbos.DBOS.workflow(name=_WORKFLOW)
-async def _workflow(key: str) -> Ended:
+async def _workflow(key: str) -> RunOutput:
     """Run the agent of a task. The id is the only input: the process with the lease of the task has the rest."""
     run = _runs.get(key)
     if run is None:
@@ -60,7 +61,7 @@ async def _workflow(key: str) -> Ended:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_perform(run), run.loop))
 
 
-async def _perform(run: EngineRun) -> Ended:
+async def _perform(run: EngineRun) -> RunOutput:
     async def emit(note: Any) -> None:
         async def put() -> None:
             run.events.put_nowait(note)
@@ -180,7 +181,7 @@ class DBOS(Engine):
     async def cancel(self, run: EngineRun) -> None:
         run.cancel()
 
-    async def result(self, run: EngineRun) -> Ended:
+    async def result(self, run: EngineRun) -> RunOutput:
         try:
             ended = await run.handle.get_result(polling_interval_sec=_POLL)
         except errors.DBOSException as error:

@@ -28,8 +28,13 @@ from ..types import Note, ToolArtifact
 
 EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact
 """An event of a run, for the clients of its task: of the model's stream or of a tool; or a note or an artifact."""
-Ended: TypeAlias = RunOutput | RunCancelled
-"""The end of a run, as a workflow returns the end."""
+
+
+@dataclass
+class Canceled:
+    """The output of a cancelled run, whose messages are those until the cancel."""
+
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +105,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def cancel(self, run: EngineRun) -> None:
-        """Cancel the workflow. Its result is then a `RunCancelled` with the messages until the cancel."""
+        """Cancel the workflow. Its result then has the output `Canceled`, and the messages until the cancel."""
 
     @abstractmethod
-    async def result(self, run: EngineRun) -> Ended:
+    async def result(self, run: EngineRun) -> RunOutput:
         """Wait for the end of the workflow, and return its result.
 
         Raises:
@@ -152,7 +157,7 @@ class EngineRun:
         assert current is not None, 'a job has set the run'
         self.claim, self.writer = current.claim, current.writer
 
-    async def perform(self, emit: Emit) -> Ended:
+    async def perform(self, emit: Emit) -> RunOutput:
         """Run the agent in the current task of this process, inside of the workflow.
 
         Raises:
@@ -175,24 +180,21 @@ class EngineRun:
             on_model_error=None,
         )
         try:
-            ended = await perform(self.app.runner, arguments, self._options)
+            self.output = await perform(self.app.runner, arguments, self._options)
         except EngineFailure as failure:
             self.error = cast('Exception', failure.__cause__)
             raise
         except (LeaseLost, StoreFailed, StoreUnavailable) as error:  # of a tool that writes to the task
             self.events.put_nowait(error)
             raise asyncio.CancelledError from error
-        if isinstance(ended, RunCancelled):
-            return ended
-        self.output = ended
-        return ended._replace(result=None)
+        return self.output._replace(result=None)
 
     def cancel(self) -> None:
         """Cancel the run in this process, in its event loop. Its messages are kept."""
         self._token.stop()
 
 
-async def perform(runner: Runner, arguments: RunArguments, options: RunOptions | None) -> Ended:
+async def perform(runner: Runner, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
     """Run the agent in a workflow.
 
     Args:
@@ -212,7 +214,7 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
         raise
     except Exception as error:
         if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
-            return error
+            return RunOutput(Canceled(error.message), (), None, error.new_messages(), error.usage)
         raise EngineFailure(*classify(error)) from error
 
 
@@ -242,6 +244,9 @@ class WorkflowToken(RunToken):
 
 # --- the server's side of a run ---------------------------------------------------------------------------------------
 # Start or attach, relay the events, cancel, return the output.
+
+
+_RESULT: TypeAdapter[AgentRunResult[Any]] = TypeAdapter(AgentRunResult[Any])
 
 
 class EngineRunner:
@@ -278,14 +283,24 @@ class EngineRunner:
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
             await self._engine.leave(run)
-        if isinstance(ended, RunCancelled):
-            raise ended
+        of_run: dict[str, Any] = {
+            'messages': [*arguments.history, *ended.messages],
+            'new_message_index': len(arguments.history),
+            'usage': ended.usage,
+            'run_id': arguments.run_id,
+            'conversation_id': arguments.info['context_id'],
+            'metadata': {'a2a': arguments.info},
+        }
+        if isinstance(ended.output, Canceled):
+            raise RunCancelled(ended.output.text, **of_run)
         if arguments.usage is not None and ended.usage is not arguments.usage:
             vars(arguments.usage).update(vars(ended.usage))
-        result = ended.result or (None if ended.waits else _result(ended, arguments))
+        result = ended.result
+        if result is None and not ended.waits:  # another process has performed the run
+            result = _RESULT.validate_python({'output': ended.output, **of_run})
         return ended._replace(streamed=answer.streamed, result=result)
 
-    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Future[list[Any]]) -> Ended:
+    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Future[list[Any]]) -> RunOutput:
         """Return the end of a run after its last event. Cancel the workflow with the token of the run.
 
         Raises:
@@ -329,21 +344,3 @@ class EngineRunner:
             output = text or (steps.of_event(event) if steps.any and arguments.watched() else None)
             if output is not None:
                 await arguments.emit(output)
-
-
-_RESULT: TypeAdapter[AgentRunResult[Any]] = TypeAdapter(AgentRunResult[Any])
-
-
-def _result(output: RunOutput, arguments: RunArguments) -> AgentRunResult[Any]:
-    """Return the agent's result of a run whose process has ended."""
-    return _RESULT.validate_python(
-        {
-            'output': output.output,
-            'messages': [*arguments.history, *output.messages],
-            'new_message_index': len(arguments.history),
-            'usage': output.usage,
-            'run_id': arguments.run_id,
-            'conversation_id': arguments.info['context_id'],
-            'metadata': {'a2a': arguments.info},
-        }
-    )

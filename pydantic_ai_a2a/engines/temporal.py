@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec.temporal import AgentEventStream, AgentPlugin, PydanticAIPlugin, TemporalDurability
-from pydantic_ai.exceptions import RunCancelled, UserError
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import AgentStreamEvent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
@@ -48,7 +48,7 @@ from ..runs.ends import run_id
 from ..runs.recorder import Recorder
 from ..store.ports import Backend, Claim
 from ..types import Note, ToolArtifact
-from .engine import AtEngine, Ended, Engine, EngineEvent, EngineRun, WorkflowToken, perform
+from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun, WorkflowToken, perform
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -220,10 +220,10 @@ class Temporal(Engine):
             except TimeoutError:
                 await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
 
-    async def result(self, run: EngineRun) -> Ended:
+    async def result(self, run: EngineRun) -> RunOutput:
         try:
             with _answered():
-                return _load_end(await run.handle.result(), run)
+                return _load_end(await run.handle.result(), run.app)
         except WorkflowFailureError as failed:
             raise _failure_of(failed) from failed
 
@@ -289,7 +289,7 @@ class _Run:
             await self._events.close()
         return _dump_end(ended, _outputs_of(app))
 
-    async def _perform(self, app: AtEngine, emit: Emit) -> Ended:
+    async def _perform(self, app: AtEngine, emit: Emit) -> RunOutput:
         body = await workflow.execute_activity(_LOAD, result_type=bytes, start_to_close_timeout=_LOAD_TIME)
         claim, deps, shown, *values = _DATA.validate_json(body)
         job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
@@ -406,22 +406,13 @@ def _recorder(app: AtEngine, claim: Claim) -> Recorder:
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-class _End(NamedTuple):
-    """The end of a run."""
-
-    kind: str
-    """Empty for an output, `canceled`, or the name of a state."""
-    values: str
-    """The output, the text of the cancel, or the arguments of the state, as a JSON array."""
-    rest: RunOutput
-
-
-_CANCELED = 'canceled'
-_STATES: dict[str, type[Any]] = {state.__name__: state for state in STATES}
+_STATES: dict[str, type[Any]] = {state.__name__: state for state in (*STATES, Canceled)}
 
 _CONFIG = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')
 _CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
-_END: TypeAdapter[_End] = TypeAdapter(_End, config=_CONFIG)
+_END: TypeAdapter[tuple[str, str, RunOutput]] = TypeAdapter(tuple[str, str, RunOutput], config=_CONFIG)
+"""The name of the state that is the output, and its arguments; or an empty name, and the output; and the other fields.
+The arguments or the output are a JSON array, as text."""
 _EVENT: TypeAdapter[AgentStreamEvent] = TypeAdapter(AgentStreamEvent)
 _DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=_CONFIG)
 _LOADED = ('prompt', 'history', 'info', 'text_output', 'usage', 'budget', 'answers', 'client_tools', 'spent')
@@ -442,37 +433,23 @@ def _event_of(topic: str, body: bytes) -> EngineEvent | None:
     return None if from_json(body)['event_kind'] == 'agent_run_result' else _EVENT.validate_json(body)
 
 
-def _dump_end(ended: Ended, outputs: TypeAdapter[list[Any]]) -> bytes:
+def _dump_end(ended: RunOutput, outputs: TypeAdapter[list[Any]]) -> bytes:
     """Write the end of a run."""
-    if isinstance(ended, RunCancelled):
-        kind, values = _CANCELED, to_json([ended.message])
-        rest = RunOutput(None, (), None, ended.new_messages(), ended.usage)
+    output = ended.output
+    kind = next((name for name, state in _STATES.items() if isinstance(output, state)), '')
+    if kind:
+        values = to_json([getattr(output, field.name) for field in fields(_STATES[kind])])
     else:
-        output, rest = ended.output, ended._replace(output=None, result=None)
-        kind = next((name for name, state in _STATES.items() if isinstance(output, state)), '')
-        adapter = _DEFERRED if ended.waits else outputs
-        state = [getattr(output, field.name) for field in fields(_STATES[kind])] if kind else None
-        values = adapter.dump_json([output]) if state is None else to_json(state)
-    return _END.dump_json(_End(kind, values.decode(), rest))
+        values = (_DEFERRED if ended.waits else outputs).dump_json([output])
+    return _END.dump_json((kind, values.decode(), ended._replace(output=None, result=None)))
 
 
-def _load_end(body: bytes, run: EngineRun) -> Ended:
+def _load_end(body: bytes, app: AtEngine) -> RunOutput:
     """Read the JSON of `_dump_end`."""
     kind, values, rest = _END.validate_json(body)
-    if kind == _CANCELED:
-        history, info = run.arguments.history, run.arguments.info
-        return RunCancelled(
-            *from_json(values),
-            messages=[*history, *rest.messages],
-            new_message_index=len(history),
-            usage=rest.usage,
-            metadata={'a2a': info},
-            run_id=run.arguments.run_id,
-            conversation_id=info['context_id'],
-        )
     if kind:
         return rest._replace(output=_STATES[kind](*from_json(values)))
-    return rest._replace(output=(_DEFERRED if rest.waits else _outputs_of(run.app)).validate_json(values)[0])
+    return rest._replace(output=(_DEFERRED if rest.waits else _outputs_of(app)).validate_json(values)[0])
 
 
 def _outputs_of(app: AtEngine) -> TypeAdapter[list[Any]]:
