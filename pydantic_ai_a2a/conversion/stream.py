@@ -275,11 +275,7 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 class EngineFailure(Exception):
-    """The failure of a run, as an engine stores the failure."""
-
-    def __init__(self, kind: str, sentence: str, last: bool = False) -> None:
-        super().__init__(kind, sentence, last)
-        self.failure = Failure(kind, sentence, last)
+    """The failure of a run, as an engine stores the failure: its arguments are the fields of a `Failure`."""
 
 
 _BUSY_STATUSES = frozenset({402, 429, 503, 529})
@@ -292,7 +288,7 @@ def classify(error: BaseException) -> Failure:
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])
     if isinstance(error, EngineFailure):
-        return error.failure
+        return Failure(*error.args)
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
     if isinstance(error, ToolConflict):
