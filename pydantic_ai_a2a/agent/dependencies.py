@@ -112,14 +112,15 @@ class RunToken(CancellationToken):
     a run or a stream. So the cancellation waits for the entry, or a little if the entry takes long.
     """
 
+    run: AgentRun[Any, Any] | None = None
+    """The newest run with this token."""
+
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._opening: asyncio.Timeout | None = None
         self.enters = False
         """True during an entry."""
-        self.run: AgentRun[Any, Any] | None = None
-        """The newest run with this token."""
         self._waits = False
 
     def cancel(self) -> None:

@@ -6,8 +6,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import copy_context
-from dataclasses import dataclass, replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
@@ -17,7 +17,7 @@ from pydantic_ai.messages import AgentStreamEvent, PartStartEvent
 from pydantic_ai.run import AgentRun, AgentRunResult
 
 from .. import chains
-from ..agent.dependencies import RunToken, running
+from ..agent.dependencies import Running, RunToken, running
 from ..agent.options import RunOptions
 from ..agent.runner import Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
@@ -122,40 +122,51 @@ class Engine(ABC):
         """
 
 
+class WorkflowToken(RunToken):
+    """Cancels one run inside of a workflow."""
+
+    _run: AgentRun[Any, Any] | None = None
+    _stopped = False
+
+    def _enter(self, run: AgentRun[Any, Any]) -> None:
+        self._run = run
+        if self._stopped:
+            run.cancel()
+
+    run = property(None, _enter)  # pyright: ignore[reportAssignmentType]
+
+    def stop(self) -> None:
+        """Cancel the run now, or as soon as it is entered."""
+        self._stopped = True
+        if self._run is not None:
+            self._run.cancel()
+
+
+@dataclass(eq=False)
 class EngineRun:
-    """One run of a task, as a server sees it.
+    """One run of a task, as a server sees it."""
 
-    Args:
-        key: Id of the workflow.
-        app: The app of the task.
-        arguments: The arguments of the run.
-        options: Options of this run only, such as its `deps`.
-        notes: Number of the notes of the run that its clients have.
-    """
-
-    def __init__(
-        self, key: str, app: AtEngine, arguments: RunArguments, options: RunOptions | None, *, notes: int
-    ) -> None:
-        self.key = key
-        self.app = app
-        self.notes = notes
-        self.loop = asyncio.get_running_loop()
-        """The event loop of the worker. A workflow that runs in this process runs there."""
-        self.handle: Any = None
-        """The engine's handle of the workflow."""
-        self.events: asyncio.Queue[EngineEvent | Exception | None] = asyncio.Queue()
-        """Events of a workflow in this process; None after the last. An exception ends the run, but no workflow."""
-        self.error: Exception | None = None
-        """The exception that has ended the run in this process."""
-        self.output: RunOutput | None = None
-        """The output of a run in this process, with objects that no engine stores."""
-        self.arguments = arguments
-        self._options = options
-        self._context = copy_context()
-        self._token = WorkflowToken()
-        current = running.get()
-        assert current is not None, 'a job has set the run'
-        self.claim, self.writer = current.claim, current.writer
+    key: str
+    """Id of the workflow."""
+    app: AtEngine
+    current: Running
+    arguments: RunArguments
+    options: RunOptions | None
+    """Options of this run only, such as its `deps`."""
+    notes: int
+    """Number of the notes of the run that its clients have."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """The event loop of the worker. A workflow that runs in this process runs there."""
+    handle: Any = None
+    """The engine's handle of the workflow."""
+    events: asyncio.Queue[EngineEvent | Exception | None] = field(default_factory=asyncio.Queue[Any])
+    """Events of a workflow in this process; None after the last. An exception ends the run, but no workflow."""
+    error: Exception | None = None
+    """The exception that has ended the run in this process."""
+    output: RunOutput | None = None
+    """The output of a run in this process, with objects that no engine stores."""
+    context: Context = field(default_factory=copy_context)
+    token: WorkflowToken = field(default_factory=WorkflowToken)
 
     async def perform(self, emit: Emit) -> RunOutput:
         """Run the agent in the current task of this process, inside of the workflow.
@@ -165,14 +176,14 @@ class EngineRun:
             CancelledError: The task is cancelled, or has moved to another process. The workflow has not ended.
         """
         known = copy_context()
-        for variable, value in self._context.items():
+        for variable, value in self.context.items():
             if variable not in known:  # in a workflow that goes on after the loss of its process
                 variable.set(value)
         # The same in each replay: the server sees who reads the task, and the engine keeps the steps.
         arguments = replace(
             self.arguments,
             run_id=self.key,
-            token=self._token,
+            token=self.token,
             watched=bool,
             watched_live=bool,
             emit=emit,
@@ -180,7 +191,7 @@ class EngineRun:
             on_model_error=None,
         )
         try:
-            self.output = await perform(self.app.runner, arguments, self._options)
+            self.output = await perform(self.app.runner, arguments, self.options)
         except EngineFailure as failure:
             self.error = cast('Exception', failure.__cause__)
             raise
@@ -191,7 +202,7 @@ class EngineRun:
 
     def cancel(self) -> None:
         """Cancel the run in this process, in its event loop. Its messages are kept."""
-        self._token.stop()
+        self.token.stop()
 
 
 async def perform(runner: Runner, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
@@ -218,30 +229,6 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
         raise EngineFailure(*classify(error)) from error
 
 
-class WorkflowToken(RunToken):
-    """Cancels one run inside of a workflow."""
-
-    _run: AgentRun[Any, Any] | None = None
-    _stopped = False
-
-    @property
-    def run(self) -> AgentRun[Any, Any] | None:
-        """The run, once entered."""
-        return self._run
-
-    @run.setter
-    def run(self, run: AgentRun[Any, Any] | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._run = run
-        if self._stopped:
-            self.stop()
-
-    def stop(self) -> None:
-        """Cancel the run now, or as soon as it is entered."""
-        self._stopped = True
-        if self._run is not None:
-            self._run.cancel()
-
-
 # --- the server's side of a run ---------------------------------------------------------------------------------------
 # Start or attach, relay the events, cancel, return the output.
 
@@ -259,11 +246,11 @@ class EngineRunner:
 
     async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
         """Run the agent once as a workflow, or attach to the workflow of the run. See `Runner.run`."""
-        task_id, turn = arguments.info['task_id'], arguments.turn
+        key, turn = arguments.info['idempotency_key'], arguments.turn
         assert turn is not None, 'the backend is durable'
-        key = f'{task_id}.{arguments.run_id.removeprefix(f"{task_id}.").split(".")[0]}'
         known = turn.is_marked(key)
-        run = EngineRun(key, self._app, arguments, options, notes=turn.marks - 1 if known else 0)
+        current = cast('Running', running.get())
+        run = EngineRun(key, self._app, current, arguments, options, notes=turn.marks - 1 if known else 0)
         await self._engine.start(run, known=known)
         answer = AnswerStream(arguments.text_output)
         work = (self._relay(run, turn, answer), self._engine.result(run))
@@ -275,7 +262,7 @@ class EngineRunner:
             async with nullcontext() if self._engine.in_server else chains.waiting.get():
                 ended = await self._end(run, turn, over)
         except (LeaseLost, StoreFailed) as error:
-            if isinstance(error, StoreFailed) or not await self._works(task_id):
+            if isinstance(error, StoreFailed) or not await self._works(arguments.info['task_id']):
                 await self._engine.cancel(run)
             raise
         finally:
@@ -335,7 +322,7 @@ class EngineRunner:
                 await turn.mark(run.key, event)
                 continue
             if isinstance(event, ToolArtifact):
-                await run.writer.write(event)
+                await run.current.writer.write(event)
                 continue
             if isinstance(event, PartStartEvent) and event.index == 0:
                 answer.begin_response()

@@ -177,7 +177,7 @@ class Temporal(Engine):
         return client
 
     async def start(self, run: EngineRun, *, known: bool) -> None:
-        claim, backend, timeout = run.claim, run.app.backend, run.app.runner.timeout
+        claim, backend, timeout = run.current.claim, run.app.backend, run.app.runner.timeout
         client = await self._client(backend)
         run.handle = client.get_workflow_handle_for(_Run.run, run.key)
         if known:
