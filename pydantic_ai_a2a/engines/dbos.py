@@ -33,8 +33,6 @@ _ENDED = frozenset({'SUCCESS', 'ERROR', 'CANCELLED', 'MAX_RECOVERY_ATTEMPTS_EXCE
 
 _runs: dict[str, EngineRun] = {}
 """The runs of this process, by the ids of their workflows."""
-_performing: dict[str, asyncio.Task[RunOutput]] = {}
-"""The runs whose agents run in this process."""
 
 
 async def stream_events(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
@@ -55,22 +53,17 @@ async def _workflow(key: str) -> RunOutput:
     run = _runs.get(key)
     if run is None:
         raise asyncio.CancelledError  # the workflow waits for the next process with the lease
-    if asyncio.get_running_loop() is run.loop:
-        return await _perform(run)
     # DBOS continues workflows in an event loop of its own, but models and MCP servers are connected in ours.
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_perform(run), run.loop))
 
 
 async def _perform(run: EngineRun) -> RunOutput:
     async def emit(note: Any) -> None:
-        async def put() -> None:
-            run.events.put_nowait(note)
+        await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, run.events.put_nowait, note)
 
-        await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, put)
-
-    task = _performing[run.key] = asyncio.ensure_future(run.perform(emit))
+    run.task = asyncio.current_task()
     try:
-        return await task
+        return await run.perform(emit)
     except EngineFailure as failure:
         if not isinstance(failure.__cause__, errors.DBOSUnexpectedStepError):
             raise
@@ -78,8 +71,6 @@ async def _perform(run: EngineRun) -> RunOutput:
         raise run.error from failure
     finally:
         run.events.put_nowait(None)
-        if _performing.get(run.key) is task:
-            del _performing[run.key]
 
 
 class DBOS(Engine):
@@ -192,6 +183,6 @@ class DBOS(Engine):
 
     async def leave(self, run: EngineRun) -> None:
         _runs.pop(run.key, None)
-        if (task := _performing.get(run.key)) is not None:
-            task.cancel()
-            await asyncio.wait([task], timeout=STOP_TIME)
+        if run.task is not None:
+            run.task.cancel()
+            await asyncio.wait([run.task], timeout=STOP_TIME)

@@ -157,6 +157,8 @@ class EngineRun:
     """Number of the notes of the run that its clients have."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the worker. A workflow that runs in this process runs there."""
+    task: asyncio.Task[Any] | None = None
+    """Runs the agent in this process."""
     handle: Any = None
     """The engine's handle of the workflow."""
     events: asyncio.Queue[EngineEvent | Exception | None] = field(default_factory=asyncio.Queue[Any])
