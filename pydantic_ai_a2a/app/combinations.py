@@ -208,32 +208,19 @@ def check_engine(
 
     if not isinstance(engine, Engine):
         raise TypeError(f'engine= takes an engine such as DBOS(url), not {engine!r}.')
-    workers = settings.workers
+    no, workers = 'cannot be combined with engine=', settings.workers
+    steers, partial_data = settings.messages.while_working == 'steer', settings.results.progress.partial_data
+    retries = workers.retries != Workers().retries or workers.retry_on is not None
     _refuse(
         (
             not durable,
             'engine= needs tasks that outlive the process, and no storage=, broker= or Workers.worker of your own: use'
             " backend='sqlite:///agent.db' or a PostgreSQL database.",
         ),
-        (
-            settings.messages.while_working == 'steer',
-            "while_working='steer' cannot be combined with engine=: a workflow takes no messages during its run. Use"
-            " while_working='queue'.",
-        ),
-        (
-            hooks.of_tools,
-            'on_tool_call= and on_tool_result= cannot be combined with engine=: a workflow that goes on after a crash'
-            ' would call them again. Call them in the tools.',
-        ),
-        (
-            settings.results.progress.partial_data,
-            'Progress.partial_data cannot be combined with engine=, which gives no partial outputs. Remove one.',
-        ),
-        (
-            workers.retries != Workers().retries or workers.retry_on is not None,
-            'Workers.retries and Workers.retry_on cannot be combined with engine=, which tries model requests again by'
-            ' its own policy. Set the policy on the capability of the agent.',
-        ),
+        (steers, f"while_working='steer' {no}: a running workflow takes no messages. Use while_working='queue'."),
+        (hooks.of_tools, f'on_tool_call= and on_tool_result= {no}: a crash would repeat them. Call them in the tools.'),
+        (partial_data, f'Progress.partial_data {no}, which gives no partial outputs. Remove one.'),
+        (retries, f'Workers.retries and Workers.retry_on {no}: set the retries on the capability of the agent.'),
     )
     engine.check(agent, deps)
     attempts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
