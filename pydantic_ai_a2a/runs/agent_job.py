@@ -125,11 +125,8 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        client = None
-        if claim.request is not None and MARK in claim.request:
-            client = self.client_output(claim)
-        vault = self._vault
-        credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
+        client = None if claim.request is None or MARK not in claim.request else self.client_output(claim)
+        credential = None if self._vault is None else partial(recorder.store, partial(self._vault.read, claim))
         # Like `current`, with fewer calls.
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
@@ -169,8 +166,7 @@ class AgentJob:
 
     def current(self, claim: Claim, recorder: Recorder, validated: ValidatedInput | None) -> Running:
         """Return a run for `a2a(ctx)`."""
-        vault = self._vault
-        credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
+        credential = None if self._vault is None else partial(recorder.store, partial(self._vault.read, claim))
         return Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated)
 
     def _model_failed(self, recorder: Recorder, error: Exception) -> None:
