@@ -248,10 +248,10 @@ class EngineRunner:
 
     async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
         """Run the agent once as a workflow, or attach to the workflow of the run. See `Runner.run`."""
-        key, turn = arguments.info['idempotency_key'], arguments.turn
+        current, turn = cast('Running', running.get()), arguments.turn
         assert turn is not None, 'the backend is durable'
+        key = f'{current.claim.header.id}.{current.claim.run}'
         known = turn.is_marked(key)
-        current = cast('Running', running.get())
         run = EngineRun(key, self._app, current, arguments, options, notes=turn.marks - 1 if known else 0)
         await self._engine.start(run, known=known)
         answer = AnswerStream(arguments.text_output)
