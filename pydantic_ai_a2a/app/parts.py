@@ -529,9 +529,8 @@ class Conversion:
         vault: CredentialVault | None = None,
         *,
         runner: RunsAgent | None = None,
-        with_deps: bool = True,
     ) -> Job:
-        """Return the job that runs the tasks; with a runner in the place of that of the agent, or without `deps`."""
+        """Return the job that runs the tasks; with a runner in the place of that of the agent."""
         if self._foreign is not None:
             from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
@@ -546,7 +545,7 @@ class Conversion:
             settings=self._settings,
             metering=metering,
             refer=partial(read_referenced, accepts=self._model_takes, size=self._settings.limits.referenced),
-            dependencies=self._dependencies if with_deps else None,
+            dependencies=self._dependencies,
             hooks=self._hooks,
             vault=vault,
             client_tools=self.client_tools,

@@ -46,11 +46,11 @@ class AtEngine:
     """Runs the agent in the workflows."""
     backend: Backend
     job: Callable[..., AgentJob]
-    """Makes the job of the app with another `runner`; and with `with_deps=False`, without calls of `deps_factory`."""
+    """Makes the job of the app with another `runner`."""
 
     def server_job(self) -> AgentJob:
         """Return the job of a server, whose runs are workflows."""
-        return self.job(runner=EngineRunner(self), with_deps=self.engine.in_server)
+        return self.job(runner=EngineRunner(self))
 
 
 class Engine(ABC):

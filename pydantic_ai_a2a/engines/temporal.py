@@ -41,10 +41,9 @@ from ..agent.runner import Emit, RunArguments, RunOutput
 from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types
 from ..conversion.pending import STATES, Rejected
-from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure, classify
-from ..errors import ResultForgotten, StoreFailed, StoreUnavailable
+from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
+from ..errors import ResultForgotten, StoreUnavailable
 from ..protocol import stored
-from ..runs.ends import run_id
 from ..runs.recorder import Recorder
 from ..store.ports import Backend, Claim
 from ..types import Note, ToolArtifact
@@ -53,13 +52,12 @@ from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun, Workflow
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _NAME = 'pydantic_ai_a2a'
-_WORKFLOW, _LOAD = f'{_NAME}.run', f'{_NAME}.load'
+_WORKFLOW = f'{_NAME}.run'
 _NOTES = f'{_NAME}.notes'
 """Topic of the workflow's stream with notes and artifacts, and with its end."""
 _TASK, _CONTEXT = map(SearchAttributeKey.for_keyword, ('a2aTask', 'a2aContext'))
 _COOLDOWN = timedelta(milliseconds=20)
 """Least time between two polls for new events."""
-_LOAD_TIME = timedelta(seconds=30)
 _HEARTBEATS = timedelta(seconds=1)
 """A cancelled activity hears of the cancel with the answer to a heartbeat."""
 _CANCEL_TIME = 10.0
@@ -143,7 +141,6 @@ class Temporal(Engine):
         return self._worker(at, await self._client(at.backend), **options)
 
     def _worker(self, app: AtEngine, client: Client, **options: Any) -> Worker:
-        tasks = _Tasks(app)
         _apps[self._task_queue] = app
         # Without a name, Temporal compiles all loaded modules.
         given: Any = {'build_id': _NAME, **options}
@@ -151,9 +148,8 @@ class Temporal(Engine):
             client,
             task_queue=self._task_queue,
             workflows=[_Run],
-            activities=[tasks.load],
             plugins=[AgentPlugin(app.runner.agent)],
-            interceptors=[tasks],
+            interceptors=[_Tasks(app)],
             workflow_runner=Unsandboxed(),
             max_heartbeat_throttle_interval=_HEARTBEATS,
             default_heartbeat_throttle_interval=_HEARTBEATS,
@@ -190,6 +186,7 @@ class Temporal(Engine):
         with _answered(), suppress(exceptions.WorkflowAlreadyStartedError):
             await client.start_workflow(
                 _Run.run,
+                _dump_run(run),
                 id=run.key,
                 task_queue=self._task_queue,
                 id_reuse_policy=Reuse.REJECT_DUPLICATE,
@@ -271,27 +268,26 @@ class _Run:
     """The run of a task."""
 
     @workflow.init
-    def __init__(self) -> None:
+    def __init__(self, data: bytes) -> None:
         self._events = AgentEventStream(drain_timeout=timedelta(0))
         self._token = WorkflowToken()
 
     @workflow.run
-    async def run(self) -> bytes:
+    async def run(self, data: bytes) -> bytes:
         app, notes = _apps[workflow.info().task_queue], self._events.stream.topic(_NOTES)
 
         async def emit(event: Any) -> None:
             notes.publish(_dump_note(event))
 
         try:
-            ended = await self._perform(app, emit)
+            ended = await self._perform(app, data, emit)
         finally:
             notes.publish(b'')
             await self._events.close()
         return _dump_end(ended, _outputs_of(app))
 
-    async def _perform(self, app: AtEngine, emit: Emit) -> RunOutput:
-        body = await workflow.execute_activity(_LOAD, result_type=bytes, start_to_close_timeout=_LOAD_TIME)
-        claim, deps, shown, *values = _DATA.validate_json(body)
+    async def _perform(self, app: AtEngine, data: bytes, emit: Emit) -> RunOutput:
+        claim, deps, shown, *values = _DATA.validate_json(data)
         job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
         current = job.current(claim, _recorder(app, claim), None)
         running.set(current._replace(writer=_Writes(emit), credential=_only_in_tools))
@@ -334,13 +330,11 @@ class _Writes(NamedTuple):
 
 
 class _Tasks(Interceptor):
-    """Gives activities the task of their workflow, for `a2a(ctx)`, and loads the runs of an app."""
-
-    timeout: float | None = None
+    """Gives activities the task of their workflow, for `a2a(ctx)`."""
 
     def __init__(self, app: AtEngine) -> None:
         self._app = app
-        self._job = app.job(runner=self)
+        self._job = app.job()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _InTask(next, self)
@@ -357,27 +351,6 @@ class _Tasks(Interceptor):
         recorder = _recorder(self._app, claim)
         current = self._job.current(claim, recorder, await self._job.validated(claim, recorder))
         return current._replace(writer=_Writes(partial(_publish, key)))
-
-    @activity.defn(name=_LOAD)
-    async def load(self) -> bytes:
-        """Return the data of a run, of its task and of the conversation."""
-        claim = cast('Running', running.get()).claim
-        try:
-            run = await self._job.begin(claim, _recorder(self._app, claim), WorkflowToken(), run_id(claim))
-            return cast('Any', await run)
-        except (StoreFailed, StoreUnavailable):
-            raise
-        except Exception as error:
-            raise _as_failure(EngineFailure(*classify(error))) from error
-
-    async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> bytes:
-        """Return the data of a run. See `RunsAgent`."""
-        deps = None if options is None else _deps_of(self._app.runner.agent).dump_json(options.get('deps')).decode()
-        # The messages of the claim are in the history.
-        claim = replace(
-            cast('Running', running.get()).claim, own_messages=None, checkpoint=None, pending=None, tried=None
-        )
-        return _DATA.dump_json((claim, deps, [*arguments.shown], *(getattr(arguments, name) for name in _LOADED)))
 
 
 class _InTask(ActivityInboundInterceptor):
@@ -420,6 +393,15 @@ _LOADED = ('prompt', 'history', 'info', 'text_output', 'usage', 'budget', 'answe
 _TYPES: Any = (Claim, str | None, list[str], *(get_type_hints(RunArguments)[name] for name in _LOADED))
 _DATA: TypeAdapter[tuple[Any, ...]] = TypeAdapter(cast('Any', tuple)[_TYPES], config=_CONFIG)
 """The claim, the `deps` of `deps_factory` as JSON, the calls shown before, and the rest of the arguments."""
+
+
+def _dump_run(run: EngineRun) -> bytes:
+    """Write the data of a run."""
+    deps = None if run.options is None else _deps_of(run.app.runner.agent).dump_json(run.options.get('deps')).decode()
+    # The messages of the claim are in the history.
+    claim = replace(run.current.claim, own_messages=None, checkpoint=None, pending=None, tried=None)
+    values = (getattr(run.arguments, name) for name in _LOADED)
+    return _DATA.dump_json((claim, deps, [*run.arguments.shown], *values))
 
 
 def _dump_note(event: Note | ToolArtifact) -> bytes:
@@ -496,5 +478,7 @@ class _Payloads(converter.StorageDriver):
 
     async def _load(self, task: str, id: str) -> Payload:
         body = await self._store.get(task, id)
+        if body is None:
+            logger.error('Task %s was erased, or is in a database of other servers.', task)
         # No converter reads the empty payload: the workflow fails. An error here would be tried again for ever.
         return Payload() if body is None else Payload.FromString(body)

@@ -165,13 +165,13 @@ async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_s
 
 
 @TEMPORAL
-async def test_a_plain_task_takes_two_activities(kit: TemporalKit) -> None:
+async def test_a_plain_task_takes_one_activity(kit: TemporalKit) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
         task_id = await begun(client, 'hello')
         assert texts(await ended(client, task_id)) == ['Hi.']
     history = await (await connect(kit)).get_workflow_handle(f'{task_id}.1').fetch_history()
     counts = Counter(event.WhichOneof('attributes') for event in history.events)
-    assert counts['activity_task_scheduled_event_attributes'] == 2  # loads the run, and asks the model
+    assert counts['activity_task_scheduled_event_attributes'] == 1  # asks the model
 
 
 async def test_an_app_is_ready_once_temporal_is(tmp_path: Path) -> None:

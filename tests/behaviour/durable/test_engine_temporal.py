@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.test import TestModel
 from temporalio.client import Interceptor, OutboundInterceptor
 from temporalio.service import RPCError, RPCStatusCode
@@ -21,8 +20,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from pydantic_ai_a2a import A2AApp, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
-from pydantic_ai_a2a.store.ports import Claim
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import Client, lifespan, message, state_of, texts
 from ...e2e.server import LIMIT, Process, process
@@ -282,24 +279,6 @@ async def test_code_in_a_workflow_sees_its_task_but_no_credential(kit: TemporalK
     said = [part['text'] for each in task['history'] for part in each['parts']]
     assert said[:2] == ['hello', 'In Rome.']
     assert texts(task)[0].startswith('c: a2a(ctx).credential() works in tools')
-
-
-async def test_a_run_is_loaded_again_after_a_failure_of_the_store(kit: TemporalKit) -> None:
-    class Fails(SqliteFileBackend):
-        calls = 0
-
-        async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-            self.calls += 1
-            if self.calls == 2:  # the first call is that of the server
-                raise OSError('The disk is broken.')
-            return await super().history(claim)
-
-    options = kit.options()
-    broken = Fails(SqliteFile.of(options['backend']), 'agent', reader_lag=10**6)
-    async with served(kit.agent(TestModel(custom_output_text='Hi.')), **{**options, 'backend': broken}) as client:
-        assert texts(await client.send('hello')) == ['Hi.']
-    broken.close()
-    assert broken.calls == 3
 
 
 def test_dependencies_that_are_no_data_are_refused(kit: TemporalKit) -> None:
