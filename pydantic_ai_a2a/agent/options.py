@@ -77,10 +77,7 @@ NO_DEPS = (
     'The agent has a deps_type, and its runs have no deps: give them to to_a2a(agent, deps=...),'
     ' to_a2a(agent, deps_factory=...) or agent.override(deps=...).'
 )
-NO_ENGINE = (
-    'The agent has the capability %s, which acts in workflows only. Without engine=, to_a2a() runs tasks outside of'
-    ' workflows, and the backend keeps the steps of runs.'
-)
+NO_ENGINE = 'The agent has the capability %s, which acts in workflows only. Without engine=, tasks run outside of them.'
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
 """Wrappers for durable execution, and the option refused in every run, inside a workflow or not."""
 _SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)

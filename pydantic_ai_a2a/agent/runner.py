@@ -621,9 +621,10 @@ class Turn:
         self._save = save
         self._answers = answers
         self._history: Sequence[ModelMessage] = ()
-        self._at_engine = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
+        self.marked = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
+        """Id of the run that was started at an engine, or empty."""
         self._before: list[ModelMessage] = [] if checkpoint is None else stored_steps(checkpoint)
-        self.marks = len(checkpoint.messages) if checkpoint is not None and self._at_engine else 0
+        self.marks = len(checkpoint.messages) if checkpoint is not None and self.marked else 0
         """Number of stored marks of a run at an engine: one, and one for each note."""
         self._stored = _marked(self._before)
 
@@ -641,10 +642,6 @@ class Turn:
         """Return the whole turn, with the new messages of this attempt."""
         return [*self._before, *new]
 
-    def is_marked(self, run: str) -> bool:
-        """Return whether the run was started at an engine."""
-        return self._at_engine == run
-
     async def mark(self, run: str, note: Note | None = None) -> None:
         """Store that the run was started at an engine, which keeps the steps of the run; or one more note of the run.
 
@@ -653,7 +650,7 @@ class Turn:
         """
         first = max(0, self.marks - (note is None))
         await self._save(Checkpoint(run=run, messages=[ModelRequest(parts=[])], usage=RunUsage(), first=first), note)
-        self._at_engine, self.marks = run, first + 1
+        self.marked, self.marks = run, first + 1
 
     def sent_again(self, request: ModelRequest) -> None:
         """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""

@@ -120,8 +120,7 @@ class Assembly:
                 logger.warning(NO_ENGINE, capability)
             if conversion.lacks_deps:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
-            job = make_job() if self.at_engine is None else self.at_engine.server_job()
-            return Worker(backend, job, settings, metering=metering)
+            return Worker(backend, make_job(runner=self.at_engine), settings, metering=metering)
 
         def entered_engine() -> AbstractAsyncContextManager[None]:
             at = self.at_engine if self.hosting.runs_tasks else None

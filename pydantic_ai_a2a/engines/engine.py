@@ -37,22 +37,6 @@ class Canceled:
     text: str
 
 
-@dataclass(frozen=True, eq=False)
-class AtEngine:
-    """What an engine needs of one app."""
-
-    engine: Engine
-    runner: Runner
-    """Runs the agent in the workflows."""
-    backend: Backend
-    job: Callable[..., AgentJob]
-    """Makes the job of the app with another `runner`."""
-
-    def server_job(self) -> AgentJob:
-        """Return the job of a server, whose runs are workflows."""
-        return self.job(runner=EngineRunner(self))
-
-
 class Engine(ABC):
     """Runs each run of a task as a workflow.
 
@@ -238,40 +222,48 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
 _RESULT: TypeAdapter[AgentRunResult[Any]] = TypeAdapter(AgentRunResult[Any])
 
 
-class EngineRunner:
-    """Runs the agent of an app at its engine."""
+@dataclass(frozen=True, eq=False)
+class AtEngine:
+    """An app at its engine. In servers, it is the runner of the app: its runs are workflows."""
 
-    def __init__(self, app: AtEngine) -> None:
-        self._app = app
-        self._engine = app.engine
-        self.timeout = app.runner.timeout
+    engine: Engine
+    runner: Runner
+    """Runs the agent in the workflows."""
+    backend: Backend
+    job: Callable[..., AgentJob]
+    """Makes the job of the app, with `runner` or another one."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds of a run; None for no limit."""
+        return self.runner.timeout
 
     async def run(self, arguments: RunArguments, options: RunOptions | None = None) -> RunOutput:
         """Run the agent once as a workflow, or attach to the workflow of the run. See `Runner.run`."""
         current, turn = cast('Running', running.get()), arguments.turn
         assert turn is not None, 'the backend is durable'
         key = f'{current.claim.header.id}.{current.claim.run}'
-        known = turn.is_marked(key)
-        run = EngineRun(key, self._app, current, arguments, options, notes=turn.marks - 1 if known else 0)
-        await self._engine.start(run, known=known)
+        known = turn.marked == key
+        run = EngineRun(key, self, current, arguments, options, notes=turn.marks - 1 if known else 0)
+        await self.engine.start(run, known=known)
         answer = AnswerStream(arguments.text_output)
-        work = (self._relay(run, turn, answer), self._engine.result(run))
+        work = (self._relay(run, turn, answer), self.engine.result(run))
         tasks = [asyncio.create_task(cast('Coroutine[Any, Any, Any]', part)) for part in work]
         over = asyncio.gather(*tasks)
         try:
             if not known:
                 await turn.mark(key)
-            async with nullcontext() if self._engine.in_server else chains.waiting.get():
+            async with nullcontext() if self.engine.in_server else chains.waiting.get():
                 ended = await self._end(run, turn, over)
         except (LeaseLost, StoreFailed) as error:
             if isinstance(error, StoreFailed) or not await self._works(arguments.info['task_id']):
-                await self._engine.cancel(run)
+                await self.engine.cancel(run)
             raise
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
-            await self._engine.leave(run)
+            await self.engine.leave(run)
         of_run: dict[str, Any] = {
             'messages': [*arguments.history, *ended.messages],
             'new_message_index': len(arguments.history),
@@ -308,18 +300,18 @@ class EngineRunner:
         except LeaseLost:
             if await self._works(arguments.info['task_id']):
                 raise
-        await self._engine.cancel(run)
+        await self.engine.cancel(run)
         return (await over)[1]
 
     async def _works(self, task_id: str) -> bool:
         """Return whether a task is neither cancelled nor erased: its workflow goes on."""
-        task = await self._app.backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        task = await self.backend.reader.load(task_id, None, history_length=0, artifacts=False)
         return task is not None and task.header.state == 'working'
 
     async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> None:
         """Write the events of a run into its task, for the clients that watch the task."""
-        live, steps, arguments = False, self._app.runner.steps, run.arguments
-        async for event in self._engine.events(run):
+        live, steps, arguments = False, self.runner.steps, run.arguments
+        async for event in self.engine.events(run):
             if isinstance(event, Note):
                 await turn.mark(run.key, event)
                 continue

@@ -134,10 +134,7 @@ class Temporal(Engine):
         at: AtEngine = app.at_engine
         path = getattr(getattr(at.backend, 'settings', None), 'path', None)
         if path is not None and not path.exists():
-            raise ValueError(
-                f'There is no {path}: a worker needs the SQLite file of its servers. Start a server first, or use'
-                ' PostgreSQL for workers on other machines.'
-            )
+            raise ValueError(f'There is no {path}: a worker needs the SQLite file of its servers. Or use PostgreSQL.')
         return self._worker(at, await self._client(at.backend), **options)
 
     def _worker(self, app: AtEngine, client: Client, **options: Any) -> Worker:
@@ -474,11 +471,8 @@ class _Payloads(converter.StorageDriver):
     async def retrieve(
         self, context: converter.StorageDriverRetrieveContext, claims: Sequence[converter.StorageDriverClaim]
     ) -> list[Payload]:
-        return [await self._load(**claim.claim_data) for claim in claims]
-
-    async def _load(self, task: str, id: str) -> Payload:
-        body = await self._store.get(task, id)
-        if body is None:
-            logger.error('Task %s was erased, or is in a database of other servers.', task)
+        bodies = [await self._store.get(claim.claim_data['task'], claim.claim_data['id']) for claim in claims]
+        if None in bodies:
+            logger.error('Task %s was erased, or is in a database of other servers.', claims[0].claim_data['task'])
         # No converter reads the empty payload: the workflow fails. An error here would be tried again for ever.
-        return Payload() if body is None else Payload.FromString(body)
+        return [Payload() if body is None else Payload.FromString(body) for body in bodies]
