@@ -171,7 +171,7 @@ class Runner:
         self.timeout = None if timeout is None else seconds(timeout)
         """Seconds of a run; None for no limit."""
         self._outputs = outputs if outputs is not None and outputs.holds_data else None
-        self._downloads: Downloads | None = Downloads(download_time)
+        self._downloads = Downloads(download_time)
         self.output_type: Any = options.get('output_type') or agent.output_type
         self._states = [*states_of(self.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
@@ -185,12 +185,6 @@ class Runner:
         self._prepares_tools = may_prepare_tools(agent, options)
         self._wraps = self._prepares_tools or hooks.of_tools or self._outputs is not None
         self._may_have_model = may_have_model(agent, options)
-
-    def in_workflow(self) -> Runner:
-        """Return a runner for workflows, which take no capabilities of a run: the models download the files."""
-        runner = copy(self)
-        runner._downloads = None
-        return runner
 
     def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
         """Run the agent once, in the current task, or the rest of a run that `RunArguments.turn` has stored in part.
@@ -270,22 +264,17 @@ class Runner:
     ) -> dict[str, Any]:
         """Return the options of `Agent.iter` for a run, whose prompt follows the messages."""
         metadata: dict[str, Any] = {**self._metadata, 'a2a': arguments.info}
-        options: dict[str, Any] = {
-            'cancellation_token': arguments.token,
-            **self._options,
-            **(run_options or {}),
-            'metadata': metadata,
-        }
+        options: dict[str, Any] = {'cancellation_token': arguments.token, **self._options, **(run_options or {})}
+        options['metadata'] = metadata if self._metadata_of is None else _merged(self._metadata_of, metadata)
         if self.timeout is not None:
             options['timeout'] = self.timeout - arguments.spent
-        if (metadata_of := self._metadata_of) is not None:
-            options['metadata'] = _merged(metadata_of, metadata)
         if arguments.client_output is not None:
             options['output_type'] = [arguments.client_output.type, *self._states]
-        downloads = self._downloads
-        if downloads is not None and (arguments.steering is not None or has_files(arguments.prompt, messages)):
-            # Only when needed: a run with its own capabilities starts more slowly.
-            options['capabilities'] = [*options.get('capabilities', ()), downloads]
+        in_workflow = options['cancellation_token'] is None
+        if not in_workflow and (arguments.steering is not None or has_files(arguments.prompt, messages)):
+            # Only when needed: a run with its own capabilities starts more slowly. In a workflow, which takes none, the
+            # models download the files.
+            options['capabilities'] = [*options.get('capabilities', ()), self._downloads]
         if arguments.budget is not None:
             options['usage_limits'] = within(arguments.budget, options.get('usage_limits') or UsageLimits())
         return options

@@ -206,7 +206,7 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
     # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
     given: Any = {**(options or {}), 'cancellation_token': None}
     try:
-        return await runner.in_workflow().run(arguments, given)
+        return await runner.run(arguments, given)
     except (LeaseLost, StoreFailed, StoreUnavailable):
         raise
     except Exception as error:
