@@ -13,7 +13,6 @@ from typing import Any
 import dbos
 from dbos import error as errors
 from pydantic_ai import RunContext
-from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import AgentStreamEvent
 
@@ -84,6 +83,7 @@ class DBOS(Engine):
     """
 
     in_server = True
+    capability = DBOSDurability
 
     @checked
     def __init__(self, url: str) -> None:
@@ -108,13 +108,6 @@ class DBOS(Engine):
                 asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
                 await asyncio.to_thread(dbos.DBOS.delete_queue, self._queue)
                 await asyncio.to_thread(dbos.DBOS.destroy)
-
-    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
-        if DBOSDurability.from_agent(agent) is None:
-            raise TypeError(
-                'engine=DBOS() needs an agent with the capability DBOSDurability: Agent(…,'
-                ' capabilities=[DBOSDurability()]).'
-            )
 
     def _launch(self) -> None:
         with self._launching:

@@ -49,13 +49,18 @@ class Engine(ABC):
     """True if a workflow runs in the process with the lease of its task: the loss of the process is an attempt, and the
     run holds a slot of `Workers.running`."""
 
-    @abstractmethod
+    capability: ClassVar[Any]
+    """Class of the capability that agents need."""
+
     def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
         """Check an agent and the `deps` of all runs when an app is made.
 
         Raises:
             TypeError: The agent lacks the capability of this engine, or the engine cannot pass on the `deps`.
         """
+        if self.capability.from_agent(agent) is None:
+            engine, name = type(self).__name__, self.capability.__name__
+            raise TypeError(f'engine={engine}() needs an agent with the capability {name}: Agent(…, capabilities=…).')
 
     @abstractmethod
     def serving(self, app: AtEngine) -> AbstractAsyncContextManager[Any]:

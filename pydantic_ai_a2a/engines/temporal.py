@@ -89,6 +89,7 @@ class Temporal(Engine):
     """
 
     in_server = False
+    capability = TemporalDurability
 
     @checked
     def __init__(
@@ -102,11 +103,7 @@ class Temporal(Engine):
         self._clients: WeakKeyDictionary[Backend, Client] = WeakKeyDictionary()
 
     def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
-        if TemporalDurability.from_agent(agent) is None:
-            raise TypeError(
-                'engine=Temporal() needs an agent with the capability TemporalDurability: Agent(…,'
-                " capabilities=[TemporalDurability(event_stream_topic='events')])."
-            )
+        super().check(agent, deps)
         try:
             _deps_of(agent).dump_json(deps, warnings='error')
         except (PydanticSchemaGenerationError, PydanticSerializationError) as error:
