@@ -115,7 +115,7 @@ def check_parts(
             ' namespace to the Backend.',
         ),
         (
-            is_backend and is_own,
+            backend != 'memory' and is_own,
             'backend= cannot be combined with storage=, broker= or Workers.worker, which replace the backend.'
             ' Remove one of them.',
         ),

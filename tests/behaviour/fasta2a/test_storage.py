@@ -379,7 +379,7 @@ async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-def test_own_parts_and_a_backend_do_not_go_together() -> None:
-    backend = MemoryBackend('agent', reader_lag=1000)
+@pytest.mark.parametrize('backend', ['sqlite:///agent.db', MemoryBackend('agent', reader_lag=1000)])
+def test_own_parts_and_a_backend_do_not_go_together(backend: Any) -> None:
     with pytest.raises(TypeError, match='backend= cannot be combined'):
         to_a2a(memory, backend=backend, storage=InMemoryStorage())
