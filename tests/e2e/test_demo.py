@@ -1,4 +1,4 @@
-"""`make demo`: it shows what it says, and says so if it does not."""
+"""`make demo` and the demo of Temporal: they show what they say, and say so if they do not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from inline_snapshot import snapshot
 
 from ..behaviour.rows import covers
+from ..temporal import temporal_program
 from .official import OFFICIAL
 from .server import process
 
@@ -71,3 +72,15 @@ def test_the_demo_fails_with_a_clear_line_if_the_agent_answers_something_else() 
     failure = demo.output.splitlines()[-1]
     assert re.match(r"The demo failed: Unexpected\(.the data should be {'city': 'Rome', 'temperature': 27.5", failure)
     assert 'Traceback' not in demo.output
+
+
+def test_the_demo_of_temporal_kills_a_server_and_another_one_has_the_answer() -> None:
+    temporal_program()  # the demo starts it
+    with process('examples/temporal/demo.py') as demo:
+        assert demo.exit_code() == 0, demo.output
+    assert demo.output == snapshot("""\
+The first server has started a workflow.
+The hotel is being booked, and the server is killed.
+The second server answers: two trains to Porto; a room in Porto
+Calls of tools: ['find_trains', 'book_hotel']
+""")
