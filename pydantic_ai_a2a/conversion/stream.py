@@ -275,7 +275,7 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 class EngineFailure(Exception):
-    """The failure of a run, as an engine stores the failure: its arguments are the fields of a `Failure`."""
+    """The failure of a run, as an engine stores the failure: the fields of a `Failure`, and the usage if it is known."""
 
 
 _BUSY_STATUSES = frozenset({402, 429, 503, 529})
@@ -288,7 +288,7 @@ def classify(error: BaseException) -> Failure:
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])
     if isinstance(error, EngineFailure):
-        return Failure(*error.args)
+        return Failure(*error.args[:3])
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
     if isinstance(error, ToolConflict):

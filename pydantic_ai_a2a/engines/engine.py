@@ -15,6 +15,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_ai.messages import AgentStreamEvent, PartStartEvent
 from pydantic_ai.run import AgentRun, AgentRunResult
+from pydantic_ai.usage import RunUsage
 
 from .. import chains
 from ..agent.dependencies import Running, RunToken, running
@@ -217,13 +218,14 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
     except Exception as error:
         if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
             return RunOutput(Canceled(error.message), (), None, error.new_messages(), error.usage)
-        raise EngineFailure(*classify(error)) from error
+        raise EngineFailure(*classify(error), _USAGE.dump_python(arguments.usage, mode='json')) from error
 
 
 # --- the server's side of a run ---------------------------------------------------------------------------------------
 # Start or attach, relay the events, cancel, return the output.
 
 
+_USAGE: TypeAdapter[RunUsage | None] = TypeAdapter(RunUsage | None)
 _RESULT: TypeAdapter[AgentRunResult[Any]] = TypeAdapter(AgentRunResult[Any])
 
 
@@ -260,6 +262,9 @@ class AtEngine:
                 await turn.mark(key)
             async with nullcontext() if self.engine.in_server else chains.waiting.get():
                 ended = await self._end(run, turn, over)
+        except EngineFailure as failure:
+            _count(arguments.usage, _USAGE.validate_python(next(iter(failure.args[3:]), None)))
+            raise
         except (LeaseLost, StoreFailed) as error:
             if isinstance(error, StoreFailed) or not await self._works(arguments.info['task_id']):
                 await self.engine.cancel(run)
@@ -279,8 +284,7 @@ class AtEngine:
         }
         if isinstance(ended.output, Canceled):
             raise RunCancelled(ended.output.text, **of_run)
-        if arguments.usage is not None and ended.usage is not arguments.usage:
-            vars(arguments.usage).update(vars(ended.usage))
+        _count(arguments.usage, ended.usage)
         result = ended.result
         if result is None and not ended.waits:  # another process has performed the run
             result = _RESULT.validate_python({'output': ended.output, **of_run})
@@ -330,3 +334,9 @@ class AtEngine:
             output = text or (steps.of_event(event) if steps.any and arguments.watched() else None)
             if output is not None:
                 await arguments.emit(output)
+
+
+def _count(usage: RunUsage | None, used: RunUsage | None) -> None:
+    """Set the usage of a run to the usage that its workflow has returned, if any."""
+    if usage is not None and used is not None:
+        vars(usage).update(vars(used))

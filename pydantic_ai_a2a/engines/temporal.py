@@ -23,7 +23,6 @@ from pydantic_ai.durable_exec.temporal import AgentEventStream, AgentPlugin, Pyd
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import AgentStreamEvent
 from pydantic_ai.tools import DeferredToolRequests
-from pydantic_ai.usage import RunUsage
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
@@ -37,7 +36,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.dependencies import Running, running
 from ..agent.options import RunOptions
-from ..agent.runner import Emit, RunArguments, RunOutput
+from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types
 from ..conversion.pending import STATES, Rejected
@@ -301,7 +300,17 @@ class _Run:
             return await perform(app.runner, arguments, options)
         except EngineFailure as failure:
             if (rejected := _named(failure.__cause__, Rejected)) is not None:  # by a tool
-                return RunOutput(Rejected(*rejected.details), (), None, [], RunUsage(), waits=True)
+                return stopped(
+                    self._token.run,
+                    Added(),
+                    Rejected(*rejected.details),
+                    None,
+                    arguments.prompt,
+                    usage=arguments.usage,
+                    answers=arguments.answers is not None,
+                )
+            if (named := _named(failure.__cause__, EngineFailure)) is not None:  # by an activity
+                failure = EngineFailure(*named.details, *failure.args[3:])
             raise _as_failure(failure) from failure
 
     @workflow.signal
@@ -339,7 +348,7 @@ class _Tasks(Interceptor):
         body = await backend.payloads.get(task_id, key)
         task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
         if body is None or task is None or task.header.state != 'working':
-            logger.error('Run %s: the task has ended, was erased, or is in a database of other servers.', key)
+            logger.info('Run %s takes no further step: the task has ended, or is not in this database.', key)
             raise _as_failure(EngineFailure(*ENGINE_FAILED))
         claim = _CLAIM.validate_json(body)
         recorder = _recorder(self._app, claim)

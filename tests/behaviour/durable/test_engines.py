@@ -14,7 +14,7 @@ from fasta2a.storage import InMemoryStorage
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, RunContext
 from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResult
@@ -24,13 +24,16 @@ from pydantic_ai_a2a import (
     A2AApp,
     Access,
     BearerAuth,
+    Budget,
     CallContext,
     Caller,
     Credential,
     Credentials,
     InputRequired,
+    Limits,
     Messages,
     Progress,
+    Quotas,
     Rejected,
     Results,
     RunFailure,
@@ -46,7 +49,9 @@ from pydantic_ai_a2a.types import TaskEvent
 from ...client import Client, message, state_of, texts
 from ...engines import DbosKit, Kit, TemporalKit
 from ..asking import Tools, answers, approve
-from ..stage import ended, heard, serving
+from ..limits.test_budgets import used
+from ..metered import DAY, USED
+from ..stage import ended, heard, prompts, serving
 from .test_checkpoints import LosesEnds, begun, served
 
 
@@ -156,6 +161,30 @@ async def test_agents_choose_the_state_of_their_tasks(kit: Kit) -> None:
     async with served(kit.agent(TestModel(), tools=[refuse]), **kit.options()) as client:
         task = await client.send('hello')
     assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('REJECTED', 'Not today.')
+
+
+@pytest.mark.parametrize('kind', [Rejected, ValueError])
+async def test_a_run_that_a_tool_ends_costs_what_its_model_used(kit: Kit, kind: type[Exception]) -> None:
+    async def end() -> None:
+        raise kind('Not today.')
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        response = (
+            heard(messages, info) if 'recall' in prompts(messages) else ModelResponse(parts=[ToolCallPart('end')])
+        )
+        response.usage = USED
+        return response
+
+    limits = Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
+    plain: dict[str, Any] = {'backend': f'sqlite:///{kit.folder}/plain.db'}
+    agents = [Agent(FunctionModel(model), name='agent', tools=[end]), kit.agent(FunctionModel(model), tools=[end])]
+    seen: list[Any] = []
+    for agent, options in zip(agents, (plain, kit.options()), strict=True):
+        async with serving(agent, limits=limits, **options) as client:
+            first, second = [await client.send(message(text, contextId='c')) for text in ('hello', 'recall')]
+            seen.append((state_of(first), texts(second), await used(client)))
+    assert seen[0] == seen[1]
+    assert seen[0][-1] == [(2, 200, 20_000_000)]
 
 
 class Plain:
