@@ -46,6 +46,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _SHORT = 65_536
 """Bytes of a message that is sent without a count of unread bytes."""
+_TOO_SLOW = 'A subscriber reads its events too slowly, and its stream ends'
 
 
 class Room(Protocol):
@@ -90,6 +91,8 @@ class GrpcCall:
     """True once the answer has begun."""
     _task: asyncio.Task[None]
     """The task of the call."""
+    _cut = False
+    """True once the call ends because its reader is too slow."""
 
     def __init__(
         self, serving: Serving, operation: Operation, messages: Messages, context: aio.ServicerContext[bytes, bytes]
@@ -197,7 +200,8 @@ class GrpcCall:
 
     def _drop(self) -> None:
         """Break off the stream of a reader too far behind."""
-        self._task.cancel()
+        if not self._cut:
+            self._task.cancel()
 
     async def _answer(self, result: Any) -> None:
         """Write a stream, or the one message of an answer."""
@@ -230,7 +234,7 @@ class GrpcCall:
         except asyncio.CancelledError:
             if subscription is None or not subscription.dropped or self._task.uncancel():
                 raise  # not the reader's lag: the call has ended
-            raise ClientGone('A subscriber reads its events too slowly, and its stream ends') from None
+            raise ClientGone(_TOO_SLOW) from None
         finally:
             if subscription is not None:
                 streams.remove(subscription)
@@ -252,6 +256,9 @@ class GrpcCall:
         """Write the events of a subscription."""
         while True:
             events = await subscription.next()
+            if subscription.dropped:
+                self._cut = True  # `_drop` may still come
+                raise ClientGone(_TOO_SLOW)
             if not events and self._serving.streams.over(stream.task_id):
                 return
             events, ended = stream.up_to_end(events)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from a2a.types import GetTaskRequest, ListTasksRequest
+from a2a.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Results, to_a2a
+from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.commands.stores import erase_all
 from pydantic_ai_a2a.grpc.messages import SERVICE
 from pydantic_ai_a2a.http import slow_clients
 
+from ..behaviour.asking import Tools
 from ..behaviour.stage import prompts
+from ..behaviour.tasks.test_erasing import OWNER
 from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import refusal_of, say, serving, text_of
@@ -140,3 +146,18 @@ async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
     assert 'A subscriber reads its events too slowly, and its stream ends (correlation id' in caplog.text
     assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
     assert len(text_of(whole)) == 400 * 50_000
+
+
+async def test_the_stream_of_a_task_that_another_process_erases_ends(tmp_path: Path) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    app = to_a2a(Tools(name='agent').agent, backend=url)
+    with closing(open_store(url, 'agent')) as other:  # as another process has
+        async with serving(app) as agent:
+            task = (await agent.call('SendMessage', say('delete'))).task
+            stream = agent.stream('SubscribeToTask', SubscribeToTaskRequest(id=task.id))
+            assert await stream.next()
+            await erase_all(other, OWNER, None, grace=None)
+            with pytest.raises(grpc.aio.AioRpcError) as cut:
+                await stream.next()
+            assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
+            assert (await agent.refused('GetTask', GetTaskRequest(id=task.id))).code == 'NOT_FOUND'
