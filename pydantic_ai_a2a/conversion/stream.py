@@ -275,7 +275,7 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 class EngineFailure(Exception):
-    """The failure of a run, as an engine stores the failure: the fields of a `Failure`, and the usage if it is known."""
+    """A failure of a run as an engine stores it: the fields of a `Failure`, and the usage, if known."""
 
 
 _BUSY_STATUSES = frozenset({402, 429, 503, 529})
