@@ -26,7 +26,14 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    RetryConfig,
+    RPCTimeoutOrCancelledError,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
@@ -224,12 +231,13 @@ def _answered(forgotten: str = '') -> Generator[None]:
 
     Raises:
         ResultForgotten: There is no such workflow.
-        StoreUnavailable: Temporal has refused the call, such as for an API key that has expired. The task waits.
+        StoreUnavailable: Temporal has refused the call, such as for an API key that has expired, or the call has timed
+            out. The task waits.
     """
     try:
         yield
-    except RPCError as error:
-        if forgotten and error.status is RPCStatusCode.NOT_FOUND:
+    except (RPCError, RPCTimeoutOrCancelledError) as error:
+        if forgotten and isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
             raise ResultForgotten(forgotten) from error
         raise StoreUnavailable(str(error)) from error
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models.test import TestModel
-from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.client import Interceptor, OutboundInterceptor, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
 from pydantic_ai_a2a import A2AApp, Workers, a2a, to_a2a
@@ -204,11 +204,15 @@ async def test_a_worker_without_the_database_of_the_server_fails_the_task(
     assert 'is in a database of other servers' in caplog.text
 
 
-class Refuses(Interceptor):
-    """A Temporal server that refuses a call once, as for an API key that has expired."""
+REFUSED = RPCError('The key has expired.', RPCStatusCode.PERMISSION_DENIED, b'')
 
-    def __init__(self, method: str) -> None:
+
+class Refuses(Interceptor):
+    """A Temporal server that refuses a call once, as for an API key that has expired, or lets it time out."""
+
+    def __init__(self, method: str, error: Exception) -> None:
         self._method = method
+        self._error = error
         self.refused = 0
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
@@ -217,16 +221,24 @@ class Refuses(Interceptor):
         async def refuse(input: Any) -> Any:
             self.refused += 1
             if self.refused == 1:
-                raise RPCError('The key has expired.', RPCStatusCode.PERMISSION_DENIED, b'')
+                raise self._error
             return await call(input)
 
         setattr(next, self._method, refuse)
         return next
 
 
-@pytest.mark.parametrize('method', ['start_workflow', 'start_workflow_update', 'describe_workflow'])
-async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
-    refuses, running, go_on = Refuses(method), asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize(
+    ('method', 'error'),
+    [
+        ('start_workflow', REFUSED),
+        ('start_workflow_update', REFUSED),
+        ('start_workflow_update', WorkflowUpdateRPCTimeoutOrCancelledError()),
+        ('describe_workflow', REFUSED),
+    ],
+)
+async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str, error: Exception) -> None:
+    refuses, running, go_on = Refuses(method, error), asyncio.Event(), asyncio.Event()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
     @agent.tool_plain
