@@ -27,12 +27,17 @@ def temporal_program() -> str:
 
 
 @contextmanager
-def temporal_server(port: int = 0) -> Generator[str]:
-    """The address of a server that keeps its workflows in memory, at a port that the test has reserved or any other."""
+def temporal_server(port: int = 0, file: Path | None = None) -> Generator[str]:
+    """The address of a server at a port that the test has reserved, or any other.
+
+    It keeps its workflows in memory, or in a file for the next server, and is killed at the end.
+    """
     program = temporal_program()
     with ExitStack() as stack:
         port = port or port_of(stack.enter_context(reserved_port()))
         options = ['--namespace=empty', *(f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES)]
+        if file is not None:
+            options.append(f'--db-filename={file}')
         server = subprocess.Popen(
             [program, 'server', 'start-dev', '--headless', f'--port={port}', '--log-level=never', *options],
             stdin=subprocess.DEVNULL,
@@ -43,7 +48,7 @@ def temporal_server(port: int = 0) -> Generator[str]:
             _wait_for(server, port)
             yield f'127.0.0.1:{port}'
         finally:
-            server.terminate()
+            server.kill()
             server.wait(LIMIT)
 
 

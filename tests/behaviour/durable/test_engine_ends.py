@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ...fixed import fixed
 from ...reserved_ports import port_of, reserved_port
 from ...temporal import temporal_server
 from ..clerk import readiness, until_ready
-from ..stage import ended, heard, serving
+from ..stage import ended, heard, serving, told_in_log
 from ..tasks.test_erasing import OWNER, backend_of
 from .test_checkpoints import begun, served
 from .test_durable_processes import until
@@ -187,6 +188,80 @@ async def test_an_app_is_ready_once_temporal_is(tmp_path: Path) -> None:
             with temporal_server(port_of(reserved)):
                 await until_ready(client)
                 assert texts(await client.send('hello')) == ['Hi.']
+
+
+class Outage:
+    """A Temporal server that a test kills, and starts again with the same workflows."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.kit = TemporalKit(folder, f'127.0.0.1:{port}')
+        self._server = partial(temporal_server, port, folder / 'temporal.db')
+        self._running = ExitStack()
+        self.end()
+
+    def begin(self) -> None:
+        self._running.close()
+
+    def end(self) -> None:
+        self._running.enter_context(self._server())
+
+
+@pytest.fixture
+def outage(tmp_path: Path) -> Generator[Outage]:
+    with reserved_port() as reserved:
+        outage = Outage(tmp_path, port_of(reserved))
+        yield outage
+        outage.begin()
+
+
+async def sent_in_vain(client: Client, text: str) -> str:
+    """The id of a task whose workflow cannot be started."""
+    task_id = await begun(client, text, text)
+
+    async def is_working() -> bool:
+        return state_of(await client.get_task(task_id)) == 'WORKING'
+
+    await until(is_working)
+    return task_id
+
+
+async def test_tasks_wait_while_temporal_is_away(outage: Outage) -> None:
+    waiting = Waiting(outage.kit)
+    async with serving(waiting.agent, **outage.kit.options()) as client:
+        running = await begun(client, 'one')
+        await waiting.reached.wait()
+        outage.begin()
+        sent = await sent_in_vain(client, 'two')
+        assert await readiness(client) == (200, 'ok')  # as the store, which takes tasks
+        waiting.opened.set()
+        assert state_of(await client.get_task(running)) == 'WORKING'
+        outage.end()
+        assert [texts(await ended(client, task_id)) for task_id in (running, sent)] == [['one'], ['two']]
+        assert await over(outage.kit) == ['done', 'done']
+    assert waiting.answers == 3
+
+
+async def test_tasks_that_are_cancelled_while_temporal_is_away_end_at_once_and_their_workflows_later(
+    outage: Outage,
+) -> None:
+    waiting, forced = Waiting(outage.kit), fixed(Limits, cancel_grace=0.05)
+    async with serving(waiting.agent, limits=forced, **outage.kit.options()) as client:
+        running = await begun(client, 'one', 'c')
+        await waiting.reached.wait()
+        outage.begin()
+        tasks = [running, await sent_in_vain(client, 'two')]
+        with ExitStack() as stack:
+            dropped = [stack.enter_context(told_in_log(f'Task {each} was taken over or has ended')) for each in tasks]
+            for task_id in tasks:
+                assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+            following = await begun(client, 'three', 'c')
+            outage.end()
+            for each in dropped:
+                assert await asyncio.to_thread(each.wait, LIMIT)
+        await waiting.stopped.wait()
+        assert texts(await ended(client, following)) == ['three']
+        assert len(await over(outage.kit)) == 3
+    assert waiting.answers == 2
 
 
 async def test_dbos_whose_database_was_missing_is_launched_for_a_later_task(tmp_path: Path) -> None:
