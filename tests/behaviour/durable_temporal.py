@@ -41,6 +41,7 @@ async def work(ctx: RunContext[object], step: int) -> str:
     except asyncio.CancelledError:
         stopped.touch()
         raise
+    await asyncio.sleep(float(environ.get('A2A_TEST_TOOL_SECONDS', '0')))
     return 'worked'
 
 

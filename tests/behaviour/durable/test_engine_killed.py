@@ -51,6 +51,7 @@ def ledger(folder: Path) -> list[str]:
 POINTS = size(['model-2', 'tool-3'], [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1])
 
 
+@pytest.mark.long
 async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_were_cut(
     start: Start, tmp_path: Path
 ) -> None:

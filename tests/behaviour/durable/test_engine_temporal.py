@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -57,8 +58,8 @@ class Fleet:
             yield Remote(server)
 
     @contextmanager
-    def worker(self, name: str = 'Steps') -> Generator[Process]:
-        env = {**self._env, 'A2A_TEST_NAME': name}
+    def worker(self, name: str = 'Steps', *, tool_seconds: int = 0) -> Generator[Process]:
+        env = {**self._env, 'A2A_TEST_NAME': name, 'A2A_TEST_TOOL_SECONDS': str(tool_seconds)}
         with process('-m', 'pydantic_ai_a2a', 'worker', '--engine', APP, env=env, packages=PACKAGES) as worker:
             worker.wait_for('the worker runs the workflows of')
             yield worker
@@ -99,25 +100,28 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path, temporal: str) -> Flee
 FILE = pytest.mark.parametrize('fleet', ['file'], indirect=True)
 
 
+@pytest.mark.long
 async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet) -> None:
-    fleet.close('tool-2')
+    task_id, points = '', size([1, 2], [0, 1, 2, 3, 4])
+    for n in points:
+        fleet.close(f'tool-{n}')
     with ExitStack() as stack:
-        with fleet.server() as first:
-            assert first.url
-            stack.enter_context(fleet.worker())
-            task_id = (await first.send('go', contextId='c', wait=False))['id']
-            await fleet.found('tool-2.reached')
-            await kill(first.server)
-        for _ in range(size(1, 4)):
-            with fleet.server() as second:  # attaches to a running workflow
-                async with second.subscribe(task_id) as events:
-                    await anext(events)
-                await kill(second.server)
-        fleet.open('tool-2')
+        for n in points:  # in this tool, and at 0 as soon as the task is sent
+            with fleet.server() as server:
+                if not task_id:
+                    assert server.url
+                    stack.enter_context(fleet.worker(tool_seconds=size(0, 15)))
+                    task_id = (await server.send('go', contextId='c', wait=False))['id']
+                async with server.subscribe(task_id) as events:  # the later servers attach to a running workflow
+                    while n and f'"Tool {n}."' not in json.dumps(await anext(events)):
+                        pass
+                await kill(server.server)
+            fleet.open(f'tool-{n}')
         await fleet.over(f'{task_id}.1')
-        with fleet.server() as third:  # attaches to a workflow that has ended
-            done = await third.ended(task_id)
-            recalled = await third.send('recall', contextId='c')
+        assert await fleet.kit.workflows() == {f'{task_id}.1': 'done'}
+        with fleet.server() as last:  # attaches to a workflow that has ended
+            done = await last.ended(task_id)
+            recalled = await last.send('recall', contextId='c')
     assert (texts(done), texts(recalled)) == (['Step 5, done.'], ['go + recall'])
     assert fleet.ledger == STEPS
     # Each server reads the whole stream of the workflow, and stores each note of a tool once.
@@ -125,6 +129,7 @@ async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet
     assert [text for text in said if text.startswith('Tool ')] == ['Tool 1.', 'Tool 2.', 'Tool 3.', 'Tool 4.']
 
 
+@pytest.mark.long
 async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut(fleet: Fleet) -> None:
     gates = [f'tool-{n}' for n in size([2], [1, 2, 3, 4])]
     steps = [again for step in STEPS for again in [step] * (1 + (step in gates))]
