@@ -18,6 +18,7 @@ from ...long import size
 from .test_checkpoints_killed import kill
 from .test_durable_processes import Remote, stop, where
 
+PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
 Start: TypeAlias = Callable[..., AbstractContextManager[Process]]
 
 
@@ -36,7 +37,8 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     @contextmanager
     def run(lease: float = 1.0) -> Generator[Process]:
         env['A2A_TEST_LEASE'] = str(lease)
-        with process('-m', 'uvicorn', 'tests.behaviour.durable_engine:app', '--port', '0', env=env) as server:
+        app = 'tests.behaviour.durable_engine:app'
+        with process('-m', 'uvicorn', app, '--port', '0', env=env, packages=PACKAGES) as server:
             assert server.url
             yield server
 

@@ -30,10 +30,9 @@ from ..stage import ended, serving
 from .test_checkpoints import begun, served
 from .test_checkpoints_killed import kill
 from .test_durable_processes import Remote
-from .test_engine_killed import ledger
+from .test_engine_killed import PACKAGES, ledger
 
 APP = 'tests.behaviour.durable_temporal:app'
-PACKAGES = ('pydantic_ai.durable_exec.temporal', 'pydantic_ai.durable_exec.dbos')
 STEPS = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
 
 
