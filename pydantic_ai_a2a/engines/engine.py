@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -123,7 +123,7 @@ class WorkflowToken(RunToken):
         if self._stopped:
             run.cancel()
 
-    run = property(None, _enter)  # pyright: ignore[reportAssignmentType]
+    run = property(lambda self: self._run, _enter)  # pyright: ignore[reportAssignmentType]
 
     def stop(self) -> None:
         """Cancel the run now, or as soon as it is entered."""
@@ -151,6 +151,8 @@ class EngineRun:
     """Runs the agent in this process."""
     handle: Any = None
     """The engine's handle of the workflow."""
+    result: asyncio.Future[RunOutput] = field(default_factory=asyncio.Future[RunOutput])
+    """Done once the workflow has ended."""
     events: asyncio.Queue[EngineEvent | Exception | None] = field(default_factory=asyncio.Queue[Any])
     """Events of a workflow in this process; None after the last. An exception ends the run, but no workflow."""
     error: Exception | None = None
@@ -254,9 +256,9 @@ class AtEngine:
         run = EngineRun(key, self, current, arguments, options, notes=turn.marks - 1 if known else 0)
         await self.engine.start(run, known=known)
         answer = AnswerStream(arguments.text_output)
-        work = (self._relay(run, turn, answer), self.engine.result(run))
-        tasks = [asyncio.create_task(cast('Coroutine[Any, Any, Any]', part)) for part in work]
-        over = asyncio.gather(*tasks)
+        run.result = asyncio.create_task(self.engine.result(run))
+        run.result.add_done_callback(lambda _: run.events.put_nowait(None))
+        over = asyncio.create_task(self._relay(run, turn, answer))
         try:
             if not known:
                 await turn.mark(key)
@@ -270,9 +272,9 @@ class AtEngine:
                 await self.engine.cancel(run)
             raise
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, over, return_exceptions=True)
+            over.cancel()
+            run.result.cancel()
+            await asyncio.gather(over, run.result, return_exceptions=True)
             await self.engine.leave(run)
         of_run: dict[str, Any] = {
             'messages': [*arguments.history, *ended.messages],
@@ -290,7 +292,7 @@ class AtEngine:
             result = _RESULT.validate_python({'output': ended.output, **of_run})
         return ended._replace(streamed=answer.streamed, result=result)
 
-    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Future[list[Any]]) -> RunOutput:
+    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Task[RunOutput]) -> RunOutput:
         """Return the end of a run after its last event. Cancel the workflow with the token of the run.
 
         Raises:
@@ -300,7 +302,7 @@ class AtEngine:
         try:
             async with canceling:
                 with arguments.token.opening(canceling):
-                    return (await asyncio.shield(over))[1]
+                    return await asyncio.shield(over)
         except TimeoutError:
             if not canceling.expired():
                 raise
@@ -310,15 +312,15 @@ class AtEngine:
             if await self._works(arguments.info['task_id']):
                 raise
         await self.engine.cancel(run)
-        return (await over)[1]
+        return await over
 
     async def _works(self, task_id: str) -> bool:
         """Return whether a task is neither cancelled nor erased: its workflow goes on."""
         task = await self.backend.reader.load(task_id, None, history_length=0, artifacts=False)
         return task is not None and task.header.state == 'working'
 
-    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> None:
-        """Write the events of a run into its task, for the clients that watch the task."""
+    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> RunOutput:
+        """Write the events of a run into its task, for the clients that watch the task, and return its result."""
         live, steps, arguments = False, self.runner.steps, run.arguments
         async for event in self.engine.events(run):
             if isinstance(event, Note):
@@ -334,6 +336,7 @@ class AtEngine:
             output = text or (steps.of_event(event) if steps.any and arguments.watched() else None)
             if output is not None:
                 await arguments.emit(output)
+        return await run.result
 
 
 def _count(usage: RunUsage | None, used: RunUsage | None) -> None:

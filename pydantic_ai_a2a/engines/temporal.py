@@ -195,17 +195,29 @@ class Temporal(Engine):
             )
 
     async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
-        stream = WorkflowStreamClient(run.handle, client=await self._client(run.app.backend))
-        notes = 0
-        with _answered(), suppress(WorkflowUpdateFailedError):  # the workflow has failed: `result` says how
-            async for item in stream.subscribe(result_type=RawValue, poll_cooldown=_COOLDOWN):
-                body = item.data.payload.data
-                if not body:  # the end of the run
-                    return
-                event = _event_of(item.topic, body)
+        # By queries: Temporal keeps each update of a workflow, and allows 2,000.
+        offset, notes = 0, 0
+        while True:
+            await asyncio.wait([run.result], timeout=_WATCHED if run.arguments.watched() else _UNWATCHED)
+            ended = run.result.done()
+            try:
+                page = await run.handle.query(
+                    _POLL, PollInput(from_offset=offset), result_type=PollResult, rpc_timeout=_QUERY_TIME
+                )
+            except (RPCError, WorkflowQueryFailedError) as error:
+                if not ended:  # no worker is free, or Temporal refuses calls: `result` says so
+                    continue
+                if isinstance(error, RPCError) and not run.result.exception():
+                    raise StoreUnavailable(str(error)) from error
+                return
+            offset = page.next_offset
+            for item in page.items:
+                event = _event_of(item.topic, Payload.FromString(b64decode(item.data)).data)
                 notes += isinstance(event, Note)
                 if event is not None and not (isinstance(event, Note) and notes <= run.notes):
                     yield event
+            if ended and not page.more_ready:
+                return
 
     async def cancel(self, run: EngineRun) -> None:
         handle: WorkflowHandle[Any, bytes] = run.handle

@@ -284,7 +284,7 @@ async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) ->
     ('told', 'others'),
     [
         ('outlive the process', {'backend': 'memory'}),
-        ('no storage=, broker= or Workers.worker of your own', {'storage': InMemoryStorage()}),
+        ('cannot be combined with storage=, broker= or Workers.worker', {'storage': InMemoryStorage()}),
         ("Use while_working='queue'", {'messages': Messages(while_working='steer')}),
         ('Call them in the tools', {'on_tool_call': print}),
         ('gives no partial outputs', {'results': Results(progress=Progress(partial_data=True))}),
