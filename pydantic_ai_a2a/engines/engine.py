@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, cast
@@ -254,16 +254,10 @@ class AtEngine:
         key = f'{current.claim.header.id}.{current.claim.run}'
         known = turn.marked == key
         run = EngineRun(key, self, current, arguments, options, notes=turn.marks - 1 if known else 0)
-        await self.engine.start(run, known=known)
         answer = AnswerStream(arguments.text_output)
-        run.result = asyncio.create_task(self.engine.result(run))
-        run.result.add_done_callback(lambda _: run.events.put_nowait(None))
-        over = asyncio.create_task(self._relay(run, turn, answer))
         try:
-            if not known:
-                await turn.mark(key)
             async with nullcontext() if self.engine.in_server else chains.waiting.get():
-                ended = await self._end(run, turn, over)
+                ended = await self._end(run, turn, answer, known=known)
         except EngineFailure as failure:
             _count(arguments.usage, _USAGE.validate_python(next(iter(failure.args[3:]), None)))
             raise
@@ -272,9 +266,6 @@ class AtEngine:
                 await self.engine.cancel(run)
             raise
         finally:
-            over.cancel()
-            run.result.cancel()
-            await asyncio.gather(over, run.result, return_exceptions=True)
             await self.engine.leave(run)
         of_run: dict[str, Any] = {
             'messages': [*arguments.history, *ended.messages],
@@ -292,36 +283,45 @@ class AtEngine:
             result = _RESULT.validate_python({'output': ended.output, **of_run})
         return ended._replace(streamed=answer.streamed, result=result)
 
-    async def _end(self, run: EngineRun, turn: Turn, over: asyncio.Task[RunOutput]) -> RunOutput:
+    async def _end(self, run: EngineRun, turn: Turn, answer: AnswerStream, *, known: bool) -> RunOutput:
         """Return the end of a run after its last event. Cancel the workflow with the token of the run.
 
         Raises:
             LeaseLost: Another server has the task, and attaches to its workflow.
         """
         arguments, canceling = run.arguments, asyncio.timeout(None)
-        try:
-            async with canceling:
-                with arguments.token.opening(canceling):
-                    return await asyncio.shield(over)
-        except TimeoutError:
-            if not canceling.expired():
-                raise
-        try:
-            await turn.mark(run.key)  # the token is cancelled for a lost lease, too
-        except LeaseLost:
-            if await self._works(arguments.info['task_id']):
-                raise
-        await self.engine.cancel(run)
-        return await over
+        async with AsyncExitStack() as stack:
+            over = None
+            try:
+                async with canceling:
+                    with arguments.token.opening(canceling):
+                        await self.engine.start(run, known=known)
+                        run.result = _task(stack, self.engine.result(run))
+                        run.result.add_done_callback(lambda _: run.events.put_nowait(None))
+                        over = _task(stack, self._relay(run, turn, answer, known=known))
+                        return await asyncio.shield(over)
+            except TimeoutError:
+                if not canceling.expired():
+                    raise
+            try:
+                await turn.mark(run.key)  # the token is cancelled for a lost lease, too
+            except LeaseLost:
+                if await self._works(arguments.info['task_id']):
+                    raise
+            await self.engine.cancel(run)
+            none = RunOutput(Canceled('The run has not begun.'), (), None, [], RunUsage())
+            return none if over is None else await over
 
     async def _works(self, task_id: str) -> bool:
         """Return whether a task is neither cancelled nor erased: its workflow goes on."""
         task = await self.backend.reader.load(task_id, None, history_length=0, artifacts=False)
         return task is not None and task.header.state == 'working'
 
-    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream) -> RunOutput:
+    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream, *, known: bool) -> RunOutput:
         """Write the events of a run into its task, for the clients that watch the task, and return its result."""
         live, steps, arguments = False, self.runner.steps, run.arguments
+        if not known:
+            await turn.mark(run.key)
         async for event in self.engine.events(run):
             if isinstance(event, Note):
                 await turn.mark(run.key, event)
@@ -337,6 +337,18 @@ class AtEngine:
             if output is not None:
                 await arguments.emit(output)
         return await run.result
+
+
+def _task(stack: AsyncExitStack, work: Coroutine[Any, Any, RunOutput]) -> asyncio.Task[RunOutput]:
+    """Start a task that ends with a stack."""
+    task = asyncio.create_task(work)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.wait([task])
+
+    stack.push_async_callback(end)
+    return task
 
 
 def _count(usage: RunUsage | None, used: RunUsage | None) -> None:

@@ -32,9 +32,8 @@ from temporalio.client import (
     RPCTimeoutOrCancelledError,
     WorkflowFailureError,
     WorkflowHandle,
-    WorkflowUpdateFailedError,
 )
-from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
 from temporalio.service import RPCError, RPCStatusCode
@@ -221,13 +220,18 @@ class Temporal(Engine):
 
     async def cancel(self, run: EngineRun) -> None:
         handle: WorkflowHandle[Any, bytes] = run.handle
-        with suppress(RPCError, WorkflowFailureError):  # the workflow has ended: `result` says how
-            await handle.signal(_Run.cancel)
+        try:
             try:
                 async with asyncio.timeout(_CANCEL_TIME):
+                    await handle.signal(_Run.cancel)
                     await handle.result()
             except TimeoutError:
                 await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
+        except WorkflowFailureError:
+            pass  # `result` says how it has ended
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                logger.warning('Temporal does not cancel %s, which ends before its next step: %s', run.key, error)
 
     async def result(self, run: EngineRun) -> RunOutput:
         try:
@@ -368,7 +372,8 @@ class _Tasks(Interceptor):
         body = await backend.payloads.get(task_id, key)
         task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
         if body is None or task is None or task.header.state != 'working':
-            logger.info('Run %s takes no further step: the task has ended, or is not in this database.', key)
+            if task is None:
+                logger.warning('Run %s: the task was erased, or is in a database of other servers.', key)
             raise _as_failure(EngineFailure(*ENGINE_FAILED))
         claim = _CLAIM.validate_json(body)
         recorder = _recorder(self._app, claim)
