@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
@@ -26,16 +27,10 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import (
-    Client,
-    RetryConfig,
-    RPCTimeoutOrCancelledError,
-    WorkflowFailureError,
-    WorkflowHandle,
-)
+from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
-from temporalio.contrib.workflow_streams import WorkflowStreamClient
+from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
@@ -59,10 +54,14 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _NAME = 'pydantic_ai_a2a'
 _WORKFLOW = f'{_NAME}.run'
 _NOTES = f'{_NAME}.notes'
-"""Topic of the workflow's stream with notes and artifacts, and with its end."""
+"""Topic of the workflow's stream with notes and artifacts."""
+_POLL = '__temporal_workflow_stream_poll'
+"""Query of Temporal for the events of the stream from an offset on."""
 _TASK, _CONTEXT = map(SearchAttributeKey.for_keyword, ('a2aTask', 'a2aContext'))
-_COOLDOWN = timedelta(milliseconds=20)
-"""Least time between two polls for new events."""
+_WATCHED, _UNWATCHED = 0.1, 2.0
+"""Seconds between two polls for new events: of a task with a client that reads its events, and of any other."""
+_POLL_TIME = timedelta(seconds=5)
+"""Time in which a worker answers a poll."""
 _HEARTBEATS = timedelta(seconds=1)
 """A cancelled activity hears of the cancel with the answer to a heartbeat."""
 _CANCEL_TIME = 10.0
@@ -201,7 +200,7 @@ class Temporal(Engine):
             ended = run.result.done()
             try:
                 page = await run.handle.query(
-                    _POLL, PollInput(from_offset=offset), result_type=PollResult, rpc_timeout=_QUERY_TIME
+                    _POLL, PollInput(from_offset=offset), result_type=PollResult, rpc_timeout=_POLL_TIME
                 )
             except (RPCError, WorkflowQueryFailedError) as error:
                 if not ended:  # no worker is free, or Temporal refuses calls: `result` says so
@@ -247,13 +246,12 @@ def _answered(forgotten: str = '') -> Generator[None]:
 
     Raises:
         ResultForgotten: There is no such workflow.
-        StoreUnavailable: Temporal has refused the call, such as for an API key that has expired, or the call has timed
-            out. The task waits.
+        StoreUnavailable: Temporal has refused the call, such as for an API key that has expired. The task waits.
     """
     try:
         yield
-    except (RPCError, RPCTimeoutOrCancelledError) as error:
-        if forgotten and isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+    except RPCError as error:
+        if forgotten and error.status is RPCStatusCode.NOT_FOUND:
             raise ResultForgotten(forgotten) from error
         raise StoreUnavailable(str(error)) from error
 
@@ -286,24 +284,20 @@ class _Run:
 
     @workflow.init
     def __init__(self, data: bytes) -> None:
-        self._events = AgentEventStream(drain_timeout=timedelta(0))
+        self._events = AgentEventStream()
         self._token = WorkflowToken()
 
     @workflow.run
     async def run(self, data: bytes) -> bytes:
-        app, notes = _apps[workflow.info().task_queue], self._events.stream.topic(_NOTES)
+        app = _apps[workflow.info().task_queue]
+        return _dump_end(await self._perform(app, data), _outputs_of(app))
+
+    async def _perform(self, app: AtEngine, data: bytes) -> RunOutput:
+        notes = self._events.stream.topic(_NOTES)
 
         async def emit(event: Any) -> None:
             notes.publish(_dump_note(event))
 
-        try:
-            ended = await self._perform(app, data, emit)
-        finally:
-            notes.publish(b'')
-            await self._events.close()
-        return _dump_end(ended, _outputs_of(app))
-
-    async def _perform(self, app: AtEngine, data: bytes, emit: Emit) -> RunOutput:
         claim, deps, shown, *values = _DATA.validate_json(data)
         job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
         current = job.current(claim, _recorder(app, claim), None)

@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a import Limits, Workers, to_a2a
 from pydantic_ai_a2a.commands.stores import cancel_task, erase_all
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
@@ -33,6 +33,7 @@ from ..stage import ended, heard, serving, told_in_log
 from ..tasks.test_erasing import OWNER, backend_of
 from .test_checkpoints import begun, served
 from .test_durable_processes import until
+from .test_engine_temporal import REFUSED, Refuses
 
 PATIENT = fixed(Limits, cancel_grace=LIMIT)
 """A cancel waits for the end of the run, and ends no run by force."""
@@ -166,6 +167,22 @@ async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_s
 
 
 @TEMPORAL
+async def test_a_workflow_whose_cancel_temporal_refuses_ends_before_its_next_step(kit: TemporalKit) -> None:
+    waiting, forced = Waiting(kit), fixed(Limits, cancel_grace=0.05)
+    options = kit.options()
+    options['engine'] = Temporal(kit.address, task_queue=kit.queue, interceptors=[Refuses('signal_workflow', REFUSED)])
+    async with serving(waiting.agent, limits=forced, **options) as client:
+        task_id = await begun(client, 'hello')
+        await waiting.reached.wait()
+        with told_in_log(f'Temporal does not cancel {task_id}.1') as refused:
+            assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+            assert await asyncio.to_thread(refused.wait, LIMIT)
+        waiting.opened.set()
+        assert await over(kit) == ['failed']
+    assert waiting.answers == 1
+
+
+@TEMPORAL
 async def test_a_plain_task_takes_one_activity(kit: TemporalKit) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
         task_id = await begun(client, 'hello')
@@ -227,7 +244,7 @@ async def sent_in_vain(client: Client, text: str) -> str:
 
 async def test_tasks_wait_while_temporal_is_away(outage: Outage) -> None:
     waiting = Waiting(outage.kit)
-    async with serving(waiting.agent, **outage.kit.options()) as client:
+    async with serving(waiting.agent, workers=Workers(running=1), **outage.kit.options()) as client:
         running = await begun(client, 'one')
         await waiting.reached.wait()
         outage.begin()
@@ -260,7 +277,7 @@ async def test_tasks_that_are_cancelled_while_temporal_is_away_end_at_once_and_t
                 assert await asyncio.to_thread(each.wait, LIMIT)
         await waiting.stopped.wait()
         assert texts(await ended(client, following)) == ['three']
-        assert len(await over(outage.kit)) == 3
+        assert len(await over(outage.kit)) == 2  # no workflow was started for the second task
     assert waiting.answers == 2
 
 

@@ -29,7 +29,7 @@ from ...long import size
 from ..stage import ended, serving
 from .test_checkpoints import begun, served
 from .test_checkpoints_killed import kill
-from .test_durable_processes import Remote
+from .test_durable_processes import Remote, until
 from .test_engine_killed import PACKAGES, ledger
 
 APP = 'tests.behaviour.durable_temporal:app'
@@ -183,10 +183,16 @@ async def test_a_worker_apart_runs_the_workflows_and_none_is_left_behind_without
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
         abandoned = await client.send('hello', returnImmediately=True)
+
+        async def is_open() -> bool:
+            return (await kit.workflows()).get(f'{abandoned["id"]}.1') == 'open'
+
+        async def is_over() -> bool:
+            return not await is_open()
+
+        await until(is_open)
         assert state_of(await client.call('CancelTask', {'id': abandoned['id']})) == 'CANCELED'
-        async with asyncio.timeout(LIMIT):
-            while (await kit.workflows())[f'{abandoned["id"]}.1'] == 'open':  # noqa: ASYNC110 - no worker tells of it
-                await asyncio.sleep(0.1)
+        await until(is_over)
         async with await engine.worker(app, max_concurrent_activities=2):
             task = await client.send('hello')
         found = [each.id async for each in (await connect(kit)).list_workflows(f'a2aTask = "{task["id"]}"')]
