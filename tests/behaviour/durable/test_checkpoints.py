@@ -27,7 +27,7 @@ from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.store.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Slot, Status, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
@@ -308,13 +308,16 @@ class LosesEnds(WrappedQueue):
     def __init__(self, inner: TaskQueue) -> None:
         super().__init__(inner)
         self.asked = asyncio.Event()
+        self._lost = False
+
+    async def claim(self, slot: Slot, **options: Any) -> list[Claim]:
+        return [] if self._lost else await super().claim(slot, **options)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        if not self.asked.is_set():
-            await self.release(claim)
-            self.asked.set()
-            await asyncio.Event().wait()
-        return await super().finish(claim, finish)
+        self._lost = True  # another process has the task next
+        await self.release(claim)
+        self.asked.set()
+        return await asyncio.Future()
 
 
 async def test_a_run_lost_before_its_end_is_stored_repeats_the_last_request_and_no_tool(url: str) -> None:
