@@ -204,7 +204,7 @@ async def test_a_dead_letter_that_is_retried_goes_on_and_its_tool_calls_keep_the
         await held.wait()
     operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
     claim = await values.claim_one(operator, task_id)
-    await operator.queue.finish(claim, values.ending(claim, 'failed', failure=DEAD_LETTER))
+    await operator.queue.finish(claim, values.ending(claim, 'failed', at=operator.now(), failure=DEAD_LETTER))
     await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
     operator.close()
     async with served(steps.agent, backend=url) as client:

@@ -187,7 +187,7 @@ async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_let
     deleted = [*asked.deleted]
     operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
     claim = await values.claim_one(operator, task_id)
-    await operator.queue.finish(claim, values.ending(claim, 'failed', failure=DEAD_LETTER))
+    await operator.queue.finish(claim, values.ending(claim, 'failed', at=operator.now(), failure=DEAD_LETTER))
     await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
     operator.close()
     async with served(asked, url) as client:

@@ -106,7 +106,8 @@ async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
         claim = await stolen(backend)
         await stopped.wait()
         assert state_of(await client.get_task(task['id'])) == 'WORKING'
-        await backend.queue.finish(claim, values.ending(claim, messages=values.turn('hi', 'theirs')))
+        theirs = values.ending(claim, at=backend.now(), messages=values.turn('hi', 'theirs'))
+        await backend.queue.finish(claim, theirs)
         assert texts(await client.send(message('after', contextId=task['contextId']))) == ['hi + after']
     assert claim.attempt == 2
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
@@ -218,7 +219,7 @@ async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
         fail.set()
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
-            await backend.queue.finish(claim, values.ending(claim, artifacts=[('a', THEIRS)]))
+            await backend.queue.finish(claim, values.ending(claim, at=backend.now(), artifacts=[('a', THEIRS)]))
             await stream.rest()
         assert texts(await client.get_task(task['id'])) == ['theirs']
     assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
