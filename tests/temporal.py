@@ -15,6 +15,8 @@ from .bounds import LIMIT
 from .e2e.venvs import missing
 from .reserved_ports import port_of, reserved_port
 
+UPDATES = 'history.maxTotalUpdates=1'
+"""Most updates of a workflow. Other servers allow 2,000, which a stream must not need either."""
 SEARCH_ATTRIBUTES = ('a2aTask=Keyword', 'a2aContext=Keyword')
 
 
@@ -35,7 +37,8 @@ def temporal_server(port: int = 0, file: Path | None = None) -> Generator[str]:
     program = temporal_program()
     with ExitStack() as stack:
         port = port or port_of(stack.enter_context(reserved_port()))
-        options = ['--namespace=empty', *(f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES)]
+        options = [f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES]
+        options += ['--namespace=empty', f'--dynamic-config-value={UPDATES}']
         if file is not None:
             options.append(f'--db-filename={file}')
         server = subprocess.Popen(

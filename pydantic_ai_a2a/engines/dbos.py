@@ -20,7 +20,7 @@ from ..agent.runner import RunOutput
 from ..arguments import checked
 from ..clock import STOP_TIME
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
-from ..errors import ResultForgotten
+from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from .engine import AtEngine, Engine, EngineEvent, EngineRun
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
@@ -99,6 +99,7 @@ class DBOS(Engine):
     async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
         self._apps += 1
         try:
+            await asyncio.to_thread(self._launch)
             yield
         finally:
             self._apps -= 1
@@ -113,7 +114,7 @@ class DBOS(Engine):
         with self._launching:
             if self._launched:
                 return
-            # Unique: a process with the id of a living process would take its workflows. Made here: apps may be forked.
+            # Unique: a process with the id of a living process would take its workflows.
             executor = urandom(8).hex()
             dbos.DBOS(
                 config={
@@ -125,7 +126,7 @@ class DBOS(Engine):
                 }
             )
             if dbos.DBOS.executor_id != executor:
-                raise RuntimeError(
+                raise BackendUnusable(
                     'Another part of this process has made a DBOS. engine=DBOS(url) makes its own: give all apps the'
                     ' same engine, and remove DBOS(config=…) and DBOS.launch().'
                 )
@@ -133,15 +134,13 @@ class DBOS(Engine):
             dbos.DBOS.listen_queues([self._queue])
             try:
                 dbos.DBOS.launch()
-            except Exception:  # such as of a database that does not answer: the next task launches again
+            except Exception as error:
                 dbos.DBOS.destroy()
-                raise
+                raise StoreUnavailable('DBOS cannot use its database.') from error
             dbos.DBOS.register_queue(self._queue)
             self._launched = True
 
     async def start(self, run: EngineRun, *, known: bool) -> None:
-        if not self._launched:
-            await asyncio.to_thread(self._launch)
         status = await dbos.DBOS.get_workflow_status_async(run.key)
         if status is None and known:
             raise ResultForgotten(f'DBOS has no workflow {run.key}.')

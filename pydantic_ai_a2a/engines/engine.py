@@ -43,7 +43,7 @@ class Engine(ABC):
 
     The id of the workflow is the key of the run: `{task id}.{run}`. A task that waits for its client has no workflow.
     The server holds the lease of the task while the workflow runs, and writes the end of the run into the store. A
-    server that takes over the task calls `start` with the same key. Several apps of a process may share one engine.
+    server that takes over the task calls `start` with the same key.
     """
 
     in_server: ClassVar[bool]

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, Union, cast, get_type_hints
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic_ai.agent import AbstractAgent
@@ -27,6 +27,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
@@ -42,7 +43,7 @@ from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types
 from ..conversion.pending import STATES, Rejected
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
-from ..errors import ResultForgotten, StoreUnavailable
+from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..protocol import stored
 from ..runs.recorder import Recorder
 from ..store.ports import Backend, Claim
@@ -58,6 +59,8 @@ _NOTES = f'{_NAME}.notes'
 _POLL = '__temporal_workflow_stream_poll'
 """Query of Temporal for the events of the stream from an offset on."""
 _TASK, _CONTEXT = map(SearchAttributeKey.for_keyword, ('a2aTask', 'a2aContext'))
+_POLLS = (b'{"topics":[],"from_offset":', b'{"items":[')
+"""Beginnings of the question and the answer of that query."""
 _WATCHED, _UNWATCHED = 0.1, 2.0
 """Seconds between two polls for new events: of a task with a client that reads its events, and of any other."""
 _POLL_TIME = timedelta(seconds=5)
@@ -73,7 +76,9 @@ _NONDETERMINISM = '[TMPRL1100]'
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
-_apps: dict[str, AtEngine] = {}
+_PAUSE = 5.0
+"""Seconds until another worker starts in the place of one that has failed."""
+_apps: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
 """The apps with a worker in this process, by task queue: code of workflows finds its app here."""
 
 
@@ -85,7 +90,7 @@ class Temporal(Engine):
 
     Args:
         target: Address of the Temporal server, as `host:port`.
-        task_queue: Task queue of the app. Each app needs its own.
+        task_queue: Task queue of the app. Each app needs its own, and so an engine of its own.
         worker: True if the processes of the app run workflows.
         search_attributes: True if workflows have the search attributes `a2aTask` and `a2aContext`, of the type
             `Keyword`. Register both before: `temporal operator search-attribute create --name a2aTask --type Keyword`.
@@ -118,9 +123,32 @@ class Temporal(Engine):
 
     @asynccontextmanager
     async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
-        client = await self._client(app.backend)  # also without a worker: the app serves once Temporal answers
-        async with self._worker(app, client) if self._has_worker else nullcontext():
+        await self._client(app.backend)  # also without a worker: the app serves once Temporal answers
+        if not self._has_worker:
             yield
+            return
+        if _apps.setdefault(self._task_queue, app) is not app:
+            raise BackendUnusable(
+                f'Another running app of this process has the task queue {self._task_queue}. Each app needs its own:'
+                ' engine=Temporal(…, task_queue=…).'
+            )
+        working = asyncio.create_task(self._work(app))
+        try:
+            yield
+        finally:
+            working.cancel()
+            await asyncio.wait([working])
+            _apps.pop(self._task_queue, None)
+
+    async def _work(self, app: AtEngine) -> None:
+        """Run a worker, and another one in the place of one that has failed."""
+        while True:
+            try:
+                await self._worker(app, await self._client(app.backend)).run()
+            except Exception:  # also of the user's plugins
+                logger.exception('The Temporal worker has failed. Another one starts in %d seconds.', _PAUSE)
+                self._clients.pop(app.backend, None)  # a client has one worker, until the garbage of it is collected
+            await asyncio.sleep(_PAUSE)
 
     async def worker(self, app: Any, **options: Any) -> Worker:
         """Return a Temporal worker for an app of `to_a2a`, to be entered or run.
@@ -158,15 +186,21 @@ class Temporal(Engine):
         if (client := self._clients.get(backend)) is None:
             options: dict[str, Any] = {'retry_config': _UNTIL_BACK, **self._connection}
             own: converter.DataConverter = options.pop('data_converter', converter.DataConverter.default)
+            driver = _Payloads(backend)
             # Small payloads, too: Temporal then has no text of clients and models, also not in errors.
-            storage = converter.ExternalStorage([_Payloads(backend)], payload_size_threshold=0)
+            storage = converter.ExternalStorage(
+                [driver],
+                driver_selector=lambda _, payload: None if payload.data.startswith(_POLLS) else driver,
+                payload_size_threshold=0,
+            )
             failures = converter.DefaultFailureConverterWithEncodedAttributes
             data = replace(own, external_storage=storage, failure_converter_class=failures)
             plugins = [*options.pop('plugins', ()), PydanticAIPlugin()]
             try:
                 client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
-            except RuntimeError as error:
-                raise StoreUnavailable(f'Temporal does not answer at {self._target}.') from error
+                await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+            except (RuntimeError, RPCError) as error:
+                raise StoreUnavailable(f'Temporal does not answer at {self._target}: {error}.') from error
             self._clients[backend] = client
         return client
 
@@ -366,8 +400,6 @@ class _Tasks(Interceptor):
         body = await backend.payloads.get(task_id, key)
         task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
         if body is None or task is None or task.header.state != 'working':
-            if task is None:
-                logger.warning('Run %s: the task was erased, or is in a database of other servers.', key)
             raise _as_failure(EngineFailure(*ENGINE_FAILED))
         claim = _CLAIM.validate_json(body)
         recorder = _recorder(self._app, claim)
@@ -496,7 +528,8 @@ class _Payloads(converter.StorageDriver):
     async def retrieve(
         self, context: converter.StorageDriverRetrieveContext, claims: Sequence[converter.StorageDriverClaim]
     ) -> list[Payload]:
-        bodies = [await self._store.get(claim.claim_data['task'], claim.claim_data['id']) for claim in claims]
+        keys = [(claim.claim_data['task'], claim.claim_data['id']) for claim in claims]
+        bodies = await asyncio.gather(*(self._store.get(*key) for key in keys))
         if None in bodies:
             logger.error('Task %s was erased, or is in a database of other servers.', claims[0].claim_data['task'])
         # No converter reads the empty payload: the workflow fails. An error here would be tried again for ever.

@@ -33,7 +33,7 @@ from ..stage import ended, heard, serving, told_in_log
 from ..tasks.test_erasing import OWNER, backend_of
 from .test_checkpoints import begun, served
 from .test_durable_processes import until
-from .test_engine_temporal import REFUSED, Refuses
+from .test_engine_temporal import Refuses
 
 PATIENT = fixed(Limits, cancel_grace=LIMIT)
 """A cancel waits for the end of the run, and ends no run by force."""
@@ -170,7 +170,7 @@ async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_s
 async def test_a_workflow_whose_cancel_temporal_refuses_ends_before_its_next_step(kit: TemporalKit) -> None:
     waiting, forced = Waiting(kit), fixed(Limits, cancel_grace=0.05)
     options = kit.options()
-    options['engine'] = Temporal(kit.address, task_queue=kit.queue, interceptors=[Refuses('signal_workflow', REFUSED)])
+    options['engine'] = Temporal(kit.address, task_queue=kit.queue, interceptors=[Refuses('signal_workflow')])
     async with serving(waiting.agent, limits=forced, **options) as client:
         task_id = await begun(client, 'hello')
         await waiting.reached.wait()
@@ -281,11 +281,14 @@ async def test_tasks_that_are_cancelled_while_temporal_is_away_end_at_once_and_t
     assert waiting.answers == 2
 
 
-async def test_dbos_whose_database_was_missing_is_launched_for_a_later_task(tmp_path: Path) -> None:
+async def test_an_app_is_ready_once_the_database_of_dbos_is(tmp_path: Path) -> None:
     need_dbos()
     agent = DbosKit(tmp_path).agent(TestModel(custom_output_text='Hi.'))
     engine = DBOS(f'sqlite:///{tmp_path}/missing/dbos.db')
-    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine) as client:
-        assert state_of(await client.send('hello')) == 'FAILED'
+    app = to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine)
+    async with lifespan(app):
+        client = Client(app)
+        assert await readiness(client) != (200, 'ok')
         (tmp_path / 'missing').mkdir()
+        await until_ready(client)
         assert texts(await client.send('hello')) == ['Hi.']
