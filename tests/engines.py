@@ -47,7 +47,7 @@ class Kit(ABC):
         """The capability of an agent at this engine."""
 
     @abstractmethod
-    def engine(self, *, empty: bool = False) -> Engine:
+    def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
         """The engine of another process; an `empty` one knows no workflow."""
 
     @abstractmethod
@@ -71,11 +71,11 @@ class Kit(ABC):
         options: Any = {'name': 'agent', 'capabilities': [self.capability(streams=streams)], **arguments}
         return Agent(model, **options)
 
-    def options(self, *, empty: bool = False) -> dict[str, Any]:
+    def options(self, *, empty: bool = False, **connection: Any) -> dict[str, Any]:
         """The options of an app on the test's file, and an engine of its own."""
         return {
             'backend': f'sqlite:///{self.folder}/agent.db?synchronous=normal',
-            'engine': self.engine(empty=empty),
+            'engine': self.engine(empty=empty, **connection),
         }
 
 
@@ -86,7 +86,7 @@ class DbosKit(Kit):
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
         return DBOSDurability(event_stream_handler=stream_events if streams else None)
 
-    def engine(self, *, empty: bool = False) -> Engine:
+    def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
         need_dbos()
         return DBOS(f'sqlite:///{self.folder}/{"empty" if empty else "dbos"}.db')
 
@@ -113,8 +113,9 @@ class TemporalKit(Kit):
             activity_config=ACTIVITIES,
         )
 
-    def engine(self, *, empty: bool = False) -> Engine:
-        return Temporal(self.address, task_queue=self.queue, namespace=EMPTY if empty else 'default')
+    def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
+        connection.setdefault('namespace', EMPTY if empty else 'default')
+        return Temporal(self.address, task_queue=self.queue, **connection)
 
     async def workflows(self) -> dict[str, str]:
         client = await connect(self)

@@ -76,7 +76,7 @@ _NONDETERMINISM = '[TMPRL1100]'
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
-_PAUSE = 5.0
+_PAUSE = 1.0
 """Seconds until another worker starts in the place of one that has failed."""
 _apps: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
 """The apps with a worker in this process, by task queue: code of workflows finds its app here."""
@@ -146,7 +146,7 @@ class Temporal(Engine):
             try:
                 await self._worker(app, await self._client(app.backend)).run()
             except Exception:  # also of the user's plugins
-                logger.exception('The Temporal worker has failed. Another one starts in %d seconds.', _PAUSE)
+                logger.exception('The Temporal worker has failed. Another one starts.')
                 self._clients.pop(app.backend, None)  # a client has one worker, until the garbage of it is collected
             await asyncio.sleep(_PAUSE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,16 +18,19 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 
 from pydantic_ai_a2a import A2AApp, Results, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
+from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...client import Client, lifespan, message, state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalKit, connect
 from ...long import size
+from ..clerk import readiness
 from ..stage import ended, serving
 from .test_checkpoints import begun, served
 from .test_checkpoints_killed import kill
@@ -313,6 +316,45 @@ async def test_code_in_a_workflow_sees_its_task_but_no_credential(kit: TemporalK
     said = [part['text'] for each in task['history'] for part in each['parts']]
     assert said[:2] == ['hello', 'In Rome.']
     assert texts(task)[0].startswith('c: a2a(ctx).credential() works in tools')
+
+
+async def test_a_wrong_namespace_is_found_before_the_app_is_ready(
+    kit: TemporalKit, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(kit.agent(TestModel()), **kit.options(namespace='wrong'))
+    async with lifespan(app):
+        assert await readiness(Client(app)) == (503, 'ok')
+    assert 'Namespace wrong is not found.' in caplog.text
+
+
+async def test_a_worker_that_fails_is_replaced_and_the_app_goes_on(
+    kit: TemporalKit, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts = list[str]()
+
+    @asynccontextmanager
+    async def run() -> AsyncGenerator[None]:
+        starts.append('worker')
+        if len(starts) == 1:
+            raise RuntimeError('Poll failure.')
+        yield
+
+    options = kit.options(plugins=[SimplePlugin('fails', run_context=run)])
+    async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **options) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+    assert caplog.text.count('The Temporal worker has failed. Another one starts') == 1
+
+
+async def test_each_app_needs_a_task_queue_of_its_own(kit: TemporalKit, tmp_path: Path) -> None:
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+    other: dict[str, Any] = {**kit.options(), 'backend': f'sqlite:///{tmp_path}/other.db'}
+    async with served(agent, **kit.options()):
+        refused = to_a2a(agent, **other)
+        with pytest.raises(BackendUnusable, match='Another running app of this process has the task queue'):
+            async with refused.router.lifespan_context(refused):
+                pytest.fail('it has started')
+    async with served(agent, **other) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
 
 
 def test_dependencies_that_are_no_data_are_refused(kit: TemporalKit) -> None:
