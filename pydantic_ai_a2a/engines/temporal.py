@@ -254,14 +254,13 @@ class Temporal(Engine):
     async def cancel(self, run: EngineRun) -> None:
         handle: WorkflowHandle[Any, bytes] = run.handle
         try:
-            try:
-                async with asyncio.timeout(_CANCEL_TIME):
-                    await handle.signal(_Run.cancel)
-                    await handle.result()
-            except TimeoutError:
-                await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
-        except WorkflowFailureError:
-            pass  # `result` says how it has ended
+            with suppress(WorkflowFailureError):  # `result` says how it has ended
+                try:
+                    async with asyncio.timeout(_CANCEL_TIME):
+                        await handle.signal(_Run.cancel)
+                        await handle.result()
+                except TimeoutError:
+                    await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 logger.warning('Temporal does not cancel %s, which ends before its next step: %s', run.key, error)

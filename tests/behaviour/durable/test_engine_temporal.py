@@ -263,6 +263,20 @@ async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, metho
     assert refuses.refused > 1
 
 
+async def test_the_last_events_of_a_run_are_read_once_temporal_answers(kit: TemporalKit) -> None:
+    refuses = Refuses('query_workflow')
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+
+    @agent.tool
+    async def draw(ctx: RunContext[Any]) -> None:
+        await a2a(ctx).artifact('a map', name='map')
+
+    async with serving(agent, **kit.options(interceptors=[refuses])) as client:
+        task = await client.send('hello')
+    assert [artifact['name'] for artifact in task['artifacts']] == ['map', 'result']
+    assert refuses.refused > 1
+
+
 async def test_a_long_stream_needs_no_update_of_its_workflow(kit: TemporalKit) -> None:
     """Each piece of the text is read before the next one is written, so that each takes a poll."""
     pieces, read = 10, asyncio.Semaphore(0)
