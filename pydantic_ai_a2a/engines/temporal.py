@@ -502,7 +502,7 @@ def _deps_of(agent: AbstractAgent[Any, Any]) -> TypeAdapter[Any]:
 
 
 def _task_of(key: str) -> str:
-    return key.rpartition('.')[0] or key
+    return key.partition('.')[0]
 
 
 class _Payloads(converter.StorageDriver):
