@@ -212,7 +212,7 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
         LeaseLost, StoreFailed, StoreUnavailable: A tool has written to the task in vain.
     """
     # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
-    given: Any = {**(options or {}), 'cancellation_token': None}
+    given: Any = dict(options or {}, cancellation_token=None)
     try:
         return await runner.run(arguments, given)
     except (LeaseLost, StoreFailed, StoreUnavailable):
