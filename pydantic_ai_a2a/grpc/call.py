@@ -198,10 +198,9 @@ class GrpcCall:
         if self._left.done():
             raise ClientGone
 
-    def _drop(self) -> None:
-        """Break off the stream of a reader too far behind."""
-        if not self._cut:
-            self._task.cancel()
+    def _drop(self) -> bool:
+        """Break off the stream of a reader too far behind, unless it breaks off already."""
+        return self._cut or self._task.cancel()
 
     async def _answer(self, result: Any) -> None:
         """Write a stream, or the one message of an answer."""

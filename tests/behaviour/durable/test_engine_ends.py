@@ -183,6 +183,30 @@ async def test_a_workflow_whose_cancel_temporal_refuses_ends_before_its_next_ste
 
 
 @TEMPORAL
+async def test_a_cancel_that_comes_before_a_worker_does_ends_the_workflow_without_a_step(kit: TemporalKit) -> None:
+    waiting = Waiting(kit)
+    app = to_a2a(waiting.agent, limits=PATIENT, **kit.options(worker=False))
+    assert app.at_engine is not None
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task_id = await begun(Client(app), 'hello')
+
+        async def is_open() -> bool:
+            return bool(await kit.workflows())
+
+        async def is_signalled() -> bool:
+            history = await (await connect(kit)).get_workflow_handle(f'{task_id}.1').fetch_history()
+            return any(event.HasField('workflow_execution_signaled_event_attributes') for event in history.events)
+
+        await until(is_open)
+        canceling = asyncio.create_task(Client(app).call('CancelTask', {'id': task_id}))
+        await until(is_signalled)
+        async with await app.at_engine.engine.worker(app):
+            assert state_of(await canceling) == 'CANCELED'
+            assert await over(kit) == ['done']
+    assert waiting.answers == 0
+
+
+@TEMPORAL
 async def test_a_plain_task_takes_one_activity(kit: TemporalKit) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
         task_id = await begun(client, 'hello')
