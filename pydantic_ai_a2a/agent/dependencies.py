@@ -112,8 +112,8 @@ class RunToken(CancellationToken):
     a run or a stream. So the cancellation waits for the entry, or a little if the entry takes long.
     """
 
-    run: AgentRun[Any, Any] | None = None
-    """The newest run with this token."""
+    on_entered: Callable[[AgentRun[Any, Any]], object] = id
+    """Called with each run once it is entered. The token outlives its runs, and keeps none: `id` does nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -222,7 +222,7 @@ class Runner:
                 **self._options_of(arguments, options, [*history, *(resumed or ())]),
             )
             async with Entering(arguments.token, entered) as run:
-                arguments.token.run = run
+                arguments.token.on_entered(run)
                 node = run.next_node
                 if self._wraps or arguments.client_tools or arguments.client_output is not None:
                     self._wrap(run, arguments)

@@ -115,21 +115,24 @@ class Engine(ABC):
 class WorkflowToken(RunToken):
     """Cancels one run inside of a workflow."""
 
-    _run: AgentRun[Any, Any] | None = None
+    run: AgentRun[Any, Any] | None = None
+    """The run, once it is entered."""
     _stopped = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_entered = self._enter
+
     def _enter(self, run: AgentRun[Any, Any]) -> None:
-        self._run = run
+        self.run = run
         if self._stopped:
             run.cancel()
-
-    run = property(lambda self: self._run, _enter)  # pyright: ignore[reportAssignmentType]
 
     def stop(self) -> None:
         """Cancel the run now, or as soon as it is entered."""
         self._stopped = True
-        if self._run is not None:
-            self._run.cancel()
+        if self.run is not None:
+            self.run.cancel()
 
 
 @dataclass(eq=False)

@@ -97,7 +97,11 @@ async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit:
     async with serving(waiting.agent, limits=PATIENT, **kit.options()) as client:
         await begun(client, 'hello')
         await waiting.reached.wait()
-        assert rows(kit)['checkpoint']
+
+        async def is_marked() -> bool:
+            return 'checkpoint' in rows(kit)
+
+        await until(is_marked)
         await erase_all(backend_of(client), OWNER, None, grace=LIMIT)
         assert await over(kit) == ['done']
         await waiting.stopped.wait()
