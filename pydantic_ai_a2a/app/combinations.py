@@ -208,8 +208,10 @@ def check_engine(
 
     if not isinstance(engine, Engine):
         raise TypeError(f'engine= takes an engine such as DBOS(url), not {engine!r}.')
-    no, workers = 'cannot be combined with engine=', settings.workers
-    steers, partial_data = settings.messages.while_working == 'steer', settings.results.progress.partial_data
+    workers = settings.workers
+    refused = 'cannot be combined with engine='
+    steers = settings.messages.while_working == 'steer'
+    partial_data = settings.results.progress.partial_data
     retries = workers.retries != Workers().retries or workers.retry_on is not None
     _refuse(
         (
@@ -217,10 +219,13 @@ def check_engine(
             'engine= needs tasks that outlive the process, and no storage=, broker= or Workers.worker of your own: use'
             " backend='sqlite:///agent.db' or a PostgreSQL database.",
         ),
-        (steers, f"while_working='steer' {no}: a running workflow takes no messages. Use while_working='queue'."),
-        (hooks.of_tools, f'on_tool_call= and on_tool_result= {no}: a crash would repeat them. Call them in the tools.'),
-        (partial_data, f'Progress.partial_data {no}, which gives no partial outputs. Remove one.'),
-        (retries, f'Workers.retries and Workers.retry_on {no}: set the retries on the capability of the agent.'),
+        (steers, f"while_working='steer' {refused}: a running workflow takes no messages. Use while_working='queue'."),
+        (
+            hooks.of_tools,
+            f'on_tool_call= and on_tool_result= {refused}: a crash repeats them. Call them in the tools.',
+        ),
+        (partial_data, f'Progress.partial_data {refused}, which gives no partial outputs. Remove one.'),
+        (retries, f'Workers.retries and Workers.retry_on {refused}: set the retries on the capability of the agent.'),
     )
     engine.check(agent, deps)
     attempts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers

@@ -153,7 +153,6 @@ class DBOS(Engine):
             run.handle = await dbos.DBOS.resume_workflow_async(run.key, queue_name=self._queue)
         else:
             run.handle = await dbos.DBOS.retrieve_workflow_async(run.key)
-            run.events.put_nowait(None)
 
     async def events(self, run: EngineRun) -> AsyncGenerator[EngineEvent]:
         while (event := await run.events.get()) is not None:

@@ -262,7 +262,8 @@ class AtEngine:
             async with nullcontext() if self.engine.in_server else chains.waiting.get():
                 ended = await self._end(run, turn, answer, known=known)
         except EngineFailure as failure:
-            _count(arguments.usage, _USAGE.validate_python(next(iter(failure.args[3:]), None)))
+            used = failure.args[3] if len(failure.args) > 3 else None
+            _count(arguments.usage, _USAGE.validate_python(used))
             raise
         except (LeaseLost, StoreFailed) as error:
             if isinstance(error, StoreFailed) or not await self._works(arguments.info['task_id']):

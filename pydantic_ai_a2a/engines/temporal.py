@@ -200,7 +200,7 @@ class Temporal(Engine):
                 client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
                 await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
             except (RuntimeError, RPCError) as error:
-                raise StoreUnavailable(f'Temporal does not answer at {self._target}: {error}.') from error
+                raise StoreUnavailable(f'Temporal cannot be used at {self._target}: {error}') from error
             self._clients[backend] = client
         return client
 

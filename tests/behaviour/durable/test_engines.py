@@ -1,4 +1,4 @@
-"""Tasks as workflows of DBOS, in the process of the test."""
+"""Tasks as workflows of each engine, in the process of the test."""
 
 from __future__ import annotations
 
