@@ -10,13 +10,13 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, NoReturn, Self, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from fasta2a.broker import Broker, TaskOperation
@@ -36,25 +36,19 @@ from ..store.ports import (
     Backend,
     Checkpoint,
     Claim,
-    DeadLetter,
-    Erased,
     EventLog,
-    ExportedConversation,
-    ExportedTask,
     Finish,
     Housekeeping,
     OnExpired,
-    Pause,
     Slot,
     Status,
     Submission,
     Swept,
     TaskQueue,
-    TaskReader,
     WrappedQueue,
 )
 from ..store.rules import status_event
-from ..store.sql.ports import SqlEvents
+from ..store.sql.ports import SqlEvents, SqlReader
 from ..store.sqlite.memory import MemoryBackend
 from ..types import (
     ANONYMOUS,
@@ -75,6 +69,17 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _Storage: TypeAlias = Storage[list[ModelMessage]]
 
 _Submit: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
+
+
+def _refused(work: str) -> Any:
+    """Make a method of a port that refuses an operation. The port declares the signature."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise UnsupportedOperationError(
+            f'A FastA2A storage cannot {work}: give to_a2a() a backend= instead of a storage=.'
+        )
+
+    return refuse
 
 
 class FastA2ABackend(Backend):
@@ -134,10 +139,7 @@ class FastA2ABackend(Backend):
     async def queued(self) -> bool:
         return await self.memory.queued()
 
-    def conversations(self, owner: str) -> ConversationStore:
-        raise UnsupportedOperationError(
-            'A FastA2A storage cannot be used as a conversation store: give to_a2a() a backend= instead of a storage=.'
-        )
+    conversations = _refused('be used as a conversation store')
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         return self.memory.listen(on_ready, on_cancel)
@@ -235,8 +237,8 @@ class _Queue(WrappedQueue):
         header = await self._unheld(task_id, owner)
         check_cancel(header)
         await self._storage.update_task(task_id, 'canceled')
-        for listener in self._backend.memory.cancel_listeners:  # a broker's listener may reach the process of the run
-            listener(task_id)
+        for worker in self._backend.memory.workers:  # a broker's callback may reach the process of the run
+            worker.on_cancel(task_id)
         return replace(header, state='canceled', status_at=at)
 
     # --- the holder's side ------------------------------------------------------------------------------------------
@@ -361,10 +363,11 @@ class _Events(SqlEvents):
     expect = EventLog.expect  # the storage makes the ids of new tasks
 
 
-class _Reader(TaskReader):
+class _Reader(SqlReader):
     """Reads the tasks of the storage, with the event numbers and partial results in memory."""
 
     def __init__(self, backend: FastA2ABackend) -> None:
+        super().__init__(backend.memory)
         self._backend = backend
         self._memory = backend.memory.reader
 
@@ -402,12 +405,6 @@ class _Reader(TaskReader):
                 'Another process began the task and has the events of the task: use GetTask.'
             )
         return task
-
-    async def pause(self, task_id: str, owner: str) -> Pause | None:
-        return await self._memory.pause(task_id, owner)
-
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
-        return await self._memory.unread(task_id, after)
 
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
@@ -602,8 +599,6 @@ def _artifacts(artifacts: Iterable[Artifact], in_memory: Sequence[bytes], header
 # --- housekeeping of a user's FastA2A storage -------------------------------------------------------------------------
 # The memory is swept, and unsupported operations are refused.
 
-_INSTEAD = ': give to_a2a() a backend= instead of a storage=.'
-
 
 class StorageHousekeeping(Housekeeping):
     """Bounds the memory. The storage keeps its own bounds."""
@@ -639,30 +634,17 @@ class StorageHousekeeping(Housekeeping):
             messages = None if body is None else [stored.load_message(body)]
             await self._backend.storage.update_task(task_id, 'failed', new_messages=messages)
 
-    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        raise UnsupportedOperationError(f'A FastA2A storage cannot erase tasks{_INSTEAD}')
-
-    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
-        raise UnsupportedOperationError(f'A FastA2A storage cannot erase contexts{_INSTEAD}')
+    erase_task = _refused('erase tasks')
+    erase = _refused('erase contexts')
+    dead_letters = _refused('list dead letters')
+    retry = _refused('retry tasks')
+    export = _refused('export tasks')
 
     async def set_erasing(self, owner: str, context_id: str | None, *, until: int | None) -> None:
         """Do nothing: `erase` refuses."""
 
     async def check_erasing(self, owner: str, context_id: str, *, at: int) -> None:
         """Do nothing: the storage erases nothing."""
-
-    async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None, failed: bool = False
-    ) -> Sequence[DeadLetter]:
-        raise UnsupportedOperationError(f'A FastA2A storage cannot list dead letters{_INSTEAD}')
-
-    async def retry(
-        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
-    ) -> TaskHeader:
-        raise UnsupportedOperationError(f'A FastA2A storage cannot retry tasks{_INSTEAD}')
-
-    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:
-        raise UnsupportedOperationError(f'A FastA2A storage cannot export tasks{_INSTEAD}')
 
 
 # --- a user's own FastA2A broker around a backend ---------------------------------------------------------------------

@@ -16,14 +16,13 @@ from contextvars import Context
 from dataclasses import replace
 from functools import partial
 from os import getpid, urandom
-from typing import Any, ClassVar, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary, finalize
 
-from ..errors import BackendUnusable, LeaseLost, StoreUnavailable
-from ..types import TERMINAL, TaskEvent
+from ..errors import BackendUnusable, StoreUnavailable
 from .events import EventBus
-from .ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, Tried
-from .sql.database import BoundWrite, WriteKind
+from .ports import Accepted, Claim, Slot, Submission
+from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
 from .sql.reads import WATCH, Kept, Noticed
 from .sql.transaction import Transaction
@@ -124,12 +123,8 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         return self.process.event_bus
 
     @property
-    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        return [listener.on_ready for listener in self.process.peers.listeners]
-
-    @property
-    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        return [listener.on_cancel for listener in self.process.peers.listeners]
+    def workers(self) -> Sequence[WorkerCallbacks]:
+        return self.process.peers.listeners
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
@@ -146,6 +141,15 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
 
     def watched(self, task_id: str, *, live: bool) -> bool:
         return self.process.peers.watched(task_id, live=live)
+
+    def begin(self, claims: Iterable[Claim]) -> None:
+        self.process.peers.begin(claims)
+
+    def leave(self, *task_ids: str, over: bool = False) -> None:
+        peers = self.process.peers
+        peers.leave(task_ids)
+        if not over and any(peers.reader(task_id) for task_id in task_ids):  # the readers here need the events
+            self.process.wake()
 
     def wake(self) -> None:
         self.process.wake()
@@ -204,59 +208,8 @@ class _Queue(SqlQueue):
             process.wake()
         return accepted
 
-    def _begun(self, claims: Iterable[Claim]) -> None:
-        self._backend.process.peers.begin(claims)
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        marks = await super().renew(holder, tasks, lease=lease)
-        self._leave(*marks.lost)
-        return marks
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        try:
-            await super().emit(claim, events, status, checkpoint)
-        except LeaseLost:
-            self._leave(claim.header.id)
-            raise
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        try:
-            following = await super().finish(claim, finish)
-        finally:
-            self._leave(claim.header.id, over=finish.status.state in TERMINAL)
-        if following is not None:
-            self._begun([following])
-        return following
-
-    async def release(
-        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
-    ) -> None:
-        self._leave(claim.header.id)
-        await super().release(claim, tried, pause=pause, charges=charges)
-
-    def _leave(self, *task_ids: str, over: bool = False) -> None:
-        """Note that other processes may run the tasks from now on, and tell them of the readers here."""
-        process = self._backend.process
-        process.peers.leave(task_ids)
-        if not over and any(process.peers.reader(task_id) for task_id in task_ids):
-            process.wake()
-
 
 # --- state of a process about other processes on the same database, and the callbacks of local workers ----------------
-
-
-class WorkerCallbacks(NamedTuple):
-    """A worker of this process."""
-
-    loop: asyncio.AbstractEventLoop
-    on_ready: Callable[[str | None], object]
-    on_cancel: Callable[[str], object]
 
 
 class Peers:
@@ -392,12 +345,13 @@ class Peers:
         known, storing = self._known.copy(), self.storing.copy()
         reads = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
         wanted = {task_id: wants for task_id, wants in reads.items() if task_id not in storing}
-        known = {task_id: wants for task_id, wants in known.items() if task_id not in storing}
+        added = {task_id: wants for task_id, wants in wanted.items() if known.get(task_id) != wants}
+        dropped = known.keys() - wanted.keys() - storing
         hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
-        same = hears == self._hears and wanted == known
+        same = hears == self._hears and not added and not dropped
         if same and (self._kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
             return None
-        return Kept(hears, wanted, known, reads)
+        return Kept(hears, added, dropped, reads)
 
     def kept(self, kept: Kept) -> bool:
         """Remember that the rows were written. Return True if others are told of more than before."""

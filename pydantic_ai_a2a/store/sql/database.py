@@ -7,13 +7,15 @@ repeat a transaction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from ...types import TaskEvent
 from ..events import EventBus
+from ..ports import Claim, Swept
 from .transaction import LockName, Transaction
 
 P = ParamSpec('P')
@@ -87,6 +89,16 @@ class BoundWrite(Generic[T]):
         return BoundWrite(WriteKind(self.kind.undo, ready=always), (result, *self.args), self.kwargs)
 
 
+class WorkerCallbacks(NamedTuple):
+    """A worker of this process."""
+
+    loop: AbstractEventLoop
+    on_ready: Callable[[Any], object]
+    """Called with a task that may have become claimable; None: tasks of other processes."""
+    on_cancel: Callable[[str], object]
+    """Called with a task to cancel."""
+
+
 class Database(ABC):
     """One database, for one agent namespace, from any event loop of this process."""
 
@@ -101,26 +113,13 @@ class Database(ABC):
         """The event bus for stored events of this process."""
 
     @property
-    @abstractmethod
-    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Callbacks for tasks that may have become claimable."""
+    def workers(self) -> Sequence[WorkerCallbacks]:
+        """The listening workers of this process."""
+        return ()
 
-    @property
-    @abstractmethod
-    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Callbacks for tasks to cancel."""
-
-    @abstractmethod
     def watched(self, task_id: str, *, live: bool) -> bool:
         """Return true if a task has a reader in this process or another process; with `live`, one of live text."""
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Tell other processes of the tasks with new readers or waiting callers in this process."""
-
-    @abstractmethod
-    def forget(self, owner: str, context_id: str | None = None) -> None:
-        """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
+        return self.event_bus.watched(task_id, live=live)
 
     @abstractmethod
     def take_room(self, size: int) -> None:
@@ -134,6 +133,23 @@ class Database(ABC):
     async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a transaction whole or not at all, and publish the events in the order of commits."""
 
+    async def after_sweep(self, swept: Swept) -> None:  # noqa: B027 - see `SqliteFileBackend` and `MemoryBackend`
+        """Give back what a sweep has freed."""
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:  # noqa: B027 - only backends have a cache
+        """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
+
+    # Only databases that processes share do more than nothing.
+
+    def begin(self, claims: Iterable[Claim]) -> None:  # noqa: B027 - see above
+        """Note tasks that run in this process from now on."""
+
+    def leave(self, *task_ids: str, over: bool = False) -> None:  # noqa: B027 - see above
+        """Note tasks that other processes may run from now on; `over`: the tasks have ended."""
+
+    def wake(self) -> None:  # noqa: B027 - see above
+        """Tell other processes of the tasks with new readers or waiting callers in this process."""
+
 
 class _Undone(Exception):
     def __init__(self, result: Any) -> None:
@@ -146,29 +162,11 @@ class Rehearsal(Database):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._event_bus = EventBus(database.event_bus.read, 0)
         self.namespace = database.namespace
 
     @property
     def event_bus(self) -> EventBus:
-        return self._event_bus
-
-    @property
-    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        return ()
-
-    @property
-    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        return ()
-
-    def watched(self, task_id: str, *, live: bool) -> bool:
-        return self._database.watched(task_id, live=live)
-
-    def wake(self) -> None:
-        """Do nothing: there are no readers."""
-
-    def forget(self, owner: str, context_id: str | None = None) -> None:
-        """Do nothing: nothing is erased."""
+        return self._database.event_bus
 
     def take_room(self, size: int) -> None:
         self._database.take_room(size)

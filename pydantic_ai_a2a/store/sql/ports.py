@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -13,13 +13,15 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage
 
+from ...errors import LeaseLost
 from ...settings import Retention
-from ...types import TERMINAL, Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ...types import TERMINAL, StoredTask, TaskEvent, TaskHeader
 from ..events import BusEnding, ended_task
 from ..histories import Histories
 from ..ports import (
     Accepted,
     Backend,
+    Charge,
     Checkpoint,
     Claim,
     CredentialStore,
@@ -45,6 +47,7 @@ from ..ports import (
     Swept,
     TaskQueue,
     TaskReader,
+    Tried,
 )
 from ..rules import Expired, report_expired
 from . import contexts, conversations, outbox, queue, quotas, reads, runs, sweep, vocabulary
@@ -129,6 +132,7 @@ _CANCEL = WriteKind(accept.cancel, _of_cancel, ready=always, cancels=True)
 _CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
 _RENEW = WriteKind(runs.renew, first=True)
 _EMIT = WriteKind(runs.emit, _of_emit)
+_RELEASE = WriteKind(runs.release, ready=_not_paused)
 _FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=_frees_another)
 _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
@@ -194,14 +198,14 @@ class SqlQueue(Port, TaskQueue):
             backlog.queued += queued - expected
         claim = accepted.claim
         if claim is not None:
-            self._begun([claim])
+            self.database.begin([claim])
         if submission.push is not None or (claim is not None and claim.push):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
             self._due.tell()
         if claim is None and not accepted.replayed and accepted.header.queued:
-            for listener in tuple(self.database.ready_listeners):
-                listener(accepted.header.id)
+            for worker in tuple(self.database.workers):
+                worker.on_ready(accepted.header.id)
         return accepted
 
     async def _count(self, backlog: Backlog, every: float) -> int:
@@ -215,8 +219,8 @@ class SqlQueue(Port, TaskQueue):
         header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
         if task_id in self._due.tasks:
             self._due.tell()
-        for listener in tuple(self.database.cancel_listeners):
-            listener(task_id)
+        for worker in tuple(self.database.workers):
+            worker.on_cancel(task_id)
         return header
 
     async def claim(
@@ -230,26 +234,16 @@ class SqlQueue(Port, TaskQueue):
         lost: bool = True,
     ) -> list[Claim]:
         taken = await self.database.write(
-            _CLAIM,
-            self.agent,
-            slot,
-            at=at,
-            limit=limit,
-            task_id=task_id,
-            skip=skip,
-            lost=lost,
+            _CLAIM, self.agent, slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost
         )
         self._backlog.queued -= 0 if self._rehearses else len(taken)
         claims = [claim for claim, _ in taken]
-        self._begun(claims)
+        self.database.begin(claims)
         for claim in claims:
             if claim.push:
                 self._due.add(claim.header.id)
                 self._due.tell()
         return claims
-
-    def _begun(self, claims: Iterable[Claim]) -> None:
-        """Note tasks that run in this process. Only some databases are shared."""
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         marks, locked = await self.database.write(_RENEW, self.agent, holder, tasks, lease=lease)
@@ -259,6 +253,7 @@ class SqlQueue(Port, TaskQueue):
             await asyncio.sleep(pause)
             rest, locked = await self.database.write(_RENEW, self.agent, holder, locked, lease=lease)
             marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
+        self.database.leave(*marks.lost)
         place = tasks.index
         return Marks(sorted(marks.lost, key=place), sorted(marks.cancel, key=place))
 
@@ -269,7 +264,11 @@ class SqlQueue(Port, TaskQueue):
         status: Status | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        await self.database.write(_EMIT, self.agent, claim, events, status, checkpoint)
+        try:
+            await self.database.write(_EMIT, self.agent, claim, events, status, checkpoint)
+        except LeaseLost:
+            self.database.leave(claim.header.id)
+            raise
         if claim.header.id in self._due.tasks:
             self._due.tell()
 
@@ -277,12 +276,21 @@ class SqlQueue(Port, TaskQueue):
         self.database.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
         if next(self._ends) % runs.EVERY == 0:
             await self.database.write(_FILE, self.agent)
-        following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
+        try:
+            following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
+        finally:
+            self.database.leave(claim.header.id, over=finish.status.state in TERMINAL)
+        if following is not None:
+            self.database.begin([following])
         if claim.header.id in self._due.tasks:
             self._due.tell()
         return following
 
-    release = writing(runs.release, ready=_not_paused)
+    async def release(
+        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+    ) -> None:
+        self.database.leave(claim.header.id)
+        await self.database.write(_RELEASE, self.agent, claim, tried, pause=pause, charges=charges)
 
     def rehearsal(self) -> SqlQueue:
         return SqlQueue(Rehearsal(self.database), Due(), self._backlog)
@@ -291,17 +299,7 @@ class SqlQueue(Port, TaskQueue):
 class SqlReader(Port, TaskReader):
     """Reads the tasks of a database."""
 
-    async def load(
-        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
-    ) -> StoredTask | None:
-        return await self.database.read(
-            reads.load,
-            self.agent,
-            task_id,
-            owner,
-            history_length=history_length,
-            artifacts=artifacts,
-        )
+    load = reading(reads.load)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         self.database.wake()
@@ -310,9 +308,7 @@ class SqlReader(Port, TaskReader):
             return task
         return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
 
-    async def list(self, query: TaskQuery) -> Page:
-        return await self.database.read(reads.page, self.agent, query)
-
+    list = reading(reads.page)
     pause = reading(reads.pause)
     unread = reading(reads.unread)
 
@@ -375,6 +371,7 @@ class SqlHousekeeping(Port, Housekeeping):
         for owner, context_id in gone:
             self.database.forget(owner, context_id)
         report_expired(ended, on_expired)
+        await self.database.after_sweep(swept)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
@@ -399,22 +396,15 @@ class SqlHousekeeping(Port, Housekeeping):
         header = await self.database.write(
             _RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
         )
-        for listener in tuple(self.database.ready_listeners):
-            listener(header.id)
+        for worker in tuple(self.database.workers):
+            worker.on_ready(header.id)
         return header
 
     async def export(
         self, owner: str, context_id: str | None = None
     ) -> AsyncIterator[ExportedTask | ExportedConversation]:
         async for task_id in self._ids(sweep.task_ids, owner, context_id):
-            task = await self.database.read(
-                reads.load,
-                self.agent,
-                task_id,
-                owner,
-                history_length=None,
-                artifacts=True,
-            )
+            task = await self.database.read(reads.load, self.agent, task_id, owner)
             if task is not None:  # it may have been swept meanwhile
                 yield ExportedTask(task, await self.database.read(sweep.export_requests, self.agent, task_id))
         async for conversation_id in self._ids(sweep.conversation_ids, owner, context_id):

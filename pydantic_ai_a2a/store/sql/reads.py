@@ -50,7 +50,13 @@ _PAUSE = (
 
 
 def load(
-    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, live: bool = True
+    agent: str,
+    task_id: str,
+    owner: str | None,
+    *,
+    history_length: int | None = None,
+    artifacts: bool = True,
+    live: bool = True,
 ) -> Transaction[StoredTask | None]:
     """See `TaskReader.load`, and `TaskReader.watch` for `live`."""
     rows = yield _LOAD, (agent, task_id, owner, owner)
@@ -59,10 +65,10 @@ def load(
     return (yield from _with_items(agent, rows[0], history_length, artifacts, live=live))
 
 
-def watch(agent: str, task_id: str, owner: str | None, *, live: bool) -> Transaction[StoredTask | None]:
+def watch(agent: str, task_id: str, owner: str | None, *, live: bool = True) -> Transaction[StoredTask | None]:
     """See `TaskReader.watch`."""
     yield LockTasks(agent, [task_id])
-    task = yield from load(agent, task_id, owner, history_length=None, artifacts=True, live=live)
+    task = yield from load(agent, task_id, owner, live=live)
     if task is not None and task.header.state not in TERMINAL:
         yield [log_from_now(agent, task_id)]
     return task
@@ -347,22 +353,12 @@ class Kept(NamedTuple):
 
     hears: int
     """See `process.hears`."""
-    wanted: Mapping[str, int]
-    """The tasks that the process reads or waits for, each with `reader.wants`."""
-    known: Mapping[str, int]
-    """The tasks of the stored rows, likewise."""
+    added: Mapping[str, int]
+    """The tasks whose rows are new or change, each with `reader.wants`."""
+    dropped: Collection[str]
+    """The tasks whose rows go."""
     reads: Mapping[str, int]
-    """All tasks that the process reads, also those that are stored together with their rows."""
-
-    @property
-    def added(self) -> dict[str, int]:
-        """The tasks whose rows are new or change."""
-        return dict(self.wanted.items() - self.known.items())
-
-    @property
-    def dropped(self) -> Collection[str]:
-        """The tasks whose rows go."""
-        return self.known.keys() - self.wanted.keys()
+    """All tasks that the process reads or waits for, also those that are stored together with their rows."""
 
 
 class Noticed(NamedTuple):
@@ -380,7 +376,7 @@ class Noticed(NamedTuple):
 
 def keep(agent: str, process: str, kept: Kept) -> Transaction[Mapping[str, int]]:
     """Renew the row of a process, and write the rows of the tasks that it reads. Return the tasks of the new rows."""
-    added: Mapping[str, int] = kept.added
+    added = kept.added
     if not (yield _RENEW, (WATCH, kept.hears, agent, process)):
         # The first row, or another process has taken this one for dead: its other rows may be gone, also those that are
         # stored with their tasks. One process at a time: it must see who has entered before it forgets their rows.

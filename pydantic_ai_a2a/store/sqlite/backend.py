@@ -12,14 +12,12 @@ from os import getpid
 from typing import Any
 
 from ...clock import SYSTEM, Clock
-from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus, ThreadFuture
-from ..ports import OnExpired, Swept
+from ..ports import Swept
 from ..shared import Peers, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, WriteKind
-from ..sql.ports import SqlHousekeeping
 from ..sql.transaction import Transaction
 from .connect import (
     NOTE_CLOCK,
@@ -136,7 +134,6 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         self._reader_lag = reader_lag
         self.clock = clock
         super().__init__(str(file.path.resolve()), namespace)
-        self.housekeeping = _Housekeeping(self)
 
     @property
     def settings(self) -> SqliteFile:
@@ -145,17 +142,12 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
     def _make_process(self) -> SqliteProcess:
         return SqliteProcess(self._file, self.namespace, self._reader_lag, self.clock)
 
+    async def after_sweep(self, swept: Swept) -> None:
+        """Give back free pages, and note the clock in the file."""
+        await self.write(_AFTER_SWEEP)
+
     async def compact(self) -> None:
         await asyncio.to_thread(vacuum, self._file)
-
-
-class _Housekeeping(SqlHousekeeping):
-    """Keeps the file small as well as its tables, and notes the clock in it."""
-
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
-        swept = await super().sweep(retention, at=at, on_expired=on_expired)
-        await self.database.write(_AFTER_SWEEP)
-        return swept
 
 
 # --- one process's part of a SQLite file ------------------------------------------------------------------------------

@@ -16,14 +16,13 @@ from weakref import finalize
 
 from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
-from ...settings import Retention
 from ...types import TaskEvent
 from ..events import EventBus
 from ..histories import prepare
-from ..ports import OnExpired, Swept
+from ..ports import Swept
 from ..sql import reads
-from ..sql.database import BoundWrite, WriteKind
-from ..sql.ports import SqlBackend, SqlHousekeeping
+from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
+from ..sql.ports import SqlBackend
 from ..sql.schema import MIGRATIONS, missing
 from ..sql.transaction import Transaction
 from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
@@ -61,9 +60,8 @@ class MemoryBackend(SqlBackend):
         self._max_bytes = max_bytes
         self._empty = 0
         self._lock = RLock()
-        self._listeners: list[tuple[Callable[[str], object], Callable[[str], object]]] = []
+        self._workers: list[WorkerCallbacks] = []
         super().__init__(namespace)
-        self.housekeeping = _Housekeeping(self)
 
     @property
     def event_bus(self) -> EventBus:
@@ -83,12 +81,8 @@ class MemoryBackend(SqlBackend):
         return connection
 
     @property
-    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        return [on_ready for on_ready, _ in self._listeners]
-
-    @property
-    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        return [on_cancel for _, on_cancel in self._listeners]
+    def workers(self) -> Sequence[WorkerCallbacks]:
+        return self._workers
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
@@ -106,17 +100,18 @@ class MemoryBackend(SqlBackend):
                 connection.rollback()
                 raise
             for task_id, events in write.published(result):  # under the lock: in the order of commits
-                self.event_bus.publish(task_id, events)
+                self._event_bus.publish(task_id, events)
         return result
+
+    async def after_sweep(self, swept: Swept) -> None:
+        """Give back memory after the last batch: SQLite alone would keep it for the next rows."""
+        given_back = 0 if swept.full else PAGES
+        while given_back == PAGES:
+            await asyncio.sleep(0)
+            given_back = await self.write(_GIVE_BACK)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(reads.events_after, self.namespace, task_id, after, limit))
-
-    def watched(self, task_id: str, *, live: bool) -> bool:
-        return self.event_bus.watched(task_id, live=live)
-
-    def wake(self) -> None:
-        """Do nothing: no other process runs the tasks."""
 
     @property
     def size(self) -> int:
@@ -130,9 +125,9 @@ class MemoryBackend(SqlBackend):
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         prepare()
-        listeners = on_ready, on_cancel
-        self._listeners.append(listeners)
-        return partial(self._listeners.remove, listeners)
+        worker = WorkerCallbacks(asyncio.get_running_loop(), on_ready, on_cancel)
+        self._workers.append(worker)
+        return partial(self._workers.remove, worker)
 
     def close(self) -> None:
         """Do nothing: an app that starts again has its tasks. The database goes with the backend."""
@@ -143,18 +138,6 @@ def _used(connection: sqlite3.Connection) -> int:
         connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count', 'page_size')
     )
     return (pages - free) * page
-
-
-class _Housekeeping(SqlHousekeeping):
-    """Gives back the memory of what was deleted, after the last batch: SQLite alone would keep it for the next rows."""
-
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
-        swept = await super().sweep(retention, at=at, on_expired=on_expired)
-        given_back = 0 if swept.full else PAGES
-        while given_back == PAGES:
-            await asyncio.sleep(0)
-            given_back = await self.database.write(_GIVE_BACK)
-        return swept
 
 
 _GIVE_BACK = WriteKind(give_back)
