@@ -371,17 +371,14 @@ class BusEnding(Ending):
         self._waiter = event_bus.add_waiter(task_id)
 
     async def wait(self, after: int) -> StoredTask | None:
+        waiter = self._waiter
+        waiter.after = after
         while True:
-            waiter = self._waiter
-            waiter.after = after
             await waiter.future
-            if waiter.newest <= after:  # an earlier stop, or another process may have ended the task
-                # The next waiter is registered before the read: a later stop wakes one of both waiters.
-                self._waiter = self._event_bus.add_waiter(self._task_id)
-                self._waiter.prepared = waiter.prepared
-                self._event_bus.remove_waiter(self._task_id, waiter)
             if waiter.newest > after:
                 return waiter.task
+            # An earlier stop, or another process may have ended the task. A stop during the read wakes the next wait.
+            waiter.future = waiter.loop.create_future()
             if await self._stopped(after):
                 return None
 
