@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from time import time_ns
 from typing import Any
 
 from ...types import TaskEvent
@@ -12,7 +13,7 @@ from ..histories import dump_message, dump_usage
 from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
 from ..rules import replay_key
 from ..sql import conversations, reads, runs, submit
-from ..sql.contexts import lock_rounds, place_in_line
+from ..sql.contexts import lock_rounds
 from ..sql.database import BoundWrite
 from ..sql.transaction import LockName
 from .settings import Postgres
@@ -109,7 +110,7 @@ def _submit(
         message.dialect,
         message.traceparent,
         message.at,
-        place_in_line(),
+        time_ns(),
         message.request,
         0 if message.logged else None,
         *(message.reader or (None, None)),

@@ -12,8 +12,6 @@ and any number of owners.
 
 from __future__ import annotations
 
-from time import time_ns
-
 from .transaction import LockName, Transaction, Write
 
 _OTHERS = 'FROM task e WHERE e.agent = {0}.agent AND e.owner = {0}.owner AND e.context_id = {0}.context_id'
@@ -41,7 +39,9 @@ QUEUE_SEQ = (
     ' place FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ? AND e.queued = 1'
     ' ORDER BY e.queue_seq DESC LIMIT 1) AS newest) AS places)'
 )
-"""The `queue_seq` of a newly queued task (`place_in_line`, agent, owner, context): after all others of its context."""
+"""The `queue_seq` of a newly queued task (`time_ns`, agent, owner, context): after all others of its context.
+
+Tasks of other contexts are in the order of time."""
 _CLAIMABLE = 'FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
 
 # Without statistics, PostgreSQL would read the whole queue for MIN and MAX.
@@ -62,11 +62,6 @@ _COUNT = (
     ' VALUES (?, (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1), a2a_clock()) ON CONFLICT (agent)'
     ' DO UPDATE SET queued = excluded.queued, counted_at = excluded.counted_at RETURNING queued'
 )
-
-
-def place_in_line() -> int:
-    """Return the time, as the place of a newly queued task among those of other contexts."""
-    return time_ns()
 
 
 def any_queued(agent: str) -> Transaction[bool]:

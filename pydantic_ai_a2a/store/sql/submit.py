@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
+from time import time_ns
+from typing import Any, TypeAlias
 
 from ...errors import BeingErased, InvalidParamsError, OverloadedError, QuotaExceededError
 from ...protocol import stored
@@ -11,7 +12,7 @@ from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_mes
 from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..rules import replay_key, status_event
 from . import outbox, ranges, runs, vocabulary
-from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
+from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
 from .reads import read_by
 from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
@@ -45,11 +46,16 @@ _NOT_ERASING = 'DELETE FROM erasure WHERE agent = ? AND owner = ? AND context_id
 _ERASED = 'SELECT 1 FROM erasure WHERE agent = ? AND owner = ?'
 _REFUSED = f"{_ERASED} AND context_id IN ('', ?) AND until > ?"
 
+_COLUMNS = (
+    'agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,'
+    ' digest, message, queue_seq'
+)
+"""The columns of a new task for `_new_task`."""
+
 # A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
 _START = (
-    'INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,'
-    ' logged_after, replay_key, digest, accepted_at, message, holder, lease_until, last_event, fence,'
-    " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
+    f'INSERT INTO task ({_COLUMNS}, holder, lease_until, state, last_event, fence, attempt, run)'
+    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 'working', 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
     f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({_ERASED})'
@@ -129,29 +135,36 @@ def submit(
     return accepted, events
 
 
+def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ...]:
+    """Return the values of `_COLUMNS`; the last one is the place of the task among those of other contexts."""
+    assert message.context_id is not None
+    return (
+        agent,
+        message.task_id,
+        message.owner,
+        message.context_id,
+        message.dialect,
+        message.traceparent,
+        message.at,
+        message.at,
+        message.request,
+        0 if message.logged else None,
+        key,
+        message.digest,
+        stored.with_ids(message.body, message.task_id, message.context_id),
+        time_ns(),
+    )
+
+
 def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Started | None]:
     """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
 
     One statement for the common case: a store, a claim and the search for an earlier message take three.
     """
-    assert message.context_id is not None
     rows = yield (
         _START,
         (
-            agent,
-            message.task_id,
-            message.owner,
-            message.context_id,
-            message.dialect,
-            message.traceparent,
-            message.at,
-            place_in_line(),
-            message.request,
-            0 if message.logged else None,
-            key,
-            message.digest,
-            message.at,
-            stored.with_ids(message.body, message.task_id, message.context_id),
+            *_new_task(agent, message, key),
             slot.holder,
             slot.lease,
             agent,
@@ -256,40 +269,12 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
 
 
 def _create(agent: str, message: Submission, key: str | None, queued: int) -> Transaction[TaskHeader]:
-    assert message.context_id is not None
-    body = stored.with_ids(message.body, message.task_id, message.context_id)
+    context = agent, message.owner, message.context_id
     yield lock_rounds(agent, message.owner)
     yield (
-        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent, dialect,'
-        ' logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
-        f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        f' {BEHIND}, {ROUND}',
-        (
-            agent,
-            message.task_id,
-            message.owner,
-            message.context_id,
-            message.at,
-            place_in_line(),
-            agent,
-            message.owner,
-            message.context_id,
-            message.request,
-            message.traceparent,
-            message.dialect,
-            0 if message.logged else None,
-            key,
-            message.digest,
-            message.at,
-            body,
-            queued,
-            agent,
-            message.owner,
-            message.context_id,
-            agent,
-            agent,
-            message.owner,
-        ),
+        f'INSERT INTO task ({_COLUMNS}, state, queued, behind, round)'
+        f" SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {QUEUE_SEQ}, 'submitted', ?, {BEHIND}, {ROUND}",
+        (*_new_task(agent, message, key), *context, queued, *context, agent, agent, message.owner),
     )
     return message.header()
 
@@ -331,7 +316,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1, tried = NULL,"
         f' queue_seq = {QUEUE_SEQ},'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
-        (at, place_in_line(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
+        (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
         yield from vocabulary.enqueue_deliveries(agent, header, rows[0][0], [event])
