@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -32,8 +32,8 @@ from ..errors import (
 from ..protocol import fields, stored
 from ..quotas import Metering
 from ..settings import Rule
-from ..store.ports import Backend, Checkpoint, Claim, Finish, Status, Submission
-from ..types import Message, TaskEvent, TaskHeader
+from ..store.ports import Backend, Claim, Finish, Sink, Submission
+from ..types import Message, TaskHeader
 from .agent_job import Job
 from .ends import Outcome, outcome_of, run_failure
 from .recorder import Recorder, Retries, StoreCall, observed_run
@@ -240,7 +240,7 @@ async def _call_rule(rule: Callable[[Message], Any], message: Message) -> object
         raise Exited.of(error) from error
 
 
-class _Turn:
+class _Turn(Sink):
     """The writes of a recorder for a run without a task: only the end is stored, as a turn of the conversation.
 
     Args:
@@ -261,13 +261,7 @@ class _Turn:
         end = self.end
         return end is not None and end.pending is None and end.status.state in _MESSAGE_STATES
 
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
+    async def emit(self, *_: object, **__: object) -> None:
         """Do nothing: events have no readers."""
 
     async def finish(self, claim: Claim, finish: Finish) -> None:

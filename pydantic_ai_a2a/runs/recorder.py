@@ -22,7 +22,7 @@ from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import fields, stored
 from ..settings import Results
-from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
+from ..store.ports import Charge, Checkpoint, Claim, Finish, Sink, Status
 from ..telemetry import Instruments, metrics, recording, run_span
 from ..types import (
     Artifact,
@@ -44,22 +44,6 @@ Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 
 _SIZE = 500
 """Characters of gathered text that are sent before the interval has passed."""
-
-
-class Sink(Protocol):
-    """Destination of a recorder's writes; a `TaskQueue` is a sink."""
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        """Write events, a status or a checkpoint of a running task."""
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        """Write the end."""
 
 
 class Recorder:

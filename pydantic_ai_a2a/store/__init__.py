@@ -8,47 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .ports import (
-    DEAD_LETTER,
-    DEAD_LETTERS,
-    Accepted,
-    Answer,
-    Backend,
-    Bucket,
-    Charge,
-    Checkpoint,
-    Claim,
-    CredentialStore,
-    DeadDelivery,
-    DeadLetter,
-    Delivery,
-    Ending,
-    Erased,
-    EventLog,
-    ExportedConversation,
-    ExportedTask,
-    Finish,
-    Housekeeping,
-    Leased,
-    Marks,
-    OnExpired,
-    Outbox,
-    Pause,
-    PushConfig,
-    PushConfigs,
-    QuotaStore,
-    SealedCredential,
-    Slot,
-    Spent,
-    Status,
-    Submission,
-    Subscription,
-    Swept,
-    Takes,
-    TaskQueue,
-    TaskReader,
-    WrappedQueue,
-)
+from . import ports
+from .ports import *  # noqa: F403 - the names of `ports.__all__`
 
 if TYPE_CHECKING:
     from .postgres.backend import PostgresBackend
@@ -56,51 +17,8 @@ if TYPE_CHECKING:
     from .sqlite.connect import SqliteFile
     from .sqlite.memory import MemoryBackend
 
-__all__ = (
-    'DEAD_LETTER',
-    'DEAD_LETTERS',
-    'Accepted',
-    'Answer',
-    'Backend',
-    'Bucket',
-    'Charge',
-    'Checkpoint',
-    'Claim',
-    'CredentialStore',
-    'DeadDelivery',
-    'DeadLetter',
-    'Delivery',
-    'Ending',
-    'Erased',
-    'EventLog',
-    'ExportedConversation',
-    'ExportedTask',
-    'Finish',
-    'Housekeeping',
-    'Leased',
-    'Marks',
-    'MemoryBackend',
-    'OnExpired',
-    'Outbox',
-    'Pause',
-    'PostgresBackend',
-    'PushConfig',
-    'PushConfigs',
-    'QuotaStore',
-    'SealedCredential',
-    'Slot',
-    'Spent',
-    'SqliteFile',
-    'SqliteFileBackend',
-    'Status',
-    'Submission',
-    'Subscription',
-    'Swept',
-    'Takes',
-    'TaskQueue',
-    'TaskReader',
-    'WrappedQueue',
-)
+__all__ = ['MemoryBackend', 'PostgresBackend', 'SqliteFile', 'SqliteFileBackend']
+__all__ += ports.__all__
 
 _BACKENDS = {
     'MemoryBackend': '.sqlite.memory',

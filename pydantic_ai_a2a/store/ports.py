@@ -30,6 +30,48 @@ from ..errors import UnsupportedOperationError
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, frozen
 
+__all__ = [
+    'DEAD_LETTER',
+    'DEAD_LETTERS',
+    'Accepted',
+    'Answer',
+    'Backend',
+    'Bucket',
+    'Charge',
+    'Checkpoint',
+    'Claim',
+    'CredentialStore',
+    'DeadDelivery',
+    'DeadLetter',
+    'Delivery',
+    'Ending',
+    'Erased',
+    'EventLog',
+    'ExportedConversation',
+    'ExportedTask',
+    'Finish',
+    'Housekeeping',
+    'Leased',
+    'Marks',
+    'OnExpired',
+    'Outbox',
+    'Pause',
+    'PushConfig',
+    'PushConfigs',
+    'QuotaStore',
+    'SealedCredential',
+    'Slot',
+    'Spent',
+    'Status',
+    'Submission',
+    'Subscription',
+    'Swept',
+    'Takes',
+    'TaskQueue',
+    'TaskReader',
+    'WrappedQueue',
+]
+
 # --- all ports over one store -----------------------------------------------------------------------------------------
 
 
@@ -999,7 +1041,47 @@ class Marks(NamedTuple):
     """Tasks to cancel."""
 
 
-class TaskQueue(ABC):
+class Sink(ABC):
+    """The writes of a running task."""
+
+    @abstractmethod
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Store events, and the status of the task if one is given.
+
+        The message of the previous status moves into the history. A checkpoint is stored in the same transaction, and
+        `claim` returns the checkpoint to the task's next holder. Only durable backends get checkpoints. After
+        `StoreUnavailable` the caller repeats the call: the events are stored once.
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+    @abstractmethod
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        """End a run in one transaction, and release the task.
+
+        A task with unread messages does not end when the run completes, fails or rejects the task: the result is
+        stored, the message of the status goes into the history, and the claim for the first run of the next turn is
+        returned. With `finish.last`, as a dead letter, or canceled, the task ends despite unread messages. A waiting
+        task keeps unread messages for later. The usage of the run is charged in the same transaction, without the usage
+        charged before: a run can continue the checkpoint of a dead letter.
+
+        The run's checkpoint is deleted, except for a dead letter (`failure` is one of `DEAD_LETTERS`). After
+        `StoreUnavailable` the caller repeats the call: if the first call was stored, the second call returns the same
+        result.
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+
+class TaskQueue(Sink):
     """The state machine of tasks. Every method is one transaction."""
 
     @abstractmethod
@@ -1080,42 +1162,6 @@ class TaskQueue(ABC):
         """Renew the leases of the given tasks: `lease` milliseconds from now."""
 
     @abstractmethod
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        """Store events, and the status of the task if one is given.
-
-        The message of the previous status moves into the history. A checkpoint is stored in the same transaction, and
-        `claim` returns the checkpoint to the task's next holder. Only durable backends get checkpoints. After
-        `StoreUnavailable` the caller repeats the call: the events are stored once.
-
-        Raises:
-            LeaseLost: The claim is no longer valid.
-        """
-
-    @abstractmethod
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        """End a run in one transaction, and release the task.
-
-        A task with unread messages does not end when the run completes, fails or rejects the task: the result is
-        stored, the message of the status goes into the history, and the claim for the first run of the next turn is
-        returned. With `finish.last`, as a dead letter, or canceled, the task ends despite unread messages. A waiting
-        task keeps unread messages for later. The usage of the run is charged in the same transaction, without the usage
-        charged before: a run can continue the checkpoint of a dead letter.
-
-        The run's checkpoint is deleted, except for a dead letter (`failure` is one of `DEAD_LETTERS`). After
-        `StoreUnavailable` the caller repeats the call: if the first call was stored, the second call returns the same
-        result.
-
-        Raises:
-            LeaseLost: The claim is no longer valid.
-        """
-
-    @abstractmethod
     async def release(
         self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
     ) -> None:
@@ -1137,53 +1183,26 @@ class TaskQueue(ABC):
         """
 
 
+def _inner(method: Callable[..., Any]) -> Any:
+    """Make a method that calls the same method of the inner queue. `TaskQueue` declares the signature."""
+
+    def call(queue: WrappedQueue, *args: Any, **kwargs: Any) -> Any:
+        return getattr(queue.inner, method.__name__)(*args, **kwargs)
+
+    return call
+
+
 class WrappedQueue(TaskQueue):
     """A queue around another one, which does all that a subclass does not override."""
 
     def __init__(self, inner: TaskQueue) -> None:
         self.inner = inner
 
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
-        return await self.inner.submit(
-            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
-        )
-
-    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        return await self.inner.cancel(task_id, owner, at=at, force=force)
-
-    async def claim(
-        self,
-        slot: Slot,
-        *,
-        at: int,
-        limit: int,
-        task_id: str | None = None,
-        skip: Collection[str] = (),
-        lost: bool = True,
-    ) -> list[Claim]:
-        return await self.inner.claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        return await self.inner.renew(holder, tasks, lease=lease)
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        await self.inner.emit(claim, events, status, checkpoint)
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        return await self.inner.finish(claim, finish)
-
-    async def release(
-        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
-    ) -> None:
-        await self.inner.release(claim, tried, pause=pause, charges=charges)
-
-    def rehearsal(self) -> TaskQueue:
-        return self.inner.rehearsal()
+    submit = _inner(TaskQueue.submit)
+    cancel = _inner(TaskQueue.cancel)
+    claim = _inner(TaskQueue.claim)
+    renew = _inner(TaskQueue.renew)
+    emit = _inner(TaskQueue.emit)
+    finish = _inner(TaskQueue.finish)
+    release = _inner(TaskQueue.release)
+    rehearsal = _inner(TaskQueue.rehearsal)
