@@ -165,10 +165,7 @@ class _Queue(WrappedQueue):
 
     # --- the client's side ------------------------------------------------------------------------------------------
 
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
-        limits = {'queue_limit': queue_limit, 'idempotency_window': idempotency_window}
+    async def submit(self, submission: Submission, *, slot: Slot | None = None, **limits: Any) -> Accepted:
         check, store = partial(self._rehearsal.submit, **limits), partial(super().submit, **limits)
         async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
             if submission.new:
@@ -243,17 +240,8 @@ class _Queue(WrappedQueue):
 
     # --- the holder's side ------------------------------------------------------------------------------------------
 
-    async def claim(
-        self,
-        slot: Slot,
-        *,
-        at: int,
-        limit: int,
-        task_id: str | None = None,
-        skip: Collection[str] = (),
-        lost: bool = True,
-    ) -> list[Claim]:
-        wanted = await self._rehearsal.claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
+    async def claim(self, slot: Slot, *, at: int, **which: Any) -> list[Claim]:
+        wanted = await self._rehearsal.claim(slot, at=at, **which)
         return [claim for want in wanted for claim in await self._claim(want.header.id, slot, at)]
 
     async def _claim(self, task_id: str, slot: Slot, at: int) -> list[Claim]:
@@ -838,23 +826,11 @@ class _WithholdingQueue(WrappedQueue):
         super().__init__(inner)
         self._withheld = withheld
 
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
-        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+    async def submit(self, submission: Submission, *, slot: Slot | None = None, **limits: Any) -> Accepted:
+        return await super().submit(submission, **limits)
 
-    async def claim(
-        self,
-        slot: Slot,
-        *,
-        at: int,
-        limit: int,
-        task_id: str | None = None,
-        skip: Collection[str] = (),
-        lost: bool = True,
-    ) -> list[Claim]:
-        skip = {*skip, *self._withheld}
-        return await super().claim(slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost)
+    async def claim(self, slot: Slot, *, skip: Collection[str] = (), **which: Any) -> list[Claim]:
+        return await super().claim(slot, skip={*skip, *self._withheld}, **which)
 
 
 def _ignore(task_id: str) -> None:

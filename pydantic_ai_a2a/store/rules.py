@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ..errors import AnswerNeeded, InvalidParamsError
 from ..protocol import stored
 from ..protocol.fields import SHORTEST_ID
-from ..types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
-from .ports import DEAD_LETTERS, Charge, Finish, OnExpired, Status, Submission, amounts_of
+from ..types import TERMINAL, TaskEvent, TaskHeader
+from .ports import DEAD_LETTERS, Finish, OnExpired, Status, Submission
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -29,41 +27,14 @@ Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
 # --- messages of clients --------------------------------------------------------------------------------------------
 
 
-def replays(message: Submission, window: int) -> bool:
-    """Return True if a repetition of a message is recognised."""
-    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
-    return window > 0 and not (message.anonymous and message.new and len(message.message_id) < SHORTEST_ID)
-
-
 def replay_key(message: Submission, window: int) -> str | None:
     """Return the key for recognising a repeated message; None if repetitions are not recognised."""
-    if not replays(message, window):
+    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
+    if window <= 0 or (message.anonymous and message.new and len(message.message_id) < SHORTEST_ID):
         return None
     if not message.anonymous:
         return message.message_id
     return f'{message.message_id} {message.digest.hex()}'  # different content makes a different message
-
-
-def check_answer(header: TaskHeader, message: Submission, *, calls: bool) -> None:
-    """Check that a message to a waiting task answers the current pause.
-
-    Args:
-        header: Header of the task.
-        message: The message.
-        calls: True if the task waits with calls; read only for a message without an answer.
-
-    Raises:
-        AnswerNeeded: The message was not checked against the pending calls of the task, or against an earlier pause.
-        InvalidParamsError: The message answers calls, and no call is pending.
-    """
-    answer = message.answer
-    if answer is not None:
-        if header.state not in INTERRUPTED or answer.pause.number != header.last_event:
-            raise AnswerNeeded
-    elif header.state in INTERRUPTED and calls:
-        raise AnswerNeeded
-    if message.answers_calls and (answer is None or answer.pending is None):
-        raise InvalidParamsError.of('message.parts', 'answers calls, but the task has no open calls: read the task')
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
@@ -85,53 +56,6 @@ def handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
     if end.status.message is None:
         return []
     return [status_event(header, end.status._replace(state='working'), end.final.n)]
-
-
-# --- quotas ---------------------------------------------------------------------------------------------------------
-
-
-def unpaid(run: int, paid: Sequence[int], charges: Sequence[Charge]) -> tuple[list[Charge], list[int]] | None:
-    """Return the charges of a run beyond the paid amounts, in a fixed order, and the new paid amounts of the task.
-
-    Args:
-        run: Number of the run.
-        paid: The amounts of a task: number of the run, requests, tokens, cost; or empty.
-        charges: The usage of the run.
-
-    Returns:
-        None if the run has paid for everything.
-    """
-    before = _of_run(run, paid)
-    total = [max(amounts) for amounts in zip(charges[0][3:], before, strict=True)] if charges else before
-    if total == before:
-        return None
-    rest = [now - then for now, then in zip(total, before, strict=True)]
-    due = sorted(Charge(charge.subject, charge.window, charge.until, *rest) for charge in charges)
-    return due, [run, *total]
-
-
-def divided(run: int, paid: Sequence[int], usage: RunUsage) -> tuple[list[int], list[int]]:
-    """Divide the usage of a run between its task and another task, whose first run continues from its checkpoint.
-
-    The new task is charged for the checkpoint, except for what the old task has paid of it. If a lost holder of the old
-    task comes back, it is charged only for what it did after the checkpoint.
-
-    Args:
-        run: The run of the old task.
-        paid: The paid amounts of the old task.
-        usage: The usage in the checkpoint.
-
-    Returns:
-        The paid amounts of the new task and of the old task.
-    """
-    pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
-    return [1, *map(min, pairs)], [run, *map(max, pairs)]
-
-
-def _of_run(run: int, paid: Sequence[int]) -> list[int]:
-    """Return the charged amounts of a run: requests, tokens, cost."""
-    of, *amounts = paid or (0,)
-    return amounts if of == run else [0, 0, 0]
 
 
 # --- waiting tasks and dead letters ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -223,19 +223,8 @@ class SqlQueue(Port, TaskQueue):
             worker.on_cancel(task_id)
         return header
 
-    async def claim(
-        self,
-        slot: Slot,
-        *,
-        at: int,
-        limit: int,
-        task_id: str | None = None,
-        skip: Collection[str] = (),
-        lost: bool = True,
-    ) -> list[Claim]:
-        taken = await self.database.write(
-            _CLAIM, self.agent, slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost
-        )
+    async def claim(self, slot: Slot, **which: Any) -> list[Claim]:
+        taken = await self.database.write(_CLAIM, self.agent, slot, **which)
         self._backlog.queued -= 0 if self._rehearses else len(taken)
         claims = [claim for claim, _ in taken]
         self.database.begin(claims)
@@ -390,12 +379,8 @@ class SqlHousekeeping(Port, Housekeeping):
     queues = reading(queue.counts)
     pause = writing(queue.pause, ready=always)
 
-    async def retry(
-        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
-    ) -> TaskHeader:
-        header = await self.database.write(
-            _RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
-        )
+    async def retry(self, task_id: str, **options: Any) -> TaskHeader:
+        header = await self.database.write(_RETRY_TASK, self.agent, task_id, **options)
         for worker in tuple(self.database.workers):
             worker.on_ready(header.id)
         return header

@@ -12,8 +12,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ...types import TERMINAL
-from ..ports import Bucket, Charge, Spent
-from ..rules import divided, unpaid
+from ..ports import Bucket, Charge, Spent, amounts_of
 from .transaction import LockTasks, Transaction, Write
 from .vocabulary import TASK
 
@@ -27,6 +26,7 @@ _CHARGE = (
     ' ON CONFLICT (agent, subject, span, until) DO UPDATE SET requests = spending.requests + excluded.requests,'
     ' tokens = spending.tokens + excluded.tokens, cost = spending.cost + excluded.cost'
 )
+_SET_PAID = f'UPDATE task SET paid = ? WHERE {TASK}'
 
 
 def take(agent: str, bucket: Bucket, *, at: int) -> Transaction[int]:
@@ -68,23 +68,31 @@ def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Tra
 
 
 def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
-    """Return the writes that charge a run for its usage beyond `paid`."""
-    rest = unpaid(run, _amounts(paid), charges)
-    if rest is None:
+    """Return the writes that charge a run for its usage beyond `paid`, the column of its task."""
+    before = _of_run(run, paid)
+    total = [max(amounts) for amounts in zip(charges[0][3:], before, strict=True)] if charges else before
+    if total == before:
         return []
-    due, total = rest
-    return [_charged(agent, due), (f'UPDATE task SET paid = ? WHERE {TASK}', [(to_json(total), agent, task_id)])]
+    rest = [now - then for now, then in zip(total, before, strict=True)]
+    due = [Charge(charge.subject, charge.window, charge.until, *rest) for charge in charges]
+    return [_charged(agent, due), (_SET_PAID, [(to_json([run, *total]), agent, task_id)])]
 
 
 def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: str, usage: RunUsage) -> Write:
-    """Divide the usage of a run between its task and another task, as `divided`."""
-    of_new, of_old = divided(run, _amounts(paid), usage)
-    values = [(of_new, new_id), (of_old, task_id)]
-    return f'UPDATE task SET paid = ? WHERE {TASK}', [(to_json(amounts), agent, task) for amounts, task in values]
+    """Divide the usage in the checkpoint of a run between its task and another task, which continues the checkpoint.
+
+    The new task is charged for the checkpoint, except for what the old task has paid of it. If a lost holder of the old
+    task comes back, it is charged only for what it did after the checkpoint.
+    """
+    pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
+    of_new, of_old = [1, *map(min, pairs)], [run, *map(max, pairs)]
+    return _SET_PAID, [(to_json(of_new), agent, new_id), (to_json(of_old), agent, task_id)]
 
 
-def _amounts(paid: bytes | None) -> Sequence[int]:
-    return () if paid is None else from_json(paid)
+def _of_run(run: int, paid: bytes | None) -> list[int]:
+    """Return the charged amounts of a run: requests, tokens, cost."""
+    of, *amounts = [0] if paid is None else from_json(paid)
+    return amounts if of == run else [0, 0, 0]
 
 
 def _charged(agent: str, charges: Sequence[Charge]) -> Write:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from ...conversion import stream
-from ...errors import LeaseLost
+from ...errors import AnswerNeeded, InvalidParamsError, LeaseLost
 from ...types import INTERRUPTED, STOPPED, TERMINAL, TaskEvent, TaskHeader
 from ..histories import (
     dump_message,
@@ -37,7 +37,7 @@ from ..ports import (
     Tried,
     may_have_credentials,
 )
-from ..rules import check_answer, handed_on, hands_on, status_event
+from ..rules import handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, vocabulary
 from .contexts import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context
 from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, TryNames, Write, among
@@ -131,7 +131,7 @@ def claim(
     *,
     at: int,
     limit: int,
-    task_id: str | None,
+    task_id: str | None = None,
     skip: Collection[str] = (),
     lost: bool = True,
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
@@ -407,7 +407,9 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
     for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
         if hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
             events = [*end.events, *handed_on(claimed.header, end)]
-            if (yield from _written_since(agent, claimed, [*end.events, end.final][0].n)) != events:
+            first = [*end.events, end.final][0].n
+            # The last payload identifies the end of a run.
+            if (yield from reads.events_after(agent, claimed.header.id, first - 1, len(events) + 1)) != events:
                 break  # the run has ended in another way
             claim = _claim_of(
                 header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
@@ -416,15 +418,6 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
         if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
             return None, [*end.events, end.final], True
     raise LeaseLost
-
-
-def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[TaskEvent]]:
-    """Return the events of a task from a number on. The last payload identifies the end of a run."""
-    rows = yield (
-        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n >= ? ORDER BY n',
-        (agent, claimed.header.id, first),
-    )
-    return [TaskEvent(n, state, bytes(payload)) for n, state, payload in rows]
 
 
 def items_of(previous: bytes | None, end: Finish, *, goes_on: bool) -> list[tuple[str, str, bytes]]:
@@ -579,15 +572,25 @@ def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int])
 
 # --- waiting tasks: the pending calls, and the check of answers -------------------------------------------------------
 
+_HAS_CALLS = f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL'
 _ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
 
 
 def check_pause(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
-    """Check that a message to a waiting task answers the current pause, as `check_answer`."""
-    calls = False
-    if message.answer is None and header.state in INTERRUPTED:
-        calls = bool((yield f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL', (agent, header.id)))
-    check_answer(header, message, calls=calls)
+    """Check that a message to a waiting task answers the current pause.
+
+    Raises:
+        AnswerNeeded: The message was not checked against the pending calls of the task, or against an earlier pause.
+        InvalidParamsError: The message answers calls, and no call is pending.
+    """
+    answer = message.answer
+    if answer is not None:
+        if header.state not in INTERRUPTED or answer.pause.number != header.last_event:
+            raise AnswerNeeded
+    elif header.state in INTERRUPTED and (yield _HAS_CALLS, (agent, header.id)):
+        raise AnswerNeeded
+    if message.answers_calls and (answer is None or answer.pending is None):
+        raise InvalidParamsError.of('message.parts', 'answers calls, but the task has no open calls: read the task')
 
 
 def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Transaction[list[TaskEvent]]:

@@ -514,7 +514,7 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
 
 
 def retry_task(
-    agent: str, task_id: str, *, new_id: str, at: int, again: bool, failed: bool = False
+    agent: str, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
 ) -> Transaction[TaskHeader]:
     """See `Housekeeping.retry`."""
     yield from find_locked(agent, task_id, None)
