@@ -9,49 +9,78 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
 from os import getpid, urandom
-from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 from weakref import WeakValueDictionary, finalize
 
+from ..clock import Clock
 from ..errors import BackendUnusable, StoreUnavailable
+from ..types import TaskEvent
 from .events import EventBus
-from .ports import Accepted, Claim, Slot, Submission
+from .ports import Accepted, Claim, Submission
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
-from .sql.reads import WATCH, Kept, Noticed
+from .sql.reads import WATCH, Kept, Noticed, events_after
 from .sql.transaction import Transaction
 
 P = ParamSpec('P')
 T = TypeVar('T')
 
 
-class Process(Protocol):
-    """The part of one process in one namespace of a database. A forked child makes a separate instance."""
+class Process(ABC):
+    """The part of one process in one namespace of a database. A forked child makes a separate instance.
 
-    event_bus: EventBus
-    peers: Peers
+    Args:
+        namespace: Namespace of the agent.
+        reader_lag: Bytes that a reader may be behind.
+        clock: A steady clock.
+    """
 
-    def read(self, make: Callable[[], Transaction[Any]]) -> Awaitable[Any]:
+    def __init__(self, namespace: str, reader_lag: int, clock: Clock) -> None:
+        self.pid = getpid()
+        self.namespace = namespace
+        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
+        self.peers = Peers(self.event_bus, clock.steady)
+
+    @abstractmethod
+    def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
         """Run a read-only transaction."""
-        ...
 
-    def write(self, write: BoundWrite[Any]) -> Awaitable[Any]:
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(events_after, self.namespace, task_id, after, limit))
+
+    @abstractmethod
+    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
         """Run a transaction, publish the events in the order of commits, and return the result."""
-        ...
 
+    @abstractmethod
     def wake(self) -> None:
         """Look for writes of other processes, and tell them of new readers and waiting callers."""
-        ...
+
+    def _begin_use(self) -> None:
+        """Begin to look for writes of other processes for a reader or a waiting caller."""
+        if not (self.peers.listeners and self.looks):
+            self.wake()
+
+    @property
+    @abstractmethod
+    def looks(self) -> bool:
+        """True if a process with a worker looks for writes of other processes already."""
 
     def stop(self) -> None:
         """Close the connections. Does nothing in a forked child, which must not touch them."""
-        ...
+        if self.pid == getpid():
+            self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
 
 
 ProcessT = TypeVar('ProcessT', bound=Process)
@@ -186,19 +215,12 @@ class _Queue(SqlQueue):
         super().__init__(backend, due)
         self._backend = backend
 
-    async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-    ) -> Accepted:
+    async def submit(self, submission: Submission, **options: Any) -> Accepted:
         process = self._backend.process
         reader = process.peers.reader(submission.task_id)
         process.peers.storing.add(submission.task_id)
         try:
-            accepted = await super().submit(
-                replace(submission, reader=reader),
-                queue_limit=queue_limit,
-                idempotency_window=idempotency_window,
-                slot=slot,
-            )
+            accepted = await super().submit(replace(submission, reader=reader), **options)
             if reader is not None and submission.new and accepted.claim is None and not accepted.replayed:
                 process.peers.has_row(submission.task_id, reader)
                 reader = None
@@ -346,7 +368,7 @@ class Peers:
         reads = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
         wanted = {task_id: wants for task_id, wants in reads.items() if task_id not in storing}
         added = {task_id: wants for task_id, wants in wanted.items() if known.get(task_id) != wants}
-        dropped = known.keys() - wanted.keys() - storing
+        dropped = {task_id: known[task_id] for task_id in known.keys() - wanted.keys() - storing}
         hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
         same = hears == self._hears and not added and not dropped
         if same and (self._kept_until > self._now() + WATCH // 2 or not (listens or wanted)):

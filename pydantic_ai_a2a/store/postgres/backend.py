@@ -21,9 +21,9 @@ import asyncpg
 
 from ...clock import STOP_TIME
 from ...errors import BackendUnusable, StoreUnavailable
-from ...types import STOPPED, TaskEvent
+from ...types import STOPPED
 from ..events import EventBus, ThreadFuture
-from ..shared import Peers, SharedBackend
+from ..shared import Peers, Process, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
@@ -47,49 +47,65 @@ from .settings import Postgres
 from .statements import READ, about, begin, channel, notify
 
 
-class PostgresProcess:
+class PostgresProcess(Process):
     """A process's part in a namespace of a database."""
 
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
-        self.pid = getpid()
-        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
-        pool = shared_pool(settings)
-        self.clock = pool.clock
-        self.peers = Peers(self.event_bus, self.clock.steady)
+        self._pool = shared_pool(settings)
+        self.clock = self._pool.clock
+        super().__init__(namespace, reader_lag, self.clock)
         self._settings = settings
-        self._namespace = namespace
         self._notify = partial(notify, settings, namespace, self.peers.id)
         self._listener = Listener(settings, namespace, event_bus=self.event_bus, peers=self.peers)
-        self._thread = PoolThread(pool, self._listener.run)
+        self._session: Session | None = None
+        """The use of the connections, from the first transaction to `close`."""
         self._ready_from = 0.0
         """From when on idle workers may be notified of queued tasks again (`time.monotonic`)."""
         self._ready_due = False
         """True if they will be, without another write."""
 
-    def stop(self) -> None:
-        """Close the connections. Does nothing in a forked child, which must not touch them."""
-        if self.pid == getpid():
-            self._thread.stop()
+    def close(self) -> None:
+        """Finish running transactions. The last namespace closes the connections."""
+        with self._pool.lock:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            session.connections.loop.call_soon_threadsafe(session.stopping.set)
+            last = self._pool.leave()
+        # The garbage collector may call this in any thread.
+        thread = session.connections.thread
+        if thread is not current_thread():
+            (thread.join if last else session.over.wait)(3 * STOP_TIME)
+
+    def _call(self, callback: Callable[[Session], object]) -> None:
+        """Call a function in the thread of the pool, and start the thread if needed."""
+        with self._pool.lock:
+            session = self._session
+            if session is None:
+                session = self._session = Session(self._pool.enter(), self._listener.run)
+                session.connections.loop.call_soon_threadsafe(session.start, context=Context())
+            # An empty context: connections outlive requests, and must not keep context variables of a request.
+            session.connections.loop.call_soon_threadsafe(callback, session, context=Context())
+
+    def _begin(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
+        """Begin some work, and answer in the thread with its result, or with why there is none."""
+        self._call(partial(Session.begin, work=work, answer=answer))
 
     def wake(self) -> None:
-        """Look for writes of other processes, and tell them of new readers and waiting callers."""
-        self._thread.wake(self._listener.wake)
+        self._call(lambda _: self._listener.wake())
 
-    def _begin_use(self) -> None:
-        """Begin to look for writes of other processes for a reader or a waiting caller."""
-        if not (self.peers.listeners and self._listener.begun and self._thread.running):
-            self.wake()
+    @property
+    def looks(self) -> bool:
+        return self._listener.begun and self._session is not None
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
-        """Run a read-only transaction."""
         answer = ThreadFuture()
-        self._thread.put(partial(Session.read, make=make), answer)
+        self._begin(partial(Session.read, make=make), answer)
         return answer.wait()
 
     def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction, publish the events in the order of commits, and return the result."""
         answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
-        self._thread.put(partial(self._write, write), answer)
+        self._begin(partial(self._write, write), answer)
         return answer.wait()
 
     def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
@@ -105,17 +121,14 @@ class PostgresProcess:
                     if not isinstance(connection_error(self._settings, error), StoreUnavailable):
                         raise
 
-        self._thread.put(take_back, _log_failure)
-
-    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
+        self._begin(take_back, _log_failure)
 
     async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
         call = call_of(self._settings, write)
-        results = () if call is None else await self._call(call, write, session)
+        results = () if call is None else await self._call_function(call, write, session)
         return results[0] if results else await session.patiently(partial(self._attempt, write, session))
 
-    async def _call(self, call: FunctionCall, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
+    async def _call_function(self, call: FunctionCall, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
         """Do a write by a call, which may be repeated. Return the result, or nothing for a write of the generator."""
         sent = False
 
@@ -506,56 +519,6 @@ def shared_pool(settings: Postgres) -> SharedPool:
     """Return the pool of this process for a database."""
     with _making:
         return _pools.setdefault((getpid(), settings), SharedPool(settings))
-
-
-class PoolThread:
-    """Runs the transactions of a namespace in the thread of the pool. The first transaction starts the thread.
-
-    Args:
-        pool: The connections.
-        beside: More work in the thread, until the stop.
-    """
-
-    def __init__(self, pool: SharedPool, beside: Work) -> None:
-        self._pool = pool
-        self._beside = beside
-        self._session: Session | None = None
-
-    @property
-    def running(self) -> bool:
-        """True from the first transaction to the stop."""
-        return self._session is not None
-
-    def put(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
-        """Begin some work, and answer in the thread with its result, or with why there is none."""
-        self.call(partial(Session.begin, work=work, answer=answer))
-
-    def wake(self, callback: Callable[[], object]) -> None:
-        """Call back in the thread."""
-        self.call(lambda _: callback())
-
-    def call(self, callback: Callable[[Session], object]) -> None:
-        """Call a function in the thread, and start the thread if needed."""
-        with self._pool.lock:
-            session = self._session
-            if session is None:
-                session = self._session = Session(self._pool.enter(), self._beside)
-                session.connections.loop.call_soon_threadsafe(session.start, context=Context())
-            # An empty context: connections outlive requests, and must not keep context variables of a request.
-            session.connections.loop.call_soon_threadsafe(callback, session, context=Context())
-
-    def stop(self) -> None:
-        """Finish running transactions. The last namespace closes the connections."""
-        with self._pool.lock:
-            session, self._session = self._session, None
-            if session is None:
-                return
-            session.connections.loop.call_soon_threadsafe(session.stopping.set)
-            last = self._pool.leave()
-        # The garbage collector may call stop() in any thread.
-        thread = session.connections.thread
-        if thread is not current_thread():
-            (thread.join if last else session.over.wait)(3 * STOP_TIME)
 
 
 # --- notifications between the processes of a PostgreSQL database -----------------------------------------------------

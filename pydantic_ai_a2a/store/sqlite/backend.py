@@ -8,14 +8,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from os import getpid
 from typing import Any
 
 from ...clock import SYSTEM, Clock
-from ...types import TaskEvent
-from ..events import EventBus, ThreadFuture
+from ..events import ThreadFuture
 from ..ports import Swept
-from ..shared import Peers, SharedBackend
+from ..shared import Process, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction
@@ -25,6 +23,7 @@ from .connect import (
     OpenedFile,
     QueuedTransaction,
     SqliteFile,
+    Work,
     check_version,
     commit,
     give_back,
@@ -42,74 +41,44 @@ def _after_sweep() -> Transaction[None]:
 _AFTER_SWEEP = WriteKind(_after_sweep)
 
 
-class SqliteProcess:
+class SqliteProcess(Process):
     """One process's part in one namespace of a file."""
 
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
-        self.pid = getpid()
-        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
-        self.peers = Peers(self.event_bus, clock.steady)
+        super().__init__(namespace, reader_lag, clock)
         self._opened = opened = OpenedFile(file, clock)
-        writing = partial(opened.connect, writes=True)
-        self._writer = ConnectionThread('pydantic_ai_a2a writer', writing, opened.guarded(commit), _Polling(self))
+        self._writer = _Writer(self, partial(opened.connect, writes=True), opened.guarded(commit))
         reading = opened.guarded(read)
         self._readers = [ConnectionThread('pydantic_ai_a2a reader', opened.connect, reading) for _ in range(_READERS)]
-        self._namespace = namespace
 
-    def stop(self) -> None:
-        """Close the connections. Does nothing in a forked child, which must not touch them."""
-        if self.pid == getpid():
-            for thread in (self._writer, *self._readers):
-                thread.stop()
-            self._opened.closed()
+    def close(self) -> None:
+        for thread in (self._writer, *self._readers):
+            thread.stop()
+        self._opened.closed()
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
-        """Run a read-only transaction."""
         answer = ThreadFuture()
         min(self._readers, key=len).put(QueuedTransaction(make, answer))
         return answer.wait()
 
     def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction, publish the events in the order of commits, and return the result."""
-
         def publish(result: Any) -> None:
             for task_id, events in write.published(result):
                 self.event_bus.publish(task_id, events)
 
-        answer = ThreadFuture(write.kind.undo and (lambda result: self.do(write.undo(result).make)))
+        def undo(result: Any) -> None:
+            self._writer.put(QueuedTransaction(write.undo(result).make, _log_failure))
+
+        answer = ThreadFuture(write.kind.undo and undo)
         self._writer.put(QueuedTransaction(write.make, answer, publish), first=write.kind.first)
         return answer.wait()
 
     def wake(self) -> None:
-        """Poll now for writes of other processes, if a reader or worker waits."""
         self._writer.wake()
 
-    def _begin_use(self) -> None:
-        """Poll for writes of other processes for a reader or a waiting caller. With a worker, the writer polls."""
-        if not (self.peers.listeners and self._writer.running):
-            self.wake()
-
-    def do(self, make: Callable[[], Transaction[Any]]) -> None:
-        """Run a transaction without waiting for the result."""
-        self._writer.put(QueuedTransaction(make, _log_failure))
-
-    def keep(self, kept: reads.Kept, answer: Callable[[Any, BaseException | None], None]) -> None:
-        """Write the rows of this process."""
-        self._writer.put(QueuedTransaction(partial(reads.keep, self._namespace, self.peers.id, kept), answer))
-
-    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
-
-    # --- what the others write --------------------------------------------------------------------------------------
-
-    def notice(self, connection: sqlite3.Connection) -> bool:
-        """Read new writes and notify readers and workers. Return True to poll again soon."""
-        connection.execute('BEGIN')
-        try:
-            noticed = perform(connection, reads.look(self._namespace, self.peers.id))
-        finally:
-            connection.rollback()
-        return self.peers.tell(noticed)
+    @property
+    def looks(self) -> bool:
+        return self._writer.running
 
 
 class SqliteFileBackend(SharedBackend[SqliteProcess]):
@@ -165,10 +134,11 @@ _READERS = 2
 """Number of read-only connections: a long list does not block other reads."""
 
 
-class _Polling:
-    """Polls for writes of other processes: `data_version` of a writing connection is cheap to read."""
+class _Writer(ConnectionThread):
+    """Writes, and polls for writes of other processes: `data_version` of a writing connection is cheap to read."""
 
-    def __init__(self, process: SqliteProcess) -> None:
+    def __init__(self, process: SqliteProcess, connect: Callable[[], sqlite3.Connection], work: Work) -> None:
+        super().__init__('pydantic_ai_a2a writer', connect, work)
         self._process = process
         self._next = 0.0
         self._version: tuple[sqlite3.Connection, int] | None = None
@@ -176,24 +146,32 @@ class _Polling:
         self._again = False
 
     def due(self) -> float | None:
-        """See `Poll.due`."""
         return max(0.0, self._next - time.monotonic()) if self._process.peers.interested() else None
 
-    def __call__(self, connection: sqlite3.Connection) -> None:
-        """Poll, if a poll is due."""
+    def poll(self, connection: sqlite3.Connection) -> None:
         if self.due() != 0.0:
             return
         self._next = time.monotonic() + _INTERVAL
         try:
             version = connection, connection.execute('PRAGMA data_version').fetchone()[0]
             if version != self._version or self._again:
-                self._again = self._process.notice(connection)
+                self._again = self._notice(connection)
                 self._version = version
         except Exception:  # the thread of all writes goes on
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += _LATER
         if (kept := self._process.peers.to_keep()) is not None:
-            self._process.keep(kept, partial(self._kept, kept))
+            keep = partial(reads.keep, self._process.namespace, self._process.peers.id, kept)
+            self.put(QueuedTransaction(keep, partial(self._kept, kept)))
+
+    def _notice(self, connection: sqlite3.Connection) -> bool:
+        """Read new writes and notify readers and workers. Return True to poll again soon."""
+        connection.execute('BEGIN')
+        try:
+            noticed = perform(connection, reads.look(self._process.namespace, self._process.peers.id))
+        finally:
+            connection.rollback()
+        return self._process.peers.tell(noticed)
 
     def _kept(self, kept: reads.Kept, result: None, error: BaseException | None) -> None:
         _log_failure(result, error)

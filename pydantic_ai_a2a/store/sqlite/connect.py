@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Lock, Thread, current_thread
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...clock import STOP_TIME, SYSTEM, Clock
@@ -381,18 +381,6 @@ def _roll_back(connection: sqlite3.Connection) -> None:
         connection.rollback()
 
 
-class Poll(Protocol):
-    """Periodic work of a connection thread, between jobs."""
-
-    def due(self) -> float | None:
-        """Seconds until the next call; None for no call."""
-        ...
-
-    def __call__(self, connection: sqlite3.Connection) -> None:
-        """Perform due work."""
-        ...
-
-
 class ConnectionThread:
     """Runs jobs in order. The first job starts the thread and opens the connection.
 
@@ -400,16 +388,12 @@ class ConnectionThread:
         name: Name of the thread.
         connect: Opens the connection, in the thread. All waiting jobs get an error; the next job tries again.
         work: Performs the waiting jobs.
-        poll: Periodic work.
     """
 
-    def __init__(
-        self, name: str, connect: Callable[[], sqlite3.Connection], work: Work, poll: Poll | None = None
-    ) -> None:
+    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection], work: Work) -> None:
         self._name = name
         self._connect = connect
         self._work = work
-        self._poll = poll
         self._condition = Condition()
         self._jobs: deque[QueuedTransaction] = deque()
         self._thread: Thread | None = None
@@ -435,7 +419,7 @@ class ConnectionThread:
             self._start()
 
     def wake(self) -> None:
-        """Read the due time of the poll again."""
+        """Read the time of the next `poll` again."""
         with self._condition:
             self._start()
 
@@ -475,7 +459,7 @@ class ConnectionThread:
         """Run the jobs of the queue, or wait for one; return false once the thread has to end."""
         with self._condition:
             if not self._jobs and not self._stopping:
-                self._condition.wait(None if self._poll is None else self._poll.due())
+                self._condition.wait(self.due())
             if not self._jobs and self._stopping:
                 self._thread = None
                 return False
@@ -484,9 +468,15 @@ class ConnectionThread:
         if jobs:
             self._work(connection, jobs)
             self._doing = []
-        if self._poll is not None:
-            self._poll(connection)
+        self.poll(connection)
         return True
+
+    def due(self) -> float | None:
+        """Return the seconds until the next `poll` without a job; None for no call."""
+        return None
+
+    def poll(self, connection: sqlite3.Connection) -> None:
+        """Do periodic work, between jobs."""
 
 
 # --- identity of the file ---------------------------------------------------------------------------------------------
@@ -531,13 +521,12 @@ class OpenedFile:
         with self._lock:
             if self._identity is not None:
                 self._check()
-                connection = connect(self._file, clock=self._clock, writes=writes)
-                self._wal_identity = self._wal_identity or _identity_of(self._wal)
-                return connection
             connection = connect(self._file, clock=self._clock, writes=writes)
+            self._wal_identity = self._wal_identity or _identity_of(self._wal)
+            if self._identity is not None:
+                return connection
             status = self._file.path.stat()
             self._identity = status.st_dev, status.st_ino
-            self._wal_identity = _identity_of(self._wal)
             if os.name == 'posix' and status.st_mode & _OTHERS:
                 logger.warning(
                     'Other users of this machine can read the SQLite file %s (mode %04o): it holds what clients send,'
