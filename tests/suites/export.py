@@ -11,6 +11,7 @@ from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Erased, ExportedConversation, ExportedTask
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
@@ -110,6 +111,23 @@ class ExportSuite(PortSuite):
         for name in names:
             await done(backend, name)
         assert await exported(backend) == [*names, *(f'context of {name}:' for name in names)]
+
+    async def test_a_task_that_ends_while_it_is_exported_is_exported_once(self, backend: Backend) -> None:
+        await done(backend, 'b')
+        await done(backend, 'd', state='input-required')
+        await backend.housekeeping.sweep(Retention(), at=AT)
+        for name in 'ac':
+            await submit(backend, message(new=name))
+        names: list[str] = []
+        async for item in backend.housekeeping.export(OWNER):
+            if isinstance(item, ExportedTask):
+                names.append(item.task.header.id)
+                if len(names) == 1:
+                    await submit(backend, message('this', to='d'))
+                    for name in 'acd':
+                        await run(backend, name)
+                    await backend.housekeeping.sweep(Retention(), at=AT)
+        assert sorted(names) == ['a', 'b', 'c', 'd']
 
     async def test_what_goes_while_it_is_exported_is_left_out(self, backend: Backend) -> None:
         for name in 'abc':

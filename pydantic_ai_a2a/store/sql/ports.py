@@ -54,7 +54,7 @@ from . import contexts, conversations, outbox, queue, quotas, reads, runs, sweep
 from . import submit as accept
 from . import sweep as dead
 from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
-from .transaction import Transaction
+from .transaction import Rows, Transaction
 
 
 def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
@@ -388,7 +388,7 @@ class SqlHousekeeping(Port, Housekeeping):
     async def export(
         self, owner: str, context_id: str | None = None
     ) -> AsyncIterator[ExportedTask | ExportedConversation]:
-        async for task_id in self._ids(sweep.task_ids, owner, context_id):
+        async for task_id in self._task_ids(owner, context_id):
             task = await self.database.read(reads.load, self.agent, task_id, owner)
             if task is not None:  # it may have been swept meanwhile
                 yield ExportedTask(task, await self.database.read(sweep.export_requests, self.agent, task_id))
@@ -398,15 +398,25 @@ class SqlHousekeeping(Port, Housekeeping):
                 record, (messages, *branches) = loaded
                 yield ExportedConversation(record, messages, branches)
 
+    async def _task_ids(self, owner: str, context_id: str | None) -> AsyncIterator[str]:
+        # First, because such a task may be filed behind the batches, or before them.
+        moving = dict.fromkeys(await self.database.read(sweep.moving_ids, self.agent, owner, context_id))
+        async for task_id in self._ids(sweep.filed_ids, owner, context_id):
+            if task_id not in moving:
+                yield task_id
+        for task_id in moving:
+            await asyncio.sleep(0)
+            yield task_id
+
     async def _ids(
-        self, make: Callable[..., Transaction[list[str]]], owner: str, context_id: str | None
+        self, make: Callable[..., Transaction[Rows]], owner: str, context_id: str | None
     ) -> AsyncIterator[str]:
-        after = ''
-        while ids := await self.database.read(make, self.agent, owner, context_id, after):
-            for row_id in ids:
+        after = None
+        while rows := await self.database.read(make, self.agent, owner, context_id, after):
+            for *_, row_id in rows:
                 await asyncio.sleep(0)
                 yield row_id
-            after = ids[-1]
+            after = tuple(rows[-1])
 
 
 # --- the ports of push notifications for all SQL backends -------------------------------------------------------------

@@ -433,21 +433,41 @@ def _erase_entries(agent: str, owner: str) -> Transaction[Erased]:
 
 
 # --- the ids of the tasks and conversations of an owner, in batches ---------------------------------------------------
-# Each batch begins after the batch before.
+# A batch has the rows after the last row of the batch before, in the order of an index: a batch costs the same for any
+# number of tasks. The last column of a row is the id.
 
 _BATCH = 500
+_MOVING = (*ranges.UNCOUNTED, f'{ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')
+"""Tasks that may still be filed, or filed again."""
 
 
-def task_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
-    """Return the next ids of an owner's tasks, or of the tasks of one context."""
-    batch = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'context_id = ?': context_id})
-    return (yield from _batch(*ranges.union(ranges.RANGES, 'id', *batch)))
+def moving_ids(agent: str, owner: str, context_id: str | None) -> Transaction[list[str]]:
+    """Return the ids of an owner's tasks that may still be filed, or of those of one context."""
+    query, values = ranges.union(_MOVING, 'id', *_tasks(agent, owner, context_id))
+    rows = yield f'{query} ORDER BY id', values
+    return [row[0] for row in rows]
 
 
-def conversation_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
-    """Return the next ids of an owner's conversations, or the id of one context's conversation."""
+def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None) -> Transaction[Rows]:
+    """Return the next filed tasks of an owner, or of one context."""
+    tasks, values = where(
+        {
+            'agent = ?': agent,
+            'owner = ?': owner,
+            'context_id = ?': context_id,
+            '(state, status_at, id) > (?, ?, ?)': after,
+        }
+    )
+    query = f'SELECT state, status_at, id FROM task WHERE {tasks} AND {ranges.FILED} ORDER BY state, status_at, id'
+    return (yield f'{query} LIMIT ?', (*values, _BATCH))
+
+
+def conversation_ids(
+    agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None
+) -> Transaction[Rows]:
+    """Return the next conversations of an owner, or the conversation of one context."""
     batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
-    return (yield from _batch(f'SELECT id FROM conversation WHERE {batch}', values))
+    return (yield f'SELECT id FROM conversation WHERE {batch} ORDER BY id LIMIT ?', (*values, _BATCH))
 
 
 def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
@@ -458,11 +478,6 @@ def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
         (agent, task_id, agent, task_id),
     )
     return [request for _, request in rows if request]
-
-
-def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:
-    rows = yield f'{query} ORDER BY id LIMIT ?', (*values, _BATCH)
-    return [row[0] for row in rows]
 
 
 # --- dead letters, and other failed tasks, for operators to retry -----------------------------------------------------

@@ -183,6 +183,13 @@ def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes
 
 
 @pytest.mark.long
+def test_a_batch_of_an_export_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+    for after in (None, ('completed', AT - 900, 't900')):
+        taken = [steps(connection, sweep.filed_ids('agent', OWNER, None, after)) for connection in sizes]
+        assert abs(taken[0] - taken[1]) < 100
+
+
+@pytest.mark.long
 def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     few, many = (
         steps(connection, runs.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
