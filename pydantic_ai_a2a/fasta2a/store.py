@@ -22,7 +22,6 @@ from weakref import WeakValueDictionary
 from fasta2a.broker import Broker, TaskOperation
 from fasta2a.schema import Artifact, Message, Task, TaskSendParams
 from fasta2a.storage import Storage
-from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 from pydantic_core import to_json
 
@@ -46,6 +45,7 @@ from ..store.ports import (
     Swept,
     TaskQueue,
     WrappedQueue,
+    inner_method,
 )
 from ..store.rules import status_event
 from ..store.sql.ports import SqlEvents, SqlReader
@@ -674,17 +674,12 @@ class BrokeredBackend(Backend):
         self._on_cancel: Callable[[str], None] = _ignore
         self._active: set[asyncio.Task[None]] = set()
 
-    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-        return await self.inner.history(claim)
-
-    async def queued(self) -> bool:
-        return await self.inner.queued()
-
-    def conversations(self, owner: str) -> ConversationStore:
-        return self.inner.conversations(owner)
-
-    def close(self) -> None:
-        self.inner.close()
+    take_room = inner_method(Backend.take_room)
+    conversations = inner_method(Backend.conversations)
+    history = inner_method(Backend.history)
+    queued = inner_method(Backend.queued)
+    paused = inner_method(Backend.paused)
+    close = inner_method(Backend.close)
 
     # --- while a worker listens -------------------------------------------------------------------------------------
 

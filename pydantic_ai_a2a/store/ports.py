@@ -1183,11 +1183,11 @@ class TaskQueue(Sink):
         """
 
 
-def _inner(method: Callable[..., Any]) -> Any:
-    """Make a method that calls the same method of the inner queue. `TaskQueue` declares the signature."""
+def inner_method(method: Callable[..., Any]) -> Any:
+    """Make a method that calls the same method of the attribute `inner`. The port declares the signature."""
 
-    def call(queue: WrappedQueue, *args: Any, **kwargs: Any) -> Any:
-        return getattr(queue.inner, method.__name__)(*args, **kwargs)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.inner, method.__name__)(*args, **kwargs)
 
     return call
 
@@ -1198,11 +1198,11 @@ class WrappedQueue(TaskQueue):
     def __init__(self, inner: TaskQueue) -> None:
         self.inner = inner
 
-    submit = _inner(TaskQueue.submit)
-    cancel = _inner(TaskQueue.cancel)
-    claim = _inner(TaskQueue.claim)
-    renew = _inner(TaskQueue.renew)
-    emit = _inner(TaskQueue.emit)
-    finish = _inner(TaskQueue.finish)
-    release = _inner(TaskQueue.release)
-    rehearsal = _inner(TaskQueue.rehearsal)
+    submit = inner_method(TaskQueue.submit)
+    cancel = inner_method(TaskQueue.cancel)
+    claim = inner_method(TaskQueue.claim)
+    renew = inner_method(TaskQueue.renew)
+    emit = inner_method(TaskQueue.emit)
+    finish = inner_method(TaskQueue.finish)
+    release = inner_method(TaskQueue.release)
+    rehearsal = inner_method(TaskQueue.rehearsal)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Message
 from pydantic_ai import Agent
 from pydantic_ai.conversation_store import ConversationRecord
@@ -193,9 +194,15 @@ async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_ha
     backend.close()
 
 
-async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None:
+@pytest.mark.parametrize('make_broker', [lambda: None, InMemoryBroker])
+async def test_a_store_in_memory_that_is_full_takes_no_messages_either(
+    make_broker: Callable[[], InMemoryBroker | None],
+) -> None:
     async with serving(
-        Agent(FunctionModel(heard)), messages=Messages(reply='message'), limits=Limits(memory=10**6)
+        Agent(FunctionModel(heard)),
+        messages=Messages(reply='message'),
+        limits=Limits(memory=10**6),
+        broker=make_broker(),
     ) as client:
         statuses = [(await ask(client, 'x' * 50_000).answer()).status for _ in range(20)]
         full = await ask(client, 'x' * 50_000).answer()
