@@ -215,7 +215,7 @@ class _Queue(WrappedQueue):
         task = await self._backend.load(task_id, owner)
         if task is None:
             raise TaskNotFoundError
-        return stored_task(task, None, history_length=0, artifacts=False).header
+        return _header(task, None)
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):
@@ -366,15 +366,9 @@ class _Reader(SqlReader):
         return await self._joined(task_id, owner, read, history_length=history_length, artifacts=artifacts)
 
     async def _joined(
-        self,
-        task_id: str,
-        owner: str | None,
-        read: Callable[[], Awaitable[StoredTask | None]],
-        *,
-        history_length: int | None = None,
-        artifacts: bool = True,
+        self, task_id: str, owner: str | None, read: Callable[[], Awaitable[StoredTask | None]], **parts: Any
     ) -> StoredTask | None:
-        """Return a task of the storage, with what `read` returns of this process's memory."""
+        """Return a task of the storage as `stored_task`, with what `read` returns of this process's memory."""
         in_memory = await read()  # first: the event number must not be newer than the storage's state
         task = await self._backend.load(task_id, owner)
         if task is None:
@@ -382,7 +376,7 @@ class _Reader(SqlReader):
         if in_memory is not None and task['status']['state'] in TERMINAL and in_memory.header.state not in TERMINAL:
             async with self._backend.lock(task_id):  # the end is being written, and the last event follows at once
                 in_memory = await read()
-        return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
+        return stored_task(task, in_memory, **parts)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         read = partial(self._memory.watch, task_id, owner, live=live)
@@ -511,7 +505,9 @@ def owner_of(key: str) -> tuple[str, str]:
     return owner, context_id
 
 
-def stored_task(task: Task, in_memory: StoredTask | None, *, history_length: int | None, artifacts: bool) -> StoredTask:
+def stored_task(
+    task: Task, in_memory: StoredTask | None, *, history_length: int | None = None, artifacts: bool = True
+) -> StoredTask:
     """Return a task of the storage, with the event number and partial results from this process's memory.
 
     Args:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .sqlite.connect import SqliteFile
     from .sqlite.memory import MemoryBackend
 
-__all__ = ['MemoryBackend', 'PostgresBackend', 'SqliteFile', 'SqliteFileBackend']
+__all__: list[str] = ['MemoryBackend', 'PostgresBackend', 'SqliteFile', 'SqliteFileBackend']
 __all__ += ports.__all__
 
 _BACKENDS = {

@@ -142,8 +142,8 @@ class _Reader(Subscription):
         """True once `start` has set the first event: the task exists."""
         self._gone = False
         """True once the task is erased: the events of the tail are the last ones."""
-        self._busy = False
-        self._mark = 0
+        self._mark: int | None = None
+        """Bytes that the tail had published when the reader took the batch in its hands; None without a batch."""
         self._waiter: _Waiter | None = None
         self._inside = False
         """True while a caller waits in `next`."""
@@ -154,7 +154,8 @@ class _Reader(Subscription):
         self.started = True
 
     async def next(self) -> Sequence[TaskEvent]:
-        self._busy = self._nudged = False
+        self._mark = None
+        self._nudged = False
         self._inside = True
         while not self.dropped:
             with self._event_bus.lock:
@@ -191,7 +192,6 @@ class _Reader(Subscription):
     def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:
         self._after = batch[-1].n
         self._mark = self._tail.published
-        self._busy = True
         self._inside = False
         return batch
 
@@ -211,7 +211,7 @@ class _Reader(Subscription):
         """Wake the reader after new events, or drop a reader that is too far behind."""
         if self._waiter is not None:
             self._waiter.resolve()
-        elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
+        elif self._mark is not None and not self.dropped and self._tail.published - self._mark > limit:
             self.dropped = True
             _soon(self._loop, self._on_drop)
 

@@ -891,7 +891,7 @@ class Submission:
 
 
 class Slot(NamedTuple):
-    """The free slots of a worker, for claims and for the task of a new message."""
+    """The worker that offers a free slot for the task of a new message, or free slots for claims."""
 
     holder: str
     """Id of the worker."""

@@ -108,8 +108,10 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     """Tasks and conversations in a database that outlives the process.
 
     Args:
+        settings: The settings of the database; equal settings mean the same database.
         place: Name of the database, to find other users of the same database in this process.
         namespace: Stable name of the stored tasks.
+        make_process: Makes the running process's part of the backend.
 
     Raises:
         BackendUnusable: A running app of this process uses the same namespace of the same database.
@@ -120,7 +122,9 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     store: ClassVar[str]
     """Name of this kind of database in messages."""
 
-    def __init__(self, place: str, namespace: str) -> None:
+    def __init__(self, settings: Hashable, place: str, namespace: str, make_process: Callable[[], ProcessT]) -> None:
+        self.settings = settings
+        self._make_process = make_process
         self._place = place
         self._processes: dict[int, ProcessT] = {}
         """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
@@ -128,15 +132,6 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         super().__init__(namespace)
         self.queue = _Queue(self, self.due)
         self._check_alone()
-
-    @property
-    @abstractmethod
-    def settings(self) -> Hashable:
-        """The database's settings; equal settings mean the same database."""
-
-    @abstractmethod
-    def _make_process(self) -> ProcessT:
-        """Make the running process's part of the backend."""
 
     @property
     def process(self) -> ProcessT:

@@ -253,19 +253,11 @@ class PostgresBackend(SharedBackend[PostgresProcess]):
     most_kept = 1_000_000
 
     def __init__(self, settings: Postgres, namespace: str, *, reader_lag: int) -> None:
-        self._settings = settings
-        self._reader_lag = reader_lag
-        super().__init__(settings.place, namespace)
-
-    @property
-    def settings(self) -> Postgres:
-        return self._settings
+        make_process = partial(PostgresProcess, settings, namespace, reader_lag)
+        super().__init__(settings, settings.place, namespace, make_process)
 
     def now(self) -> int:
         return self.process.clock.now()
-
-    def _make_process(self) -> PostgresProcess:
-        return PostgresProcess(self._settings, self.namespace, self._reader_lag)
 
 
 # --- one process's part of a PostgreSQL database ----------------------------------------------------------------------

@@ -173,7 +173,7 @@ class SqlQueue(Port, TaskQueue):
         self._ends = count(1)
 
     async def submit(
-        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+        self, submission: Submission, *, queue_limit: int, slot: Slot | None = None, **window: int
     ) -> Accepted:
         self.database.take_room(submission.size)
         backlog = replace(self._backlog) if self._rehearses else self._backlog
@@ -184,16 +184,10 @@ class SqlQueue(Port, TaskQueue):
         backlog.queued += expected  # before the commit: messages at the same time count each other
         try:
             accepted, events = await self.database.write(
-                _SUBMIT,
-                self.agent,
-                submission,
-                queue_limit=queue_limit,
-                idempotency_window=idempotency_window,
-                slot=slot,
-                full=full,
+                _SUBMIT, self.agent, submission, queue_limit=queue_limit, slot=slot, full=full, **window
             )
-            newly = events if not submission.new else not accepted.replayed
-            queued = bool(newly) and accepted.claim is None and accepted.header.queued
+            waits = accepted.claim is None and accepted.header.queued and not accepted.replayed
+            queued = waits and (submission.new or bool(events))  # a message with events has answered a waiting task
         finally:
             backlog.queued += queued - expected
         claim = accepted.claim
@@ -203,7 +197,7 @@ class SqlQueue(Port, TaskQueue):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
             self._due.tell()
-        if claim is None and not accepted.replayed and accepted.header.queued:
+        if waits:
             for worker in tuple(self.database.workers):
                 worker.on_ready(accepted.header.id)
         return accepted
@@ -379,8 +373,12 @@ class SqlHousekeeping(Port, Housekeeping):
     queues = reading(queue.counts)
     pause = writing(queue.pause, ready=always)
 
-    async def retry(self, task_id: str, **options: Any) -> TaskHeader:
-        header = await self.database.write(_RETRY_TASK, self.agent, task_id, **options)
+    async def retry(
+        self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
+    ) -> TaskHeader:
+        header = await self.database.write(
+            _RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
+        )
         for worker in tuple(self.database.workers):
             worker.on_ready(header.id)
         return header
@@ -424,6 +422,7 @@ class SqlHousekeeping(Port, Housekeeping):
 _CREATE = WriteKind(outbox.create_config)
 _LEASE = WriteKind(outbox.lease)
 _RETRY_DELIVERY = WriteKind(outbox.retry)
+
 
 _KNOWN = 10_000
 

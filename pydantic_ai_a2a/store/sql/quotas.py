@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from ...types import TERMINAL
 from ..ports import Bucket, Charge, Spent, amounts_of
 from .transaction import LockTasks, Transaction, Write
-from .vocabulary import TASK
+from .vocabulary import TASK, delete_due
 
 _TAKE = (
     'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'
@@ -102,14 +102,5 @@ def _charged(agent: str, charges: Sequence[Charge]) -> Write:
 
 def sweep(agent: str, *, at: int, limit: int) -> Transaction[int]:
     """Delete full buckets and expired charges, and return the number of rows."""
-    full = yield (
-        'DELETE FROM bucket WHERE agent = ? AND full_at <= ? AND (subject, name) IN (SELECT subject, name FROM bucket'
-        ' WHERE agent = ? AND full_at <= ? ORDER BY full_at LIMIT ?) RETURNING full_at',
-        (agent, at * 1000, agent, at * 1000, limit),
-    )
-    forgotten = yield (
-        'DELETE FROM spending WHERE agent = ? AND until <= ? AND (subject, span, until) IN (SELECT subject, span, until'
-        ' FROM spending WHERE agent = ? AND until <= ? ORDER BY until LIMIT ?) RETURNING until',
-        (agent, at, agent, at, limit),
-    )
-    return len(full) + len(forgotten)
+    full = yield from delete_due(agent, 'bucket', 'subject, name', 'full_at', at * 1000, limit=limit)
+    return full + (yield from delete_due(agent, 'spending', 'subject, span, until', 'until', at, limit=limit))

@@ -18,7 +18,7 @@ from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
 from .transaction import LockName, LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
-from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now
+from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, UPDATES, header_of, log_from_now
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -92,10 +92,7 @@ def _with_items(
     if not artifacts:
         return StoredTask(header, history, None)
     if header.state not in TERMINAL:
-        updates = yield (
-            'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
-            (agent, header.id),
-        )
+        updates = yield UPDATES, (agent, header.id)
         if payloads := [row[0] for row in updates if live or not stored.is_live(row[0])]:
             check_stored(header.id, *payloads)
             bodies = stored.assemble(bodies, payloads, partial=header.state == 'working')
@@ -353,7 +350,7 @@ class Kept(NamedTuple):
 
     hears: int
     """See `process.hears`."""
-    added: Mapping[str, int]
+    added: dict[str, int]
     """The tasks whose rows are new or change, each with `reader.wants`."""
     dropped: Collection[str]
     """The tasks whose rows go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence, Sized
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from ...errors import TaskNotFoundError, UnsupportedOperationError
@@ -19,6 +20,7 @@ from .transaction import KEYS, LockName, LockTasks, Rows, Statement, Transaction
 from .vocabulary import (
     HEADER,
     HEADER_SIZE,
+    OF_TASK,
     TASK,
     end_unheld,
     find,
@@ -78,13 +80,14 @@ def sweep(
     swept = _swept((yield from runs.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
     swept += _swept(len(ended), _EXPIRED)
-    swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
+    swept += yield from _sweep_events(agent, _before(at, retention.events))
     swept += yield from _sweep_tasks(agent, retention, at, max_tasks)
     dropped = yield from _sweep_left(agent)
     contexts, gone = yield from _sweep_contexts(agent, retention, at, max_contexts, ROWS - dropped)
     swept += _swept(dropped, ROWS) + contexts
     swept += _swept((yield from quotas.sweep(agent, at=at, limit=ROWS)), ROWS)
-    swept += _swept((yield from vocabulary.sweep_credentials(agent, at=at, limit=ROWS)), ROWS)
+    expired = yield from vocabulary.delete_due(agent, 'credential', 'task_id, id', 'until', at, limit=ROWS)
+    swept += _swept(expired, ROWS)
     forgotten = yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)
     swept += Swept(rows=len(forgotten)) + _swept((yield from reads.fold_totals(agent)), 1)
     return swept, ended, gone
@@ -98,15 +101,16 @@ def _over(limit: str, rows: Sized) -> dict[str, int]:
     return {limit: len(rows)} if rows else {}
 
 
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+def _before(at: int, age: timedelta) -> int:
+    """Return the time of what is as old as `age`."""
+    return at - int(1000 * age.total_seconds())
 
 
 def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
     waiting = (
         f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
-        (agent, at - _ms(retention.waiting.total_seconds()), _EXPIRED),
+        (agent, _before(at, retention.waiting), _EXPIRED),
     )
     rows = yield waiting
     free = yield from _lock(agent, [row[0] for row in rows])
@@ -158,8 +162,7 @@ def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     locked = yield from _lock_known(agent, rows)
     dropped, emptied = yield from _drop_events(agent, locked)
     if emptied:
-        ids, values = among('agent, id', _keys(agent, emptied))
-        of_tasks, _ = among('agent, task_id', _keys(agent, emptied))
+        ids, of_tasks, values = _among(agent, emptied)
         yield [
             (f'UPDATE task SET events_swept = 1 WHERE {ids}', [values]),
             (f'DELETE FROM payload WHERE {of_tasks}', [values]),
@@ -167,38 +170,39 @@ def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     return Swept(rows=dropped + len(emptied), full=len(rows) == TASKS or len(emptied) < len(locked))
 
 
-def _keys(agent: str, tasks: Sequence[str]) -> list[tuple[str, str]]:
-    return [(agent, task_id) for task_id in tasks]
+def _among(agent: str, tasks: Sequence[str]) -> tuple[str, str, tuple[Any, ...]]:
+    """Return the conditions of the rows of tasks, and of the rows that belong to them, and the values of either."""
+    keys = [(agent, task_id) for task_id in tasks]
+    ids, values = among('agent, id', keys)
+    of_tasks, _ = among('agent, task_id', keys)
+    return ids, of_tasks, values
 
 
 def _drop_events(agent: str, tasks: Sequence[str]) -> Transaction[tuple[int, list[str]]]:
     """Delete the oldest events of locked tasks, up to `ROWS`. Return the number, and the tasks without events."""
     if not tasks:
         return 0, []
-    ids, values = among('agent, id', _keys(agent, tasks))
+    ids, _, values = _among(agent, tasks)
     rows = yield f'SELECT id, {_LOG} FROM task WHERE {ids}', values
     logs = {task_id: (first, last + 1 - first) for task_id, first, last in rows}
     room, emptied, dropped = ROWS, list[str](), 0
     for task_id in tasks:
         first, length = logs.get(task_id, (0, 0))
         if length > room:
-            rows = yield (
-                f'{_DROP_EVENTS} agent = ? AND task_id = ? AND n < ? RETURNING 1',
-                (agent, task_id, first + room),
-            )
+            rows = yield f'{_DROP_EVENTS} {OF_TASK} AND n < ? RETURNING 1', (agent, task_id, first + room)
             dropped += len(rows)
             break
         emptied.append(task_id)
         room -= length
     if room < ROWS and emptied:
-        of_tasks, values = among('agent, task_id', _keys(agent, emptied))
+        _, of_tasks, values = _among(agent, emptied)
         dropped += len((yield f'{_DROP_EVENTS} {of_tasks} RETURNING 1', values))
     return dropped, emptied
 
 
 def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transaction[Swept]:
     """Delete old ended tasks, except for tasks with pending deliveries."""
-    waiting = at - _ms(retention.waiting.total_seconds())
+    waiting = _before(at, retention.waiting)
     rows = yield (
         # CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
         'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
@@ -213,7 +217,7 @@ def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transa
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, waiting, agent, TASKS),
     )
-    before = at - _ms(retention.tasks.total_seconds())
+    before = _before(at, retention.tasks)
     due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
     locked = yield from _lock_known(agent, due)
     erased, dropped = yield from _drop(agent, locked)
@@ -241,7 +245,7 @@ def _items(agent: str, tasks: Sequence[str], limit: int) -> Transaction[dict[str
     """Return the numbers of messages and artifacts of the first tasks, as many as reach a limit together."""
     if not tasks:
         return {}
-    ids, values = among('agent, id', _keys(agent, tasks))
+    ids, _, values = _among(agent, tasks)
     rows = yield (
         'SELECT id, (SELECT COUNT(*) FROM item WHERE item.agent = task.agent AND item.task_id = task.id), ending'
         f' FROM task WHERE {ids}',
@@ -259,9 +263,8 @@ def drop_tasks(agent: str, tasks: Sequence[str]) -> Transaction[None]:
     """Delete tasks with all that belongs to them."""
     # Delete the tasks first. Writers of messages, events and webhooks lock the task: writers before the deletion are
     # done, and later writers find no task.
-    ids, values = among('agent, id', _keys(agent, tasks))
+    ids, of_tasks, values = _among(agent, tasks)
     rows = yield f'DELETE FROM task WHERE {ids} RETURNING owner, context_id, filed', values
-    of_tasks, _ = among('agent, task_id', _keys(agent, tasks))
     yield [(f'DELETE FROM {part} WHERE {of_tasks}', [values]) for part in _PARTS]
     if unfiled := sorted({(owner, context_id) for owner, context_id, filed in rows if not filed}):
         yield [runs.list_conversations(agent, unfiled)]
@@ -284,7 +287,7 @@ def _sweep_contexts(
     agent: str, retention: Retention, at: int, most: int, limit: int
 ) -> Transaction[tuple[Swept, Sequence[tuple[str, str]]]]:
     surplus = yield from _surplus(agent, (CONVERSATIONS,), most)
-    before = at - _ms(retention.contexts.total_seconds())
+    before = _before(at, retention.contexts)
     rows = yield (
         f'{_IDLE} AND listed_at < ? ORDER BY listed_at LIMIT ?',
         (agent, _NO_LIMIT if surplus else before, TASKS),
@@ -339,14 +342,18 @@ def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transact
         row = yield from find_row_locked(agent, task_id, owner)
     except TaskNotFoundError:
         return False, []
-    _, _, _, state, *_ = row
-    if state in LIVE:
+    if row[3] in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
     yield from drop_tasks(agent, [task_id])
-    if state not in INTERRUPTED:  # may be an unknown state, for which `header_of` raises
-        return True, []
-    header = header_of(row)
-    return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]
+    return True, _last_events([row], at)
+
+
+def _last_events(rows: Rows, at: int) -> Told:
+    """Return the last events of the waiting tasks among erased tasks (`HEADER` rows)."""
+    # The others may be in an unknown state, for which `header_of` raises.
+    waiting = [header_of(row) for row in rows if row[3] in INTERRUPTED]
+    status = Status('canceled', at, None)
+    return [(header.id, status_event(header, status, header.last_event + 1)) for header in waiting]
 
 
 # --- erasure of all data of an owner, or of a context, in transactions of bounded size --------------------------------
@@ -396,14 +403,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
             )
         )
     erased, dropped = yield from _drop(agent, [row[0] for row in rows])
-    ended: Told = []
-    for row in rows:
-        # `header_of` raises for an unknown state, and such a task is erased too.
-        if row[0] in dropped and row[3] in INTERRUPTED:
-            header = header_of(row)
-            event = status_event(header, Status('canceled', at, None), header.last_event + 1)
-            ended.append((header.id, event))
-    return erased, ended
+    return erased, _last_events([row for row in rows if row[0] in dropped], at)
 
 
 def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:

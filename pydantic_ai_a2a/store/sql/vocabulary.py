@@ -139,21 +139,38 @@ def log_from_now(agent: str, task_id: str) -> Write:
 
 def drop_checkpoint(agent: str, task_id: str) -> Write:
     """Delete the checkpoint of a task."""
-    return 'DELETE FROM checkpoint WHERE agent = ? AND task_id = ?', [(agent, task_id)]
+    return f'DELETE FROM checkpoint WHERE {OF_TASK}', [(agent, task_id)]
+
+
+def delete_due(agent: str, table: str, key: str, due: str, until: int, *, limit: int) -> Transaction[int]:
+    """Delete rows that are due, the oldest ones up to a limit, and return their number.
+
+    Args:
+        agent: Namespace.
+        table: The table.
+        key: Columns that name a row of the namespace.
+        due: Column with the time from which on a row is due.
+        until: The latest such time.
+        limit: The most rows.
+    """
+    of_rows = f'FROM {table} WHERE agent = ? AND {due} <= ?'
+    rows = yield (
+        f'DELETE {of_rows} AND ({key}) IN (SELECT {key} {of_rows} ORDER BY {due} LIMIT ?) RETURNING {due}',
+        (agent, until, agent, until, limit),
+    )
+    return len(rows)
+
+
+UPDATES = f'SELECT payload FROM event WHERE {OF_TASK} AND state IS NULL ORDER BY n'
+"""Reads the logged artifact updates of a task."""
 
 
 def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
     """Store the streamed artifacts of a task without a result: readers have seen the artifacts (§4.2.2)."""
-    updates = yield (
-        'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
-        (agent, task_id),
-    )
+    updates = yield UPDATES, (agent, task_id)
     if not updates:
         return
-    before = yield (
-        "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' RETURNING body",
-        (agent, task_id),
-    )
+    before = yield f"DELETE FROM item WHERE {OF_TASK} AND kind = 'artifact' RETURNING body", (agent, task_id)
     bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates), partial=False)
     items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
     yield [add_items(agent, task_id, items)]
@@ -202,26 +219,13 @@ def add_credential(agent: str, task_id: str, credential: SealedCredential) -> Wr
 
 def load_credentials(agent: str, task_id: str, credential_id: str) -> Transaction[SealedCredential | None]:
     """See `CredentialStore.load`."""
-    rows = yield (
-        'SELECT until, body FROM credential WHERE agent = ? AND task_id = ? AND id = ?',
-        (agent, task_id, credential_id),
-    )
+    rows = yield f'SELECT until, body FROM credential WHERE {OF_TASK} AND id = ?', (agent, task_id, credential_id)
     return SealedCredential(id=credential_id, until=rows[0][0], body=bytes(rows[0][1])) if rows else None
 
 
 def drop_credentials(agent: str, task_id: str) -> Write:
     """Delete the credentials of a task."""
-    return 'DELETE FROM credential WHERE agent = ? AND task_id = ?', [(agent, task_id)]
-
-
-def sweep_credentials(agent: str, *, at: int, limit: int) -> Transaction[int]:
-    """Delete expired credentials, and return the number of rows."""
-    rows = yield (
-        'DELETE FROM credential WHERE agent = ? AND until <= ? AND (task_id, id) IN (SELECT task_id, id FROM credential'
-        ' WHERE agent = ? AND until <= ? ORDER BY until LIMIT ?) RETURNING until',
-        (agent, at, agent, at, limit),
-    )
-    return len(rows)
+    return f'DELETE FROM credential WHERE {OF_TASK}', [(agent, task_id)]
 
 
 # --- data of runs at an engine ----------------------------------------------------------------------------------------

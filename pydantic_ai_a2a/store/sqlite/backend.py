@@ -100,16 +100,9 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
     def __init__(self, file: SqliteFile, namespace: str, *, reader_lag: int, clock: Clock = SYSTEM) -> None:
         check_version()
         self._file = file
-        self._reader_lag = reader_lag
         self.clock = clock
-        super().__init__(str(file.path.resolve()), namespace)
-
-    @property
-    def settings(self) -> SqliteFile:
-        return self._file
-
-    def _make_process(self) -> SqliteProcess:
-        return SqliteProcess(self._file, self.namespace, self._reader_lag, self.clock)
+        make_process = partial(SqliteProcess, file, namespace, reader_lag, clock)
+        super().__init__(file, str(file.path.resolve()), namespace, make_process)
 
     async def after_sweep(self, swept: Swept) -> None:
         """Give back free pages, and note the clock in the file."""
