@@ -234,7 +234,7 @@ class _Queue(WrappedQueue):
         header = await self._unheld(task_id, owner)
         check_cancel(header)
         await self._storage.update_task(task_id, 'canceled')
-        for worker in self._backend.memory.workers:  # a broker's callback may reach the process of the run
+        for worker in tuple(self._backend.memory.workers):  # a broker's callback may reach the process of the run
             worker.on_cancel(task_id)
         return replace(header, state='canceled', status_at=at)
 

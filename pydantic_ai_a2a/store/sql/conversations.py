@@ -26,9 +26,8 @@ from ..histories import StoredEntry, dump_message, dump_record, load_entries, lo
 from .database import Database, WriteKind
 from .transaction import KEYS, LockName, Transaction, Write, among
 
-RECORD_OF_TASK = (
-    '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
-)
+_OF_TASK = 'FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id'
+RECORD_OF_TASK, HEAD_OF_TASK = f'(SELECT record {_OF_TASK})', f'(SELECT head_id {_OF_TASK})'
 _RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _UPSERT = (
     'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record, listed_at)'

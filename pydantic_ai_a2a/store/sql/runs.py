@@ -47,6 +47,7 @@ from .vocabulary import (
     HEADER_SIZE,
     HELD,
     IS_DUE,
+    MESSAGE_OF_TASK,
     OF_TASK,
     TASK,
     UNREAD,
@@ -89,16 +90,11 @@ _FIND_LOST, _FIND_RELEASED = (
 )
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
-_MESSAGE = (
-    "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
-    f' AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
-)
+_MESSAGE = f'{MESSAGE_OF_TASK} AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
 _RUN = (
     'run, turn, tried,'
     f' COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
-    ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
-    ' AND c.id = task.context_id),'
-    f' answer, inbox_read, {FIRST_UNREAD},'
+    f' context_head, {conversations.HEAD_OF_TASK}, answer, inbox_read, {FIRST_UNREAD},'
     f' COALESCE((SELECT body FROM item WHERE {_MESSAGE}), message)'
 )
 _SET_TAKEN = (
@@ -610,9 +606,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
 def go_on(agent: str, message: Submission) -> Write:
     """Let the next run of a task begin with an answer, the newest message in the inbox."""
     pending = None if message.answer is None else message.answer.pending
-    newest = (
-        "(SELECT MAX(seq) FROM item WHERE item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message')"
-    )
+    newest = f'(SELECT MAX(seq) FROM item WHERE {MESSAGE_OF_TASK})'
     statement = f'UPDATE task SET answer = {newest}, pending = ?, status_message = NULL WHERE {TASK}'
     return statement, [(pending, agent, message.task_id)]
 

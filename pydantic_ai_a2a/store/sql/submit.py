@@ -13,6 +13,7 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..rules import replay_key, status_event
 from . import outbox, ranges, runs, vocabulary
 from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
+from .conversations import HEAD_OF_TASK
 from .reads import read_by
 from .transaction import LockName, LockTasks, Transaction, Write
 from .vocabulary import (
@@ -60,8 +61,7 @@ _START = (
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
     f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({_ERASED})'
     ' ON CONFLICT DO NOTHING RETURNING'
-    ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
-    ' AND c.id = task.context_id)'
+    f' {HEAD_OF_TASK}'
 )
 _ADD_MESSAGE = (
     'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'

@@ -33,10 +33,8 @@ OF_TASK = 'agent = ? AND task_id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
 IS_DUE = 'COALESCE(lease_until, 0) <= (SELECT a2a_clock())'  # reads the clock once for all rows
 """The pause of a released task is over."""
-UNREAD = (
-    "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
-    ' AND item.seq > task.inbox_read AND item.answer = 0'
-)
+MESSAGE_OF_TASK = "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
+UNREAD = f'{MESSAGE_OF_TASK} AND item.seq > task.inbox_read AND item.answer = 0'
 """A message after the first that is to be the prompt of a run, and was not yet."""
 
 FIRST_UNREAD = f'CASE WHEN task.inbox_read = 0 THEN 1 ELSE (SELECT MIN(seq) FROM item WHERE {UNREAD}) END'
@@ -46,8 +44,8 @@ NEXT_ITEM = '(SELECT COALESCE(MAX(seq), 1) + 1 FROM item WHERE agent = ? AND tas
 _ADD_ITEM = f'INSERT INTO item (agent, task_id, kind, seq, id, body) VALUES (?, ?, ?, {NEXT_ITEM}, ?, ?)'
 _MESSAGE_TO_HISTORY = (
     "INSERT INTO item (agent, task_id, kind, seq, id, body) SELECT agent, id, 'message',"
-    ' (SELECT COALESCE(MAX(seq), 1) + 1 FROM item WHERE item.agent = task.agent AND item.task_id = task.id'
-    f" AND item.kind = 'message'), '', status_message FROM task WHERE {TASK} AND status_message IS NOT NULL"
+    f' (SELECT COALESCE(MAX(seq), 1) + 1 FROM item WHERE {MESSAGE_OF_TASK}),'
+    f" '', status_message FROM task WHERE {TASK} AND status_message IS NOT NULL"
 )
 
 
