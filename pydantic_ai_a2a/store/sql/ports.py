@@ -57,7 +57,7 @@ from .database import Database, Port, Published, Rehearsal, WriteKind, always, r
 from .transaction import Rows, Transaction
 
 
-def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+def _of_submit(result: accept.Started, *_: Any, **__: Any) -> Published:
     return ((result[0].header.id, result[1]),)
 
 
@@ -65,7 +65,7 @@ def _of_cancel(result: tuple[TaskHeader, list[TaskEvent]], *_: Any, **__: Any) -
     return ((result[0].id, result[1]),)
 
 
-def _of_claim(taken: list[tuple[Claim, list[TaskEvent]]], *_: Any, **__: Any) -> Published:
+def _of_claim(taken: runs.Claimed, *_: Any, **__: Any) -> Published:
     return [(claim.header.id, events) for claim, events in taken]
 
 
@@ -85,25 +85,25 @@ def _of_erase(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Publishe
     return [(task_id, (event,)) for task_id, event in result[1]]
 
 
-def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+def _unclaim(taken: runs.Claimed, agent: str, *_: Any, **__: Any) -> Transaction[None]:
     """Release tasks whose claiming caller has gone before it could run them."""
     for claim, _events in taken:
         yield from runs.release(agent, claim)
 
 
-def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+def _unclaim_submitted(result: accept.Started, agent: str, *_: Any, **__: Any) -> Transaction[None]:
     """Release a task whose sender has gone since the claim."""
     if (claim := result[0].claim) is not None:
         yield from runs.release(agent, claim)
 
 
-def _left_to_others(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+def _left_to_others(result: accept.Started, *_: Any, **__: Any) -> bool:
     """Return true if a message has left a queued task to the workers."""
     accepted = result[0]
     return accepted.claim is None and accepted.header.queued and not accepted.replayed
 
 
-def _begins_here(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+def _begins_here(result: accept.Started, *_: Any, **__: Any) -> bool:
     """Return true if a new task runs in this process from the first moment on."""
     claim = result[0].claim
     return claim is not None and claim.fence == 1

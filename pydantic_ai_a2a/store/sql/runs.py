@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
@@ -121,6 +121,10 @@ _TAKE_ALONE = _TAKE.replace(
 )
 
 
+Claimed: TypeAlias = list[tuple[Claim, list[TaskEvent]]]
+"""Claims, each with the events to publish."""
+
+
 def claim(
     agent: str,
     slot: Slot,
@@ -130,8 +134,8 @@ def claim(
     task_id: str | None = None,
     skip: Collection[str] = (),
     lost: bool = True,
-) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
-    """See `TaskQueue.claim`. Also return the events to publish, per task.
+) -> Transaction[Claimed]:
+    """See `TaskQueue.claim`.
 
     The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
     Tasks with a lock of another transaction are left to a later claim.
@@ -149,9 +153,7 @@ def claim(
     return claims
 
 
-def take(
-    agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False
-) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
+def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[Claimed]:
     """Claim tasks that this transaction has locked, if they are claimable; `alone`: and no other queued task is.
 
     Return the claims in the order of the ids.
@@ -168,11 +170,9 @@ def take(
     return (yield from _claims_of(agent, slot.holder, [rows[task_id] for task_id in task_ids if task_id in rows], at))
 
 
-def _claims_of(
-    agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int
-) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
+def _claims_of(agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int) -> Transaction[Claimed]:
     """Return the claims of `_TAKEN` rows, and store what begins with a claim."""
-    claims: list[tuple[Claim, list[TaskEvent]]] = []
+    claims: Claimed = []
     logged: list[tuple[Any, ...]] = []
     for row in rows:
         push, logged_after, fence, attempt, checkpointed, wanted, *run_row = row[HEADER_SIZE:]
@@ -230,17 +230,12 @@ def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transactio
 
 
 def _claim_of(
-    header: TaskHeader,
-    run_row: Sequence[Any],
-    holder: str,
-    fence: int,
-    attempt: int,
-    *,
-    checkpoint: Checkpoint | None = None,
-    push: bool = False,
-    wanted: int | None = None,
+    header: TaskHeader, run_row: Sequence[Any], holder: str, fence: int, attempt: int, **others: Any
 ) -> Claim:
-    """Return the claim of a `_RUN` row. An interrupted task continues from the context head at its pause."""
+    """Return the claim of a `_RUN` row, with other fields of the claim.
+
+    An interrupted task continues from the context head at its pause.
+    """
     run, turn, tried, request, traceparent, own_messages, pending, *rest = run_row
     head_then, head_now, answer, read, unread, message = rest
     return Claim(
@@ -256,11 +251,9 @@ def _claim_of(
         own_messages=None if own_messages is None else load_messages(own_messages),
         request=request or None,
         traceparent=traceparent,
-        checkpoint=checkpoint,
-        push=push,
         pending=pending,
         tried=None if tried is None else load_tried(tried),
-        wanted=wanted,
+        **others,
     )
 
 
