@@ -17,7 +17,6 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.usage import RunUsage
 
 from ...audit import audit
 from ...conversion.stream import appended
@@ -92,29 +91,16 @@ def append(
     record: bytes | None,
     messages: Sequence[ModelMessage],
     *,
-    rewritten: Sequence[ModelMessage] | None = None,
-    read: str | None = None,
-    run_id: str,
-    usage: RunUsage | None,
     at: int,
+    **turn: Any,
 ) -> list[Write]:
     """Append new messages to the conversation as it stands now, whatever the run had started from; or rewrite it.
 
-    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
-    entries and the revision, because a run appends once.
+    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `turn` has the other
+    arguments of `appended`.
     """
     current = None if record is None else load_record(record)
-    newest, entries = appended(
-        current,
-        messages,
-        rewritten=rewritten,
-        read=read,
-        conversation_id=conversation_id,
-        owner=owner,
-        run_id=run_id,
-        usage=usage,
-        at=at,
-    )
+    newest, entries = appended(current, messages, conversation_id=conversation_id, owner=owner, at=at, **turn)
     ids = [entry_id for entry_id, _, _ in entries]
     rows = [
         (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
