@@ -24,7 +24,7 @@ from fasta2a.storage import Storage
 from fasta2a.worker import Worker
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, UserContent, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserContent, UserPromptPart
 from pydantic_ai.output import OutputSpec
 from pydantic_core import from_json
 from typing_extensions import Unpack
@@ -35,7 +35,7 @@ from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
-from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
+from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
@@ -596,17 +596,10 @@ class WorkerOutputs(OutputMapper):
         """See `OutputMapper.schema`. A user's own artifacts have any form."""
         return super().schema if self._build is None else None
 
-    def artifacts(
-        self,
-        output: Any,
-        *,
-        artifact_id: str,
-        files: Sequence[BinaryContent] = (),
-        accepted: OutputModes = EVERYTHING,
-    ) -> list[Artifact]:
+    def artifacts(self, output: Any, *, artifact_id: str, **options: Any) -> list[Artifact]:
         """See `OutputMapper.artifacts`. A user's own artifacts stay unchanged, except for the first artifact's id."""
         if self._build is None:
-            return self.by_type(output, artifact_id=artifact_id, files=files, accepted=accepted)
+            return self.by_type(output, artifact_id=artifact_id, **options)
         built = [artifact.copy() for artifact in self._build(output)]
         if built:
             built[0]['artifact_id'] = artifact_id

@@ -21,7 +21,6 @@ from ..histories import Histories
 from ..ports import (
     Accepted,
     Backend,
-    Charge,
     Checkpoint,
     Claim,
     CredentialStore,
@@ -269,11 +268,9 @@ class SqlQueue(Port, TaskQueue):
             self._due.tell()
         return following
 
-    async def release(
-        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
-    ) -> None:
+    async def release(self, claim: Claim, tried: Tried | None = None, **pause: Any) -> None:
         self.database.leave(claim.header.id)
-        await self.database.write(_RELEASE, self.agent, claim, tried, pause=pause, charges=charges)
+        await self.database.write(_RELEASE, self.agent, claim, tried, **pause)
 
     def rehearsal(self) -> SqlQueue:
         return SqlQueue(Rehearsal(self.database), Due(), self._backlog)

@@ -605,21 +605,17 @@ def _refuse(agent: str, task_id: str, condition: str) -> Transaction[None]:
     raise UnsupportedOperationError(f'The task has already been retried, as the task {rows[0][0]}.')
 
 
-def _submission(
-    common: Sequence[Any], task_id: str, message_id: str, body: bytes, *, digest: bytes, new: bool, at: int
-) -> Submission:
+def _submission(common: Sequence[Any], task_id: str, message_id: str, body: bytes, **others: Any) -> Submission:
     owner, context_id, request, traceparent, dialect = common
     return Submission(
         owner=owner,
         anonymous=False,  # the message id is new and known to no client
         message_id=message_id,
-        digest=digest,
         body=body,
         task_id=task_id,
-        new=new,
         context_id=context_id,
         request=request,
         traceparent=traceparent,
         dialect=dialect,
-        at=at,
+        **others,
     )
