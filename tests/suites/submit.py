@@ -175,6 +175,15 @@ class SubmitSuite(PortSuite):
         accepted = await submit(backend, message('hi', new='v', message_id='m'), queue_limit=2)
         assert not accepted.replayed
 
+    async def test_a_canceled_task_leaves_its_place_in_the_queue_at_once(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        with pytest.raises(OverloadedError):
+            await submit(backend, message('hi', new='u'), queue_limit=1)
+        await backend.queue.cancel('t', OWNER, at=AT)
+        assert (await submit(backend, message('hi', new='u'), queue_limit=1)).header.queued
+        with pytest.raises(OverloadedError):
+            await submit(backend, message('hi', new='v'), queue_limit=1)
+
     async def test_a_full_queue_recognises_a_message_that_is_sent_again(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c', message_id='m'))
         again = await submit(backend, message('hi', new='u', context='c', message_id='m'), queue_limit=1)

@@ -60,7 +60,7 @@ def _of_submit(result: accept.Started, *_: Any, **__: Any) -> Published:
     return ((result[0].header.id, result[1]),)
 
 
-def _of_cancel(result: tuple[TaskHeader, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+def _of_cancel(result: tuple[TaskHeader, list[TaskEvent], bool], *_: Any, **__: Any) -> Published:
     return ((result[0].id, result[1]),)
 
 
@@ -209,7 +209,8 @@ class SqlQueue(Port, TaskQueue):
         return backlog.queued
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
+        header, _, was_queued = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
+        self._backlog.queued -= was_queued and not self._rehearses
         if task_id in self._due.tasks:
             self._due.tell()
         for worker in tuple(self.database.workers):

@@ -326,8 +326,8 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
 
 def cancel(
     agent: str, task_id: str, owner: str | None, *, at: int, force: bool
-) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
-    """See `TaskQueue.cancel`; also gives the events to publish."""
+) -> Transaction[tuple[TaskHeader, list[TaskEvent], bool]]:
+    """See `TaskQueue.cancel`; also gives the events to publish, and whether the task was queued."""
     header = yield from find_locked(agent, task_id, owner)
     check_cancel(header)
     if not force:
@@ -336,7 +336,7 @@ def cancel(
             (agent, task_id),
         )
         if asked:
-            return header, []
+            return header, [], False
     status = Status('canceled', at, None)
     event = yield from end_unheld(agent, header, status)
-    return (yield from find(agent, task_id, owner)), [event]
+    return (yield from find(agent, task_id, owner)), [event], header.queued
