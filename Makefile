@@ -22,7 +22,7 @@ SEED ?=
 # Rounds of load of all kinds: make stress ROUNDS=12000 ARGS='-k all_kinds' takes about an hour
 ROUNDS ?=
 
-.PHONY: help demo test cover core newest stress fuzz chaos interop lint docs pictures package bench clean
+.PHONY: help demo test slow cover core newest stress fuzz chaos interop lint docs pictures package bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,12 +30,15 @@ help: ## Show this list
 demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official A2A client; no API key needed
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed-dev ## Run all tests
-	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(VENV)/.installed-dev ## Run the tests, without the slow ones
+	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
+
+slow: $(VENV)/.installed-dev ## Run the slow tests: killed processes, browsers, official clients, all examples of the documentation
+	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 cover: $(VENV)/.installed-dev ## Run all tests and their long forms, measure branch coverage, and fail below 100 %
 	@$(BIN)/coverage erase
-	@$(MAKE) test PYTEST='coverage run -m pytest'
+	@$(MAKE) test slow PYTEST='coverage run -m pytest'
 	@$(MAKE) stress PYTEST='coverage run -m pytest' SCHEDULES=30 SEED=14
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report

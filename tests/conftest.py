@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from asyncio import AbstractEventLoop
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import islice
@@ -27,16 +27,49 @@ settings.register_profile('steady', max_examples=size(40, 100), deadline=None, d
 settings.load_profile('steady')
 
 
-LONGEST = (
-    'tests/chaos',
-    'tests/test_benchmarks',
-    'tests/test_memory_cost',
-    'tests/test_package',
+SLOW = (
+    'tests/behaviour/auth/test_two_callers.py',
+    *(
+        f'tests/behaviour/durable/test_{name}.py'
+        for name in (
+            'checkpoints_killed',
+            'client_tools_killed',
+            'deploys',
+            'durable_processes',
+            'engine_killed',
+            'engine_temporal',
+            'full_disk',
+            'leases',
+            'standby',
+        )
+    ),
+    'tests/behaviour/wire/test_fuzz',
+    'tests/behaviour/wire/test_http_json_fuzz.py',
+    'tests/chaos/test_chaos.py',
+    'tests/commands/test_postgres.py',
+    'tests/commands/test_start.py',
+    'tests/databases',
+    'tests/docs/test_examples.py',
+    'tests/docs/test_index_size.py',
+    'tests/docs/test_search.py',
+    'tests/e2e',
+    'tests/grpc/test_fuzz.py',
     'tests/notebooks',
-    'tests/behaviour/durable',
     'tests/playground',
+    'tests/store/postgres/test_backend.py',
+    'tests/store/sqlite/test_pages.py',
+    'tests/test_benchmarks.py',
+    'tests/test_memory_cost.py',
+    'tests/test_new_operation.py',
+    'tests/test_package.py',
+    'tests/test_postgres.py',
+    'tests/test_testing.py',
 )
-"""Files and folders with the longest tests."""
+"""The tests of these files and folders are slow, like single tests with the mark, and those with a longer form."""
+AT_ONCE = ('tests/chaos', 'tests/test_benchmarks', 'tests/test_package', 'tests/notebooks', 'tests/playground')
+"""Slow tests that begin first."""
+COLLECTED = pytest.StashKey[Sequence[pytest.Item]]()
+"""All tests that were collected, also those that a mark or a keyword leaves out."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,14 +107,24 @@ def _import_tests(config: pytest.Config) -> None:
                 import_module('.'.join(path.relative_to(folder.parent).with_suffix('').parts))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin the longest tests first, in half of the processes: most of them wait, and others compute meanwhile."""
-    longest = [item for item in items if item.nodeid.startswith(LONGEST)]
-    others = iter([item for item in items if not item.nodeid.startswith(LONGEST)])
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Mark the slow tests, and begin the longest of the chosen tests first.
+
+    These run in half of the processes: most of them wait, and others compute meanwhile.
+    """
+    config.stash[COLLECTED] = tuple(items)
+    for item in items:
+        if item.nodeid.startswith(SLOW) or item.get_closest_marker('long') is not None:
+            item.add_marker('slow')
+    result = yield
+    longest = [item for item in items if item.nodeid.startswith(AT_ONCE)]
+    others = iter([item for item in items if not item.nodeid.startswith(AT_ONCE)])
     processes: int = getattr(config, 'workerinput', {}).get('workercount', 1)
     half, share = -(-processes // 2), -(-len(items) // processes)
     shares = [longest[n::half] if n < half else [] for n in range(processes)]
     items[:] = [item for first in shares for item in (*first, *islice(others, max(0, share - len(first))))]
+    return result
 
 
 @pytest.fixture(scope='session')

@@ -1,4 +1,4 @@
-"""How large tests are. `make test` runs short forms, `make stress` long ones, and `make fuzz` draws other examples."""
+"""How large tests are. `make stress` runs the long forms, and `make fuzz` draws other examples."""
 
 from __future__ import annotations
 

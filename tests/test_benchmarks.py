@@ -1,4 +1,4 @@
-"""The benchmarks measure each of their rows, in the smallest form. `make test` measures some of the rows."""
+"""The benchmarks measure each of their rows, in the smallest form. `make slow` measures some of the rows."""
 
 from __future__ import annotations
 

@@ -121,6 +121,7 @@ async def content_of(body: bytes) -> Any:
         return None
 
 
+@pytest.mark.slow
 async def test_every_changed_byte_is_refused() -> None:
     for body in (to_json(await served()), to_json(signed())):
         assert await content_of(body) is not None

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from ..conftest import COLLECTED
 from ..dialects import BINDINGS, DIALECTS, unversioned
 from ..tables import each_case
 from .rows import ROWS, Row, covered_by, covers
 
 pytestmark = unversioned('it is about the tests')
 
-NARROWING = ('keyword', 'markexpr', 'deselect', 'ignore', 'ignore_glob', 'lf', 'last_failed', 'stepwise')
-"""Options that leave tests out."""
+NARROWING = ('ignore', 'ignore_glob', 'lf', 'last_failed')
+"""Options for which pytest does not collect some files."""
 
 
 def selection(config: pytest.Config) -> str | None:
@@ -27,7 +28,7 @@ def selection(config: pytest.Config) -> str | None:
 @pytest.fixture(scope='module')
 def tests_by_row(request: pytest.FixtureRequest) -> dict[str, list[str]]:
     tests: dict[str, list[str]] = {name: [] for name in ROWS}
-    for item in request.session.items:
+    for item in request.config.stash[COLLECTED]:
         for row in covered_by(item):
             tests[row.name].append(item.nodeid)
     return tests
@@ -44,7 +45,7 @@ def test_a_behaviour_that_is_promised_has_a_test(
 
 @each_case('row', ROWS.values(), ids=lambda row: row.id)
 def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
-    shown = [item for item in request.session.items if row in covered_by(item)]
+    shown = [item for item in request.config.stash[COLLECTED] if row in covered_by(item)]
     versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}
     whole: tuple[set[str], ...] = (set(), {*DIALECTS}, {*BINDINGS})
     if versions not in whole and (selected := selection(request.config)):
@@ -53,7 +54,7 @@ def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request
 
 
 def test_the_id_of_a_test_carries_the_names_of_its_behaviours(request: pytest.FixtureRequest) -> None:
-    ids = [(row.id, item.nodeid) for item in request.session.items for row in covered_by(item)]
+    ids = [(row.id, item.nodeid) for item in request.config.stash[COLLECTED] for row in covered_by(item)]
     assert [(name, nodeid) for name, nodeid in ids if name not in nodeid] == []
 
 

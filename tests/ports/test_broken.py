@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from ..bounds import LIMIT
 
 BROKEN = {
@@ -82,6 +84,7 @@ def _ending(case: ElementTree.Element) -> str:
     return message if message.startswith('TypeError') else case[0].tag
 
 
+@pytest.mark.slow
 def test_every_fault_is_caught_by_its_test_and_none_is_found_where_there_is_none(tmp_path: Path) -> None:
     faults = [f'TestBroken::{test}[{fault}]' for fault, test in BROKEN.items()]
     faults += [f'TestBrokenPush::{test}[{fault}]' for fault, test in BROKEN_PUSH.items()]

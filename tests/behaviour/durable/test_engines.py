@@ -387,6 +387,7 @@ async def test_an_agent_for_an_engine_without_the_engine_is_served_with_a_line_i
     assert told.startswith(f'The agent has the capability {name}, which acts in workflows only.')
 
 
+@pytest.mark.slow
 async def test_a_conversation_of_ten_megabytes_goes_on(kit: Kit) -> None:
     def tell(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart(f'{len(messages)} ' + 'x' * 2_600_000)])

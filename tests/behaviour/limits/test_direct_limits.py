@@ -131,6 +131,7 @@ async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path:
     backend.close()
 
 
+@pytest.mark.slow
 async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_again(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:

@@ -115,6 +115,7 @@ async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker
     backend.close()
 
 
+@pytest.mark.slow
 @covers(ROW)
 async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done() -> None:
     stage = Stage()
@@ -133,6 +134,7 @@ async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done
         assert texts(await ended(client, queued['id'])) == ['running + queued']
 
 
+@pytest.mark.slow
 @ALIKE
 @covers(ROW)
 async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() -> None:
@@ -233,6 +235,7 @@ async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind() ->
     backend.close()
 
 
+@pytest.mark.slow
 @ALIKE
 async def test_data_that_goes_before_its_time_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
@@ -287,6 +290,7 @@ async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_
     backend.close()
 
 
+@pytest.mark.slow
 @ALIKE
 @covers(ROW)
 async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:

@@ -162,6 +162,7 @@ async def refuse_corpus(dialect: str, subtests: pytest.Subtests) -> None:
                 assert sound(answer)['error']['code'] == code
 
 
+@pytest.mark.slow
 @unversioned('one dialect tells')
 async def test_refused_requests_leave_nothing_in_memory() -> None:
     headers = {'Content-Type': 'application/json'}

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import asyncpg
+import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
@@ -87,6 +88,7 @@ async def test_that_a_task_is_read_is_told_although_the_task_is_locked(another: 
     await connection.close()
 
 
+@pytest.mark.slow
 async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
     another: Open, postgres_url: str
 ) -> None:

@@ -200,6 +200,7 @@ async def test_idle_streams_change_no_row_but_the_row_of_their_process(
         reader.close()
 
 
+@pytest.mark.slow
 async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_reads(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ async def test_an_agent_leaves_connections_to_the_others(backend: Make, postgres
         await asyncio.gather(*beside)
 
 
+@pytest.mark.slow
 async def test_an_app_goes_on_and_hears_of_other_processes_after_another_app_has_ended(
     backend: Make, postgres: Server, postgres_url: str
 ) -> None:
