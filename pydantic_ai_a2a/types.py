@@ -477,10 +477,7 @@ class SubscribeParams:
     tenant: str = ''
 
 
-# --- the state machine of a task --------------------------------------------------------------------------------------
-# Legal changes of the state, and the operations that a state forbids (§4.1.3).
-#
-# The suites hold every backend against the table: its statements move a task only from the listed states.
+# --- the states of a task, and the operations that a state forbids (§4.1.3) -------------------------------------------
 
 LIVE: frozenset[TaskState] = frozenset({'submitted', 'working'})
 """Queued or running."""
@@ -490,19 +487,6 @@ TERMINAL: frozenset[TaskState] = frozenset({'completed', 'failed', 'canceled', '
 """Ended for good."""
 STOPPED = INTERRUPTED | TERMINAL
 """States in which a blocking send answers (§3.2.2)."""
-
-_MOVES: dict[TaskState, frozenset[TaskState]] = {
-    'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
-    'working': STOPPED | frozenset[TaskState]({'working'}),
-    'input-required': frozenset({'working', 'failed', 'canceled', 'input-required'}),
-    'auth-required': frozenset({'working', 'failed', 'canceled'}),
-    **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
-}
-
-
-def may_move(state: TaskState, to: TaskState) -> bool:
-    """Return True if a task may go from `state` to `to`; a terminal task never moves again."""
-    return to in _MOVES[state]
 
 
 def check_message(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskState, may_move
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskState
 
+from ..suites.states import may_move
 from .blocks import ROOT
 
 __all__ = ('PICTURES', 'moves')

@@ -23,9 +23,10 @@ from hypothesis.stateful import (
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState, may_move
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
+from .states import may_move
 from .values import (
     AT,
     LEASE,
