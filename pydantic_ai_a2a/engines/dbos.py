@@ -68,8 +68,6 @@ async def _perform(run: EngineRun) -> RunOutput:
             raise
         run.error = EngineFailure(*CHANGED_AGENT)
         raise run.error from failure
-    finally:
-        run.events.put_nowait(None)
 
 
 class DBOS(Engine):
