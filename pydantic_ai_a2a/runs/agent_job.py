@@ -105,8 +105,7 @@ class AgentJob:
         request = claim.request
         chains.depth.set(from_json(request).get('depth', 0) if request is not None and b'"depth"' in request else 0)
         pending = None if claim.pending is None else load(claim.pending)
-        typed = self._typed_input
-        validated = None if typed is None else await self._messages.validated(typed, claim, recorder)
+        validated = await self.validated(claim, recorder)
         prompt, history = await self._input(claim, recorder, pending, validated)
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
@@ -126,9 +125,7 @@ class AgentJob:
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
         client = None if claim.request is None or MARK not in claim.request else self.client_output(claim)
-        credential = None if self._vault is None else partial(recorder.store, partial(self._vault.read, claim))
-        # Like `current`, with fewer calls.
-        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
+        running.set(self.current(claim, recorder, validated))
         tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
         arguments = RunArguments(
             prompt=prompt,
@@ -226,9 +223,7 @@ class AgentJob:
         """See `Job`."""
         if result.waits:
             return await self._wait(claim, recorder, result)
-        # A call fewer for most runs.
-        outputs = self._outputs if claim.request is None else self._outputs_of(claim)
-        artifacts = outputs.artifacts(
+        artifacts = self._outputs_of(claim).artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
         text = text_of(result.output)
