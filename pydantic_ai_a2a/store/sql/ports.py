@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -21,6 +21,7 @@ from ..histories import Histories
 from ..ports import (
     Accepted,
     Backend,
+    Charge,
     Checkpoint,
     Claim,
     CredentialStore,
@@ -172,7 +173,7 @@ class SqlQueue(Port, TaskQueue):
         self._ends = count(1)
 
     async def submit(
-        self, submission: Submission, *, queue_limit: int, slot: Slot | None = None, **window: int
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
         self.database.take_room(submission.size)
         backlog = replace(self._backlog) if self._rehearses else self._backlog
@@ -183,7 +184,13 @@ class SqlQueue(Port, TaskQueue):
         backlog.queued += expected  # before the commit: messages at the same time count each other
         try:
             accepted, events = await self.database.write(
-                _SUBMIT, self.agent, submission, queue_limit=queue_limit, slot=slot, full=full, **window
+                _SUBMIT,
+                self.agent,
+                submission,
+                queue_limit=queue_limit,
+                idempotency_window=idempotency_window,
+                slot=slot,
+                full=full,
             )
             waits = accepted.claim is None and accepted.header.queued and not accepted.replayed
             queued = waits and (submission.new or bool(events))  # a message with events has answered a waiting task
@@ -217,8 +224,19 @@ class SqlQueue(Port, TaskQueue):
             worker.on_cancel(task_id)
         return header
 
-    async def claim(self, slot: Slot, **which: Any) -> list[Claim]:
-        taken = await self.database.write(_CLAIM, self.agent, slot, **which)
+    async def claim(
+        self,
+        slot: Slot,
+        *,
+        at: int,
+        limit: int,
+        task_id: str | None = None,
+        skip: Collection[str] = (),
+        lost: bool = True,
+    ) -> list[Claim]:
+        taken = await self.database.write(
+            _CLAIM, self.agent, slot, at=at, limit=limit, task_id=task_id, skip=skip, lost=lost
+        )
         self._backlog.queued -= 0 if self._rehearses else len(taken)
         claims = [claim for claim, _ in taken]
         self.database.begin(claims)
@@ -269,9 +287,11 @@ class SqlQueue(Port, TaskQueue):
             self._due.tell()
         return following
 
-    async def release(self, claim: Claim, tried: Tried | None = None, **pause: Any) -> None:
+    async def release(
+        self, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+    ) -> None:
         self.database.leave(claim.header.id)
-        await self.database.write(_RELEASE, self.agent, claim, tried, **pause)
+        await self.database.write(_RELEASE, self.agent, claim, tried, pause=pause, charges=charges)
 
     def rehearsal(self) -> SqlQueue:
         return SqlQueue(Rehearsal(self.database), Due(), self._backlog)
