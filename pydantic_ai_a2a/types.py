@@ -28,6 +28,7 @@ from fasta2a.schema import AgentProvider as AgentProvider
 from fasta2a.schema import ApiKeySecurityScheme as ApiKeySecurityScheme
 from fasta2a.schema import Artifact as Artifact
 from fasta2a.schema import HttpSecurityScheme as HttpSecurityScheme
+from fasta2a.schema import ListTaskPushNotificationConfigResult as ListTaskPushNotificationConfigResult
 from fasta2a.schema import ListTasksResult as ListTasksResult
 from fasta2a.schema import Message as Message
 from fasta2a.schema import OAuth2SecurityScheme as OAuth2SecurityScheme
