@@ -228,6 +228,8 @@ class Call:
     """Further information on the call for its run, as JSON values; None if runs need none."""
     size: int = 0
     """Bytes of the request's body."""
+    dialect: str = '1.0'
+    """Name of the codec of the request."""
     request: Any = field(default=None, repr=False)
     """The `RequestInfo` of the call."""
     live: bool = False
@@ -363,8 +365,6 @@ class SendParams:
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
     """Protocol extensions that the request activates (§4.6)."""
-    dialect: str = '1.0'
-    """Name of the codec that read the params."""
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
     tenant: str = ''
@@ -393,8 +393,6 @@ class CreatePushParams:
     target: PushTarget
     field: str = ''
     """The field of the params that holds the target; empty if the params are the target."""
-    dialect: str = '1.0'
-    """Name of the codec that read the params."""
     tenant: str = ''
 
 

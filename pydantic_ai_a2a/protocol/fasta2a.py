@@ -30,8 +30,6 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 )
 """The operations by FastA2A's method names."""
 
-_DIALECT = 'fasta2a'
-
 
 @with_config(CAMEL_CASE)
 class _Message(MessageFields):
@@ -62,12 +60,12 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=False))]
+_Send = Annotated[_SendParams, AfterValidator(partial(send_params, wait=False))]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
 _REQUESTS = Requests(
     METHODS,
-    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(_DIALECT)},
+    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(tenants=False)},
     _FIELDS,
 )
 
@@ -104,7 +102,7 @@ def own_part(part: Mapping[str, Any], media_type: str = 'mediaType') -> dict[str
 class FastA2ADialect(OlderCodec):
     """The dialect of FastA2A 2.1's own client."""
 
-    dialect: ClassVar[str] = _DIALECT
+    dialect: ClassVar[str] = 'fasta2a'
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""

@@ -40,12 +40,11 @@ class Configuration(TypedDict, total=False):
     history_length: Count | None
 
 
-def send_params(wire: Mapping[str, Any], *, dialect: str, wait: bool) -> SendParams:
+def send_params(wire: Mapping[str, Any], *, wait: bool) -> SendParams:
     """Return the params of a message from the fields of its request.
 
     Args:
         wire: The message, the wishes for the answer, and the metadata of the request.
-        dialect: Name of the codec.
         wait: True if the answer waits for the task by default.
     """
     wishes: Mapping[str, Any] = wire.get('configuration') or {}
@@ -60,7 +59,6 @@ def send_params(wire: Mapping[str, Any], *, dialect: str, wait: bool) -> SendPar
         push_config=wishes.get('task_push_notification_config') if push is None else push,
         push_field=f'configuration.{"taskPushNotificationConfig" if push is None else "pushNotificationConfig"}',
         metadata=wire.get('metadata'),
-        dialect=dialect,
         also_ends=_ALSO_ENDS,
     )
 

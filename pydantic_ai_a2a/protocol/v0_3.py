@@ -29,7 +29,6 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 )
 """The operations by their 0.3 method names."""
 
-_DIALECT = '0.3'
 _FILE_NAMES = {'raw': 'bytes', 'url': 'uri', 'filename': 'name', 'mediaType': 'mimeType'}
 """The fields of a file in 1.0, and their names in 0.3."""
 _NEWER_NAME = re.compile(rf'(\bmessage\.parts\[[0-9]+\]\.)({"|".join(_FILE_NAMES)})\b')
@@ -106,7 +105,7 @@ class _SendParams(TypedDict):
     metadata: NotRequired[Struct | None]
 
 
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=True))]
+_Send = Annotated[_SendParams, AfterValidator(partial(send_params, wait=True))]
 _FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
 _REQUESTS = Requests(
     METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
@@ -139,7 +138,7 @@ def _own_name(match: re.Match[str]) -> str:
 class V0_3(OlderCodec):
     """A2A 0.3."""
 
-    dialect: ClassVar[str] = _DIALECT
+    dialect: ClassVar[str] = '0.3'
     extensions_header: ClassVar[str] = 'X-A2A-Extensions'
     refusals: ClassVar[Mapping[Capability, tuple[type[A2AError], str | None]]] = {
         **REFUSALS,
@@ -187,8 +186,7 @@ class V0_3(OlderCodec):
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
-        target = registered.target
-        config = {'id': target.id, **requests.target_fields(target, {'schemes': [target.scheme]})}
+        config = requests.target_json(registered.target, nested=True)
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:

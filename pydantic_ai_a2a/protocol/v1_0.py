@@ -162,7 +162,7 @@ _PARAMS: Mapping[str, Any] = {
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
     'GetExtendedAgentCard': Annotated[_CardRequest, params_of(CardParams)],
-    **requests.flat('1.0'),
+    **requests.flat(tenants=True),
 }
 """The params of the operations."""
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)

@@ -203,6 +203,7 @@ class Dispatch:
             traceparent=traceparent,
             kept=facts,
             size=size,
+            dialect=codec.dialect,
             request=request,
             live=self._live,
             left=left,

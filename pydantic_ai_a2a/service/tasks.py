@@ -364,7 +364,7 @@ class Service:
     async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = registration_of(self._push)
-        task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
+        task_id, config = params.task_id, registration.config(params.target, call.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
