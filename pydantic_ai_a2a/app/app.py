@@ -25,16 +25,15 @@ from ..arguments import checked
 from ..audit import audit
 from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..http.base import REQUEST
+from ..http.base import REQUEST, closing
 from ..http.browser import AllowedHosts, misdirected
 from ..http.card import redact
-from ..http.exchange import Serving
 from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
-from ..http.slow_clients import closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
+from ..service.exchange import Serving
 from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id

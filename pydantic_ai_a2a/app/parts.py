@@ -47,12 +47,10 @@ from ..fasta2a.parts import agent_worker, foreign_worker
 from ..http import http_json
 from ..http.base import request_late
 from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet, check_url
-from ..http.exchange import Serving
 from ..http.http_json import AnyPath
 from ..http.index import LIVE_PATH, READY_PATH, Index, Live, Ready
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
-from ..http.slow_clients import Readers, SlowClients
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, Job, plain_read
@@ -60,7 +58,9 @@ from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher, ExtendedCard, Extensions
+from ..service.exchange import Serving
 from ..service.messages import Submissions
+from ..service.slow_clients import Readers, SlowClients
 from ..service.tasks import Service
 from ..settings import Access, Approvals, Push, Settings, TenantRule
 from ..signing.algorithms import Key

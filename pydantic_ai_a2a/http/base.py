@@ -8,6 +8,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -22,15 +23,8 @@ NO_SNIFF = (b'x-content-type-options', b'nosniff')
 
 JSON = ('application/json',)
 
-CHUNK = 65_536
-"""Bytes of one send: servers wait for clients that do not read between two sends, and never during a send."""
-
 _DIGITS = re.compile(b'[0-9]{1,19}')
 """A length as servers let it pass. A body without a valid length is counted while it is read."""
-
-
-class AnswerUnread(ClientGone):
-    """The client takes too long to read its answer, which is broken off. The text is for the log."""
 
 
 def check_content_type(declared: str | None, taken: Collection[str] = JSON) -> None:
@@ -218,6 +212,82 @@ def _matches(if_none_match: str | None, tag: str) -> bool:
         return False
     tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
     return tag in tags or '*' in tags
+
+
+# --- unread bodies ----------------------------------------------------------------------------------------------------
+# Ends the connections of requests that are answered before their bodies were read.
+#
+# Else a refused client could hold its connection open with a body that never ends.
+
+_REST = 64_000_000
+"""Maximum bytes of a refused body to discard."""
+_REST_TIME = 5.0
+"""Maximum seconds to discard a refused body."""
+
+CLOSE = ('Connection', 'close')
+"""The header that ends a connection with an answer."""
+_RAW = (b'connection', b'close')
+
+
+def has_body(scope: Scope) -> bool:
+    """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
+    if scope.get('http_version', '1.1')[0] != '1':
+        return False
+    for name, value in scope['headers']:
+        if name == b'transfer-encoding' or (name == b'content-length' and value != b'0'):
+            return True
+    return False
+
+
+def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return a `receive` and a `send` that end the connection after an answer that comes before the end of the body."""
+    if not has_body(scope):
+        return receive, send
+    unread = True
+
+    async def receive_too() -> Message:
+        nonlocal unread
+        message = await receive()
+        unread = bool(message.get('more_body'))
+        return message
+
+    async def send_and_close(message: Message) -> None:
+        if unread and message['type'] == 'http.response.start':
+            headers = list(message.get('headers', ()))
+            if _RAW not in headers:
+                message = {**message, 'headers': [*headers, _RAW]}
+        await send(message)
+
+    return receive_too, send_and_close
+
+
+def discarding(receive: Receive, send: Send) -> Send:
+    """Return a `send` for a client that is still sending: it discards the rest of the body before the answer ends.
+
+    A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
+    client may lose the answer. Many clients read an answer only after they have sent the whole body.
+    """
+
+    async def send_and_discard(message: Message) -> None:
+        if message['type'] != 'http.response.body':
+            await send(message)
+            return
+        await send({**message, 'more_body': True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_TIME):
+                await _discard(receive)
+        await send({'type': 'http.response.body', 'body': b''})
+
+    return send_and_discard
+
+
+async def _discard(receive: Receive) -> None:
+    rest = _REST
+    while rest > 0:
+        message = await receive()
+        if not message.get('more_body'):
+            return
+        rest -= len(message.get('body', b''))
 
 
 # --- aborted connections ----------------------------------------------------------------------------------------------

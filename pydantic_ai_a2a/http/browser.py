@@ -15,10 +15,9 @@ from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions
 from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
-from .base import reply
+from .base import closing, reply
 from .card import request_info
 from .http_json import MEDIA_TYPE, is_http_json, refusal
-from .slow_clients import closing
 
 _HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')

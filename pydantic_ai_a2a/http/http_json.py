@@ -17,11 +17,13 @@ from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
 from ..errors import A2AError, InvalidParamsError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
+from ..protocol.envelope import check_values
 from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, CodecChoice, Versions
+from ..service.exchange import Request, Serving
 from ..types import new_correlation_id
 from .base import JSON, check_content_type, read_body, reply, requested_version
-from .exchange import Exchange, Request, Serving
+from .exchange import Exchange
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""
@@ -131,7 +133,7 @@ class _HttpJson:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
-        return _HttpJsonExchange(self, self._serving, scope, receive, send).handle()
+        return _HttpJsonExchange(self, self._serving, scope, receive, send).serve()
 
 
 class _HttpJsonExchange(Exchange):
@@ -162,6 +164,8 @@ class _HttpJsonExchange(Exchange):
         return body
 
     def decode(self, body: bytes) -> Request:
+        if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
+            check_values(body, self.serving.limits.values)
         codec = self.serving.versions.choose_http(requested_version(self.scope))
         operation = self._endpoint.operations[self._verb]
         try:

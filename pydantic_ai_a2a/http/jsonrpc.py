@@ -7,11 +7,12 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.envelope import request_id
+from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
+from ..service.exchange import Request, Serving
 from .base import reply, requested_version
-from .exchange import Exchange, Request, Serving
+from .exchange import Exchange
 
 
 class JsonRpc:
@@ -22,7 +23,7 @@ class JsonRpc:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
-        return _JsonRpcExchange(self._serving, scope, receive, send).handle()
+        return _JsonRpcExchange(self._serving, scope, receive, send).serve()
 
 
 class _JsonRpcExchange(Exchange):
@@ -33,6 +34,8 @@ class _JsonRpcExchange(Exchange):
     _choice: CodecChoice | None = None
 
     def decode(self, body: bytes) -> Request:
+        if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
+            check_values(body, self.serving.limits.values)
         try:
             choice = self._choice = self.serving.versions.choose(requested_version(self.scope), body)
         except A2AError:

@@ -11,11 +11,11 @@ from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
 from ..protocol.operations import Codec
+from ..service.slow_clients import CHUNK, AnswerUnread, Readers, UnsentAnswer
 from ..service.tasks import EventStream, OpenStreams
 from ..store.ports import Subscription
 from ..types import TaskEvent
-from .base import CHUNK, NO_SNIFF, AnswerUnread
-from .slow_clients import Readers, UnsentAnswer
+from .base import NO_SNIFF
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

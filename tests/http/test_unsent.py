@@ -10,9 +10,9 @@ import pytest
 from starlette.types import Message, Scope
 
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.http import base, slow_clients
-from pydantic_ai_a2a.http.base import CHUNK, AnswerUnread
-from pydantic_ai_a2a.http.slow_clients import Readers, Unsent
+from pydantic_ai_a2a.http import base
+from pydantic_ai_a2a.service import slow_clients
+from pydantic_ai_a2a.service.slow_clients import CHUNK, AnswerUnread, Readers, Unsent
 
 from ..bounds import LIMIT
 
