@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -38,8 +38,7 @@ from ..service.exchange import Exchange, Request, Serving
 from ..service.slow_clients import UnsentAnswer
 from ..service.tasks import EventStream
 from ..settings import LONG, TLS
-from ..store.ports import Subscription
-from ..types import StoredTask, new_correlation_id
+from ..types import StoredTask, TaskEvent, new_correlation_id
 from .messages import SERVICE, Messages, methods
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -175,20 +174,19 @@ class GrpcCall(Exchange):
 
     async def _stream(self, stream: EventStream) -> None:
         """Write events until an end state of the stream, the end of the call or the drain of the server."""
-        streams, subscription = self.serving.streams, stream.subscription
+        subscription = stream.subscription
         try:
             await self._write_first(stream)
-            if subscription is not None:
-                streams.add(subscription)
-                await self._follow(stream, subscription)
+            if subscription is None:
+                return
+            await self.follow(stream, subscription)
         except asyncio.CancelledError:
             if subscription is None or not subscription.dropped or self._task.uncancel():
                 raise  # not the reader's lag: the call has ended
             raise ClientGone(_TOO_SLOW) from None
-        finally:
-            if subscription is not None:
-                streams.remove(subscription)
-                subscription.close()
+        if subscription.dropped:
+            self._cut = True  # the cancel of the drop may still come
+            raise ClientGone(_TOO_SLOW)
 
     async def _write_first(self, stream: EventStream) -> None:
         """Write the task with which a stream begins, and release the task."""
@@ -202,24 +200,15 @@ class GrpcCall(Exchange):
     def _encode_first(self, task: StoredTask) -> bytes:
         return self._messages.encode(b''.join(self._codec.result_pieces(task)), task.header.last_event)
 
-    async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
-        """Write the events of a subscription."""
-        while True:
-            events = await subscription.next()
-            if subscription.dropped:
-                self._cut = True  # `_drop` may still come
-                raise ClientGone(_TOO_SLOW)
-            if not events and self.serving.streams.over(stream.task_id):
-                return
-            events, ended = stream.up_to_end(events)
-            for event in events:
-                await self._write_event(self._codec.encode_event(event, False), event.n)
-            if ended:
-                return
+    async def keep_alive(self) -> None:
+        """Write nothing: gRPC itself pings on each connection."""
 
-    async def _write_event(self, json: bytes, number: int) -> None:
-        with self.room(len(json)) as room:
-            await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number), room)
+    async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
+        """Write events of a stream."""
+        for event in events:
+            json = self._codec.encode_event(event, False)
+            with self.room(len(json)) as room:
+                await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, event.n), room)
 
     async def _write(self, message: bytes, room: UnsentAnswer | None) -> None:
         """Send a message. One with room keeps it until the client takes the message, or has gone."""

@@ -1,28 +1,31 @@
-"""One HTTP request and its answer, for all bindings: reads the body, and sends the result."""
+"""One HTTP request and its answer, for all bindings: reads the body, and sends the result or the events of a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import A2AError, ClientGone, PayloadTooLargeError, ends_task
+from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
 from ..protocol.operations import Codec, Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
 from ..service import exchange
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.exchange import Serving
-from ..service.slow_clients import CHUNK, AnswerUnread
+from ..service.slow_clients import CHUNK, AnswerUnread, UnsentAnswer
 from ..service.tasks import EventStream
-from ..types import StoredTask, new_correlation_id
+from ..store.ports import Subscription
+from ..types import StoredTask, TaskEvent, new_correlation_id
 from .base import (
     CLOSE,
     JSON,
+    NO_SNIFF,
     Listener,
     abort,
     abort_later,
@@ -36,10 +39,10 @@ from .base import (
     start,
 )
 from .card import request_info
-from .sse import EventWriter
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+_COMMENT = b': keep-alive\n'  # no blank line behind it: old readers make an event without data of that (httpx-sse)
 _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
@@ -51,8 +54,16 @@ class Exchange(exchange.Exchange):
     """The media type of answers."""
     unshared: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Headers against shared caching of an answer."""
+    envelope: tuple[bytes, bytes] = b'', b''
+    """The bytes before and after a result, or an event of a stream."""
     _streaming = False
     """True once an event stream has begun."""
+    _codec: Codec
+    """Writes the events of a stream."""
+    _head: bytes
+    """The bytes between the number of an event and its content."""
+    _tail: bytes
+    """The bytes behind the content of an event."""
     _listener: Listener | None = None
     """Set once the request has watched its client."""
 
@@ -63,10 +74,6 @@ class Exchange(exchange.Exchange):
         self.send = send
         if serving.dispatcher.tenants is not None:
             self.tenant = scope['path_params'].get('tenant', '')
-
-    @abstractmethod
-    def envelope(self) -> tuple[bytes, bytes]:
-        """Return the bytes before and after a result, or an event of a stream."""
 
     @abstractmethod
     async def refuse(self, error: A2AError) -> None:
@@ -129,7 +136,7 @@ class Exchange(exchange.Exchange):
             codec = _codec_for(result, choice) if choice.task_decides else choice.codec
             size, pieces = stored_size(result), write(codec, result)
         del result  # the pieces hold it until they are sent
-        before, after = self.envelope()
+        before, after = self.envelope
         headers = (*self.unshared, *self.dispatch.headers)
         if size <= CHUNK:
             body = b''.join((before, *pieces, after))
@@ -149,22 +156,29 @@ class Exchange(exchange.Exchange):
             headers = (*headers, ('X-Correlation-Id', self.correlation_id))
             await send_cached(self.scope, self.send, cached_answer(card, headers, media_type=self.media_type))
         else:
-            body = card.join(self.envelope())
+            body = card.join(self.envelope)
             await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
 
+    # --- event streams, as Server-Sent Events ------------------------------------------------------------------------
+
     async def _stream(self, stream: EventStream | DirectMessage, choice: CodecChoice) -> None:
+        before, after = self.envelope
+        self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
         if isinstance(stream, DirectMessage):
             message = choice.codec.encode_message_result(stream.body)
             with self.room(len(message)) as answer:
-                self._streaming = True
-                await self._writer(choice.codec).write_one(message, answer)
+                await self._start_stream()
+                # Without a number: the one event cannot be resumed (§3.1.2).
+                await self._send_pieces((self._head[1:], message, self._tail), answer)
+            await self.send({'type': 'http.response.body', 'body': b''})
             return
         try:
-            writer = self._writer(_codec_for(stream.first, choice))
-            with self.room(0 if stream.first is None else stored_size(stream.first)) as answer:
-                self._streaming = True
-                await writer.begin(stream, answer)
-            await writer.follow(stream, self.receive)
+            self._codec = _codec_for(stream.first, choice)
+            await self._send_first(stream)
+            if stream.subscription is not None:
+                await self._watched(stream, stream.subscription)
+            if not self.has_left:
+                await self.send({'type': 'http.response.body', 'body': b''})
         except asyncio.CancelledError:
             assert self.task is not None, 'the request has a stream'
             dropped = stream.subscription is not None and stream.subscription.dropped
@@ -178,16 +192,72 @@ class Exchange(exchange.Exchange):
             )
             abort_later(self.scope, self.serving.readers.seconds)
 
-    def _writer(self, codec: Codec) -> EventWriter:
-        return EventWriter(
-            self.send,
-            codec,
-            envelope=self.envelope(),
-            correlation_id=self.correlation_id,
-            headers=self.dispatch.headers,
-            readers=self.serving.readers,
-            streams=self.serving.streams,
-        )
+    async def _start_stream(self) -> None:
+        self._streaming = True
+        headers = [
+            (b'content-type', b'text/event-stream'),
+            (b'cache-control', b'no-store'),
+            (b'x-accel-buffering', b'no'),
+            (b'x-correlation-id', self.correlation_id.encode()),
+            NO_SNIFF,
+            *((name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in self.dispatch.headers),
+        ]
+        await self.send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+
+    async def _send_first(self, stream: EventStream) -> None:
+        """Begin a stream with its snapshot, if there is one. The stream then no longer holds it."""
+        first, stream.first = stream.first, None
+        with self.room(0 if first is None else stored_size(first)) as answer:
+            await self._start_stream()
+            if first is not None:
+                number = b'id: %d' % first.header.last_event
+                pieces = chain((number, self._head), self._codec.result_pieces(first), (self._tail,))
+                del first
+                await self._send_pieces(pieces, answer)
+
+    async def _watched(self, stream: EventStream, subscription: Subscription) -> None:
+        """Send the events of a stream until its client goes, or takes too much memory."""
+        watch = asyncio.get_running_loop().create_task(self._watch(subscription))
+        try:
+            await self.follow(stream, subscription)
+        except OverloadedError as error:
+            raise AnswerUnread(
+                'A stream was closed, because the process holds too many unread bytes of answers'
+            ) from error
+        finally:
+            watch.cancel()
+
+    async def _watch(self, subscription: Subscription) -> None:
+        """Stop writing when the client has gone; its task goes on."""
+        while (await self.receive())['type'] != 'http.disconnect':
+            pass
+        self.has_left = True
+        subscription.nudge()
+
+    async def keep_alive(self) -> None:
+        """Send a comment."""
+        await self.send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
+
+    async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
+        """Send events."""
+        pieces: list[bytes] = []
+        last = events[-1].n if ended else None
+        for event in events:
+            content = self._codec.encode_event(event, event.n == last)
+            pieces += (b'id: %d' % event.n, self._head, content, self._tail)
+        if pieces:
+            del event, events, content
+            with self.room(sum(map(len, pieces))) as answer:
+                await self._send_pieces(pieces, answer)
+
+    async def _send_pieces(self, pieces: Iterable[bytes], answer: UnsentAnswer | None) -> None:
+        if answer is None:
+            await self.send({'type': 'http.response.body', 'body': b''.join(pieces), 'more_body': True})
+            return
+        await answer.write(pieces)
+        if isinstance(pieces, list):
+            pieces.clear()  # the answer releases each piece once it is sent
+        await answer.send(self.send, more=True)
 
 
 def _codec_for(result: object, choice: CodecChoice) -> Codec:

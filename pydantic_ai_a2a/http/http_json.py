@@ -180,9 +180,6 @@ class _HttpJsonExchange(Exchange):
             raise
         return operation, params, CodecChoice(codec)
 
-    def envelope(self) -> tuple[bytes, bytes]:
-        return b'', b''
-
     async def refuse(self, error: A2AError) -> None:
         """Answer with a `google.rpc.Status` (§11.6)."""
         body = refusal(error, self.correlation_id)

@@ -53,6 +53,7 @@ class _JsonRpcExchange(Exchange):
                 refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
             raise refused.error from None
         self._id = request.id
+        self.envelope = b'{"jsonrpc":"2.0","id":%s,"result":' % request.id, b'}'
         self._wants_stream = request.operation.stream
         if request.notification:
             self._expect(notification=True)
@@ -62,9 +63,6 @@ class _JsonRpcExchange(Exchange):
         if notification:
             self.unanswered = True
             self.send = _without_body(self.send)
-
-    def envelope(self) -> tuple[bytes, bytes]:
-        return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: with HTTP 200, or with the status of an error below JSON-RPC (§9.5)."""

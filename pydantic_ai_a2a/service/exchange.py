@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
@@ -15,10 +15,11 @@ from ..errors import ClientGone
 from ..protocol.operations import Operation, Params
 from ..protocol.versions import CodecChoice, Versions
 from ..settings import LONG, Limits
-from ..types import SubscribeParams, frozen
+from ..store.ports import Subscription
+from ..types import SubscribeParams, TaskEvent, frozen
 from .dispatch import Dispatch, Dispatcher
 from .slow_clients import CHUNK, Readers, SlowClients, UnsentAnswer
-from .tasks import OpenStreams, parse_event_id
+from .tasks import EventStream, OpenStreams, parse_event_id
 
 Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
 """A decoded request, with the codec of its answer."""
@@ -53,6 +54,8 @@ class Exchange(ABC):
     """Done once the client has gone, for transports that tell at once."""
     task: asyncio.Task[Any] | None = None
     """The task of a stream."""
+    has_left = False
+    """True once the reader of a stream has gone, for transports that tell while the stream is written."""
     at_end: Callable[[], None] | None = None
     """Called at the end, if there is something to close."""
 
@@ -145,6 +148,38 @@ class Exchange(ABC):
         if not isinstance(params, SubscribeParams):
             return params
         return replace(params, last_event_id=parse_event_id(header(self.request.headers, b'last-event-id')))
+
+    @abstractmethod
+    async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
+        """Write events of a stream, perhaps none; `ended` if the last one ends the stream."""
+
+    @abstractmethod
+    async def keep_alive(self) -> None:
+        """Tell the client of a stream without events that the stream goes on."""
+
+    async def follow(self, stream: EventStream, subscription: Subscription) -> None:
+        """Write the events of a stream until its end state, the end of its reader or the drain of the server."""
+        streams = self.serving.streams
+        streams.add(subscription)
+        try:
+            while True:
+                events = await subscription.next()
+                if subscription.dropped or self.has_left:
+                    return
+                if not events:
+                    if streams.over(stream.task_id):
+                        return
+                    await self.keep_alive()
+                    continue
+                events, ended = stream.up_to_end(events)
+                writing = self.write_events(events, ended=ended)
+                del events  # each long event is released once it is sent
+                await writing
+                if ended:
+                    return
+        finally:
+            streams.remove(subscription)
+            subscription.close()
 
     async def in_thread(self, convert: Callable[..., Any], *args: Any) -> Any:
         """Convert a long message."""
