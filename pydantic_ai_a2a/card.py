@@ -168,6 +168,8 @@ class CardTemplate:
         """Names of the capabilities that the card declares (§4.4.3)."""
         self.extensions: list[AgentExtension] = [*self._card['capabilities'].get('extensions', ())]
         """The declared extensions (§4.6)."""
+        self.needs_extensions = any(extension.get('required') for extension in self.extensions)
+        """True if clients must declare an extension in their requests."""
         self._extensions = tuple(self.extensions)
         self._cached = lru_cache(maxsize=_URLS)(self._render)
 

@@ -175,7 +175,6 @@ class A2AApp(FastA2A):
 
     def _list_grpc(self, extensions: Sequence[AgentExtension]) -> None:
         self.card.serve_grpc(next(reversed(self._grpc), None), extensions)
-        self.dispatcher.extensions.declared = self.card.extensions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. Without a lifespan, the first request of an operation starts the app."""

@@ -57,7 +57,7 @@ from ..runs.agent_job import AgentJob, Job, plain_read
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
-from ..service.dispatch import Dispatcher, ExtendedCard, Extensions
+from ..service.dispatch import Dispatcher, ExtendedCard
 from ..service.exchange import Serving
 from ..service.messages import Submissions
 from ..service.slow_clients import Readers, SlowClients
@@ -189,13 +189,11 @@ class Assembly:
             service=self.service,
             guard=guard,
             metering=self._metering,
-            extensions=Extensions(card.extensions),
-            capabilities=card.capabilities,
+            card=card,
             extended=extended,
             direct=self.direct,
             tenants=tenants,
             start=self.hosting.begin,
-            agent=card.name,
             keep=self._conversion.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import unquote
 
 import grpc
@@ -125,7 +125,7 @@ class GrpcCall(Exchange):
         try:
             params = codec.decode_params(operation, path={}, query=b'', body=self._messages.decode(body))
         except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self.serving.dispatcher.capabilities, codec.refusals)
+            refuse_unsupported_params(operation, error, self.serving.dispatcher.card.capabilities, codec.refusals)
             raise
         self._performing = True
         return operation, params, CodecChoice(codec)
@@ -329,17 +329,10 @@ _CODES = {code.name: code for code in StatusCode}
 _ = error_details_pb2  # registers the messages of the details
 
 
-class Refusal(NamedTuple):
-    """The end of a refused call."""
-
-    code: StatusCode
-    text: str
-    trailing: tuple[tuple[str, str | bytes], ...]
-    """The trailing metadata."""
-
-
-def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
-    """Return the end of a call that an error refuses.
+def refusal(
+    error: A2AError, codec: HttpCodec, correlation_id: str
+) -> tuple[StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
+    """Return the end of a call that an error refuses: the status, the text and the trailing metadata.
 
     Args:
         error: The error.
@@ -352,11 +345,7 @@ def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
     details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]
     message = status_pb2.Status(code=status.value[0], message=text, details=details)
     trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
-    return Refusal(
-        status,
-        text,
-        (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing),
-    )
+    return status, text, (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing)
 
 
 def _shortened(detail: dict[str, Any]) -> dict[str, Any]:

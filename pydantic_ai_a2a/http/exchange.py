@@ -240,13 +240,14 @@ class Exchange(exchange.Exchange):
 
     async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
         """Send events."""
-        pieces: list[bytes] = []
         last = events[-1].n if ended else None
-        for event in events:
-            content = self._codec.encode_event(event, event.n == last)
-            pieces += (b'id: %d' % event.n, self._head, content, self._tail)
+        pieces = [
+            piece
+            for event in events
+            for piece in (b'id: %d' % event.n, self._head, self._codec.encode_event(event, event.n == last), self._tail)
+        ]
         if pieces:
-            del event, events, content
+            del events
             with self.room(sum(map(len, pieces))) as answer:
                 await self._send_pieces(pieces, answer)
 

@@ -176,7 +176,7 @@ class _HttpJsonExchange(Exchange):
                 body=body if self._verb == 'POST' else None,
             )
         except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self.serving.dispatcher.capabilities, codec.refusals)
+            refuse_unsupported_params(operation, error, self.serving.dispatcher.card.capabilities, codec.refusals)
             raise
         return operation, params, CodecChoice(codec)
 

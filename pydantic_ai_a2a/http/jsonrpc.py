@@ -49,7 +49,7 @@ class _JsonRpcExchange(Exchange):
             self._wants_stream = refused.operation is not None and refused.operation.stream
             self._expect(notification=refused.notification)
             if refused.operation is not None:
-                capabilities, refusals = self.serving.dispatcher.capabilities, choice.codec.refusals
+                capabilities, refusals = self.serving.dispatcher.card.capabilities, choice.codec.refusals
                 refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
             raise refused.error from None
         self._id = request.id
