@@ -47,7 +47,7 @@ from fasta2a.schema import TaskStatus as TaskStatus
 from fasta2a.schema import TaskStatusUpdateEvent as TaskStatusUpdateEvent
 from fasta2a.schema import agent_card_ta as agent_card_ta
 from fasta2a.worker import Worker as Worker
-from pydantic_core import from_json
+from pydantic_core import ErrorDetails, ValidationError, from_json
 from pydantic_core import to_json as _strict_json
 from typing_extensions import dataclass_transform
 
@@ -86,6 +86,16 @@ def _shown(self: Any) -> str:
 def as_object(value: object) -> dict[str, Any]:
     """Return a value that should be a JSON object. Any other value becomes an empty object."""
     return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a value that should be a JSON list. Any other value becomes an empty list."""
+    return cast('list[Any]', value) if isinstance(value, list) else []
+
+
+def faults_of(error: ValidationError) -> Sequence[ErrorDetails]:
+    """Return the faults of a value, without the value."""
+    return error.errors(include_url=False, include_context=False, include_input=False)
 
 
 def without_surrogates(value: Any) -> Any:

@@ -51,7 +51,9 @@ from ..types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    as_list,
     as_object,
+    faults_of,
 )
 from . import stored
 from .fields import PROTO_JSON, WRAPPED, standard_base64
@@ -304,7 +306,7 @@ def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> A
         except ValidationError as error:
             if error.error_count() > _MOST_FAULTS:
                 raise AnswerUnreadable(f'more than {_MOST_FAULTS} values cannot be read') from None
-            found = error.errors(include_url=False, include_context=False, include_input=False)
+            found = faults_of(error)
             value = value if faults else deepcopy(value)
             faults += [f'{".".join(map(str, fault["loc"]))}: {fault["msg"]}'.removeprefix(': ') for fault in found]
             # An absent field cannot be left out, but the object that needs it.
@@ -465,7 +467,7 @@ def _object(wire: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _objects(wire: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects in the list of a field. Other values are logged."""
     value = wire.get(name)
-    listed = cast('list[object]', value) if isinstance(value, list) else []
+    listed = as_list(value)
     objects = [cast('dict[str, Any]', item) for item in listed if isinstance(item, dict)]
     if value is not None and (len(objects) < len(listed) or not isinstance(value, list)):
         _warn(_agent.get(), f'{name}: must be a list of objects')
@@ -590,7 +592,7 @@ def rpc_error(error: object, status: int) -> A2AError:
     kind = None if status == 200 else _BY_STATUS.get(status)
     if kind is None or status in (400, 404):
         kind = _BY_CODE.get(code if type(code) is int else 0)
-    return _error(kind, text, _list(data), code)
+    return _error(kind, text, as_list(data), code)
 
 
 def http_error(body: object, status: int) -> A2AError:
@@ -601,7 +603,7 @@ def http_error(body: object, status: int) -> A2AError:
         status: HTTP status of the answer.
     """
     wire = as_object(as_object(body).get('error'))
-    return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
+    return _error(_BY_STATUS.get(status), wire.get('message'), as_list(wire.get('details')), status)
 
 
 def status_error(status: int, url: str, body: object = None) -> A2AError:
@@ -626,7 +628,7 @@ def _reason(value: object) -> str:
         return value
     fields = as_object(value)
     inner: list[object] = [fields[name] for name in _REASONS if name in fields]
-    reasons: list[str] = [_reason(item) for item in (*_list(value)[:_MAX_DETAILS], *inner)]
+    reasons: list[str] = [_reason(item) for item in (*as_list(value)[:_MAX_DETAILS], *inner)]
     return next(filter(None, reasons), '')
 
 
@@ -649,7 +651,7 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
 
 
 def _violations(value: object) -> Iterator[FieldViolation]:
-    for violation in map(as_object, _list(value)[:_MAX_DETAILS]):
+    for violation in map(as_object, as_list(value)[:_MAX_DETAILS]):
         field, description = violation.get('field'), violation.get('description')
         if isinstance(field, str) and isinstance(description, str):
             yield FieldViolation(_line(field), _line(description))
@@ -659,10 +661,6 @@ def _strings(value: object) -> Iterator[tuple[str, str]]:
     for name, text in as_object(value).items():
         if isinstance(text, str):
             yield name, text
-
-
-def _list(value: object) -> list[object]:
-    return cast('list[object]', value) if isinstance(value, list) else []
 
 
 def _line(text: str) -> str:

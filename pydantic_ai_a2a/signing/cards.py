@@ -321,7 +321,7 @@ def without_empty(value: Any, depth: int = 1) -> Any:
 # Signs the cards and the push notifications of an app.
 
 
-class AppSigner:
+class AppSigner(Signer):
     """Signs with the keys of a setting.
 
     Args:
@@ -335,14 +335,12 @@ class AppSigner:
     """
 
     def __init__(self, keys: Sequence[Key], setting: str, url: str, key_set_url: str) -> None:
-        self._signer = Signer(keys, setting, key_set_url)
+        super().__init__(keys, setting, key_set_url)
         self._url = url
-        self.keys = self._signer.keys
-        """The keys, the newest first."""
 
     def sign_card(self, wire: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON of a card with signatures; see `cards.sign_card`."""
-        return sign_card(wire, self._signer)
+        return sign_card(wire, self)
 
     def sign_push(self, url: str, notification_id: str, body: bytes, now: int) -> str:
         """Return the signature of a push notification; see `SignPush`."""
@@ -356,7 +354,7 @@ class AppSigner:
             NOTIFICATION_ID: notification_id,
             BODY_DIGEST: sha256(body).hexdigest(),
         }
-        return self._signer.token(to_json(claims))
+        return self.token(to_json(claims))
 
 
 def _origin(url: str) -> str:
