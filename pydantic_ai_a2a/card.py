@@ -322,17 +322,13 @@ def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) ->
         default_output_modes=list(facts.output_modes),
         skills=_skills(name, description, settings.skills, modes),
     )
-    _add_options(card, settings)
-    return with_skills(card, settings.skills)
-
-
-def _add_options(card: AgentCard, settings: CardSettings) -> None:
     if settings.provider:
         card['provider'] = settings.provider
     if settings.security_schemes:
         card['security_schemes'] = dict(settings.security_schemes)
     if settings.security_requirements:
         card['security_requirements'] = list(settings.security_requirements)
+    return with_skills(card, settings.skills)
 
 
 def _skills(name: str, description: str, skills: Sequence[Skill], modes: Mapping[str, Any]) -> list[Skill]:

@@ -24,7 +24,7 @@ from ..types import (
     SubscribeParams,
 )
 from . import stored
-from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
+from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId, Tenanted
 
 
 def _written(**fields: object) -> dict[str, Any]:
@@ -151,25 +151,19 @@ class _Target(TypedDict):
     authentication: NotRequired[_Authentication | None]
 
 
-@with_config(PROTO_JSON)
-class _Create(_Target):
+class _Create(_Target, Tenanted):
     task_id: Id
-    tenant: NotRequired[str | None]
 
 
-@with_config(PROTO_JSON)
-class _One(TypedDict):
+class _One(Tenanted):
     task_id: Id
     id: Id
-    tenant: NotRequired[str | None]
 
 
-@with_config(PROTO_JSON)
-class _All(TypedDict):
+class _All(Tenanted):
     task_id: Id
     page_size: NotRequired[Annotated[Count, Field(ge=1, le=100)] | None]
     page_token: NotRequired[Line | None]
-    tenant: NotRequired[str | None]
 
 
 @with_config(CAMEL_CASE)

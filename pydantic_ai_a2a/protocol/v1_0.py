@@ -40,6 +40,7 @@ from .fields import (
     MessageFields,
     Parts,
     Struct,
+    Tenanted,
     list_params,
     names_of,
     params_of,
@@ -91,9 +92,7 @@ class _Configuration(TypedDict, total=False):
     return_immediately: StrictBool | None
 
 
-@with_config(PROTO_JSON)
-class _SendMessageRequest(TypedDict):
-    tenant: NotRequired[str | None]
+class _SendMessageRequest(Tenanted):
     message: Annotated[_Message, AfterValidator(read_message)]
     configuration: NotRequired[_Configuration | None]
     metadata: NotRequired[Struct | None]
@@ -117,35 +116,21 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
     )
 
 
-@with_config(PROTO_JSON)
-class _GetTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
+class _SubscribeToTaskRequest(Tenanted):
     id: Id
+
+
+class _GetTaskRequest(_SubscribeToTaskRequest):
     history_length: NotRequired[Count | None]
 
 
 @with_config(PROTO_JSON)
-class _ListTasksRequest(ListFields, total=False):
-    tenant: str | None
+class _ListTasksRequest(ListFields, Tenanted, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-@with_config(PROTO_JSON)
-class _CancelTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
-    id: Id
+class _CancelTaskRequest(_SubscribeToTaskRequest):
     metadata: NotRequired[Struct | None]
-
-
-@with_config(PROTO_JSON)
-class _SubscribeToTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
-    id: Id
-
-
-@with_config(PROTO_JSON)
-class _CardRequest(TypedDict, total=False):
-    tenant: str | None
 
 
 _Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
@@ -161,7 +146,7 @@ _PARAMS: Mapping[str, Any] = {
     'ListTasks': _List,
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
-    'GetExtendedAgentCard': Annotated[_CardRequest, params_of(CardParams)],
+    'GetExtendedAgentCard': Annotated[Tenanted, params_of(CardParams)],
     **requests.flat(tenants=True),
 }
 """The params of the operations."""

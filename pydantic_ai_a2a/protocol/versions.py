@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
-from ..types import as_object
+from ..types import as_list, as_object
 from .envelope import parse_json
 from .operations import OPERATIONS, Codec, HttpCodec, RpcRefused
 from .v1_0 import V1_0
@@ -214,7 +214,4 @@ def _message(params: object) -> dict[str, Any] | None:
 
 def _has_bare_part(message: dict[str, Any]) -> bool:
     """True if a part of the message has no `kind`: 0.3 requires it, and FastA2A's dialect does not have it."""
-    parts = message.get('parts')
-    return isinstance(parts, list) and any(
-        isinstance(part, dict) and 'kind' not in part for part in cast('list[Any]', parts)
-    )
+    return any(isinstance(part, dict) and 'kind' not in part for part in as_list(message.get('parts')))

@@ -346,7 +346,7 @@ class Dispatch:
     async def _reply(
         self, direct: DirectReplies, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
     ) -> DirectMessage:
-        submission = await self._parts.service.check_direct(call, params)
+        submission = await self._parts.service.submissions.check_direct(call, params)
         message = await direct.answer(submission, call.correlation_id, gone)
         if message is None:
             raise ClientGone

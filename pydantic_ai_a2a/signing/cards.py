@@ -174,10 +174,14 @@ def _any(value: object, place: str) -> Any:
         raise NotSignable(f'{place} has a number beyond the range of a double') from None
 
 
-def _struct(value: object, place: str) -> Any:
+def _object(value: object, place: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise NotSignable(f'{place} is not an object')
-    return _any(cast('object', value), place)
+    return cast('Mapping[str, object]', value)
+
+
+def _struct(value: object, place: str) -> Any:
+    return _any(_object(value, place), place)
 
 
 def _list(item: Reader) -> Reader:
@@ -191,19 +195,14 @@ def _list(item: Reader) -> Reader:
 
 def _map(item: Reader) -> Reader:
     def read(value: object, place: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise NotSignable(f'{place} is not an object')
-        entries = cast('Mapping[str, object]', value).items()
-        return {name: item(entry, f'{place}.{name}') for name, entry in entries}
+        return {name: item(entry, f'{place}.{name}') for name, entry in _object(value, place).items()}
 
     return read
 
 
 def _message(name: str) -> Reader:
     def read(value: object, place: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise NotSignable(f'{place or "the card"} is not an object')
-        wire = cast('Mapping[str, object]', value)
+        wire = _object(value, place or 'the card')
         fields: dict[str, Any] = {}
         for field, reader in FIELDS[name].items():
             if wire.get(field) is not None:
