@@ -24,14 +24,13 @@ from ..auth.callers import RequestInfo, header
 from ..errors import (
     A2AError,
     ClientGone,
-    InvalidParamsError,
     InvalidRequestError,
     OverloadedError,
     PayloadTooLargeError,
     is_cancelled,
     is_for_the_process,
 )
-from ..protocol.operations import OPERATIONS, HttpCodec, Operation, refuse_unsupported_params
+from ..protocol.operations import OPERATIONS, HttpCodec, Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.exchange import Exchange, Request, Serving
@@ -121,14 +120,10 @@ class GrpcCall(Exchange):
     def decode(self, body: bytes) -> Request:
         """Decode the message of the client."""
         codec = self._codec = self.serving.versions.choose_http(header(self.request.headers, b'a2a-version'))
-        operation = self._operation
-        try:
-            params = codec.decode_params(operation, path={}, query=b'', body=self._messages.decode(body))
-        except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self.serving.dispatcher.card.capabilities, codec.refusals)
-            raise
+        body = self._messages.decode(body)
+        params = self.decode_params(codec, self._operation, path={}, query=b'', body=body)
         self._performing = True
-        return operation, params, CodecChoice(codec)
+        return self._operation, params, CodecChoice(codec)
 
     async def gone(self) -> None:
         """Return once the client has gone."""

@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..card import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
+from ..protocol.versions import HTTP
 from ..runs.hosting import Component
 from ..types import new_correlation_id
 from .base import NO_SNIFF, cached_answer, reply, send_cached
 from .card import CARD_PATH, base_url
-from .http_json import refusal
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""
@@ -56,7 +56,7 @@ class Index:
         correlation_id = new_correlation_id()
         body = self._description(scope)
         if error is not None:
-            body = {**from_json(refusal(error, correlation_id)), **body}
+            body = {**from_json(HTTP.encode_status(error, correlation_id)), **body}
         status, headers = (200, {}) if error is None else (error.http_status, error.headers)
         answer = b'' if scope['method'] == 'HEAD' else to_json(body)
         await reply(send, status, answer, correlation_id, headers.items())

@@ -642,7 +642,8 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
             if named is None and (kind is None or kind in _VAGUE):
                 named = _JSON_RPC.get(reason)
             kind = named or kind
-            metadata |= {name: _line(value) for name, value in _strings(detail.get('metadata'))}
+            facts = as_object(detail.get('metadata'))
+            metadata |= {name: _line(value) for name, value in facts.items() if isinstance(value, str)}
         violations += _violations(detail.get('fieldViolations'))
     if kind is None:
         kind, metadata = A2AError, {**metadata, 'code': _line(str(code))}
@@ -655,12 +656,6 @@ def _violations(value: object) -> Iterator[FieldViolation]:
         field, description = violation.get('field'), violation.get('description')
         if isinstance(field, str) and isinstance(description, str):
             yield FieldViolation(_line(field), _line(description))
-
-
-def _strings(value: object) -> Iterator[tuple[str, str]]:
-    for name, text in as_object(value).items():
-        if isinstance(text, str):
-            yield name, text
 
 
 def _line(text: str) -> str:

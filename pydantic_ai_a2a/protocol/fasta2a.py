@@ -130,19 +130,12 @@ class FastA2ADialect(OlderCodec):
         """Write an update under its key. All chunks before the last append."""
         payload = from_json(event.payload)
         if event.state is not None:
-            return self.encode_status(payload['statusUpdate'])
+            update = payload['statusUpdate']
+            return to_json({'statusUpdate': {**update, 'status': self._status(update['status'])}})
         update = payload['artifactUpdate']
-        is_last = bool(update.get('lastChunk'))
-        return self.encode_artifact(update, append=not is_last or bool(update.get('append')), last=is_last)
-
-    def encode_status(self, update: Mapping[str, Any]) -> bytes:
-        """Write a status update, from its 1.0 JSON."""
-        return to_json({'statusUpdate': {**update, 'status': self._status(update['status'])}})
-
-    def encode_artifact(self, update: Mapping[str, Any], *, append: bool, last: bool) -> bytes:
-        """Write an artifact update, from its 1.0 JSON."""
-        artifact = self._artifact(update['artifact'])
-        return to_json({'artifactUpdate': {**update, 'artifact': artifact, 'append': append, 'lastChunk': last}})
+        last = bool(update.get('lastChunk'))
+        flags = {'append': not last or bool(update.get('append')), 'lastChunk': last}
+        return to_json({'artifactUpdate': {**update, 'artifact': self._artifact(update['artifact']), **flags}})
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         written = {**message, 'role': stored.ROLES[message['role']]}

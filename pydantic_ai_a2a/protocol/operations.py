@@ -267,11 +267,6 @@ Params = (
 """The decoded params of an operation."""
 
 
-def tenant_of(params: Params | None) -> str:
-    """Return the tenant in params; empty if there is none, or for versions without tenants."""
-    return '' if params is None else params.tenant
-
-
 class RpcRequest(NamedTuple):
     """One JSON-RPC request."""
 

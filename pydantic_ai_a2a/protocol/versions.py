@@ -65,6 +65,8 @@ class Versions:
         """The codec of requests that do not tell their version."""
         self.http = HTTP if HTTP.dialect in self.served else None
         """The codec of the HTTP+JSON binding; None if it is not served."""
+        self.over_http = () if self.http is None else (HTTP.dialect,)
+        """Names of the versions over the HTTP+JSON binding."""
         self._named = lru_cache(maxsize=_KEPT)(self._find_named)
         self._named_http = lru_cache(maxsize=_KEPT)(self._find_http)
 
@@ -115,10 +117,9 @@ class Versions:
         return None if name is None else codec_of(name)
 
     def _find_http(self, version: str) -> HttpCodec:
-        served = () if self.http is None else (HTTP.dialect,)
-        self._find(version, served)
+        self._find(version, self.over_http)
         if self.http is None:
-            raise self.not_served(HTTP.dialect, served)
+            raise self.not_served(HTTP.dialect, self.over_http)
         return self.http
 
     def _find(self, version: str, served: Collection[str]) -> str | None:

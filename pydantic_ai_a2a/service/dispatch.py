@@ -35,7 +35,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
+from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..settings import MakeCard
@@ -267,7 +267,9 @@ class Dispatch:
         parts, request, caller = self._parts, self._request, self._caller
         assert caller is not None, 'admit() has found the caller'
         if parts.tenants is not None:
-            caller = self._caller = await self._in_tenant(parts.tenants, caller, tenant, tenant_of(params))
+            caller = self._caller = await self._in_tenant(
+                parts.tenants, caller, tenant, '' if params is None else params.tenant
+            )
         if parts.guard.scoped:
             self._authorize(caller, operation, params)
         if operation.lists:

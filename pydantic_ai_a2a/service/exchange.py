@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from ..auth.callers import RequestInfo, header
-from ..errors import ClientGone
-from ..protocol.operations import Operation, Params
+from ..errors import ClientGone, InvalidParamsError
+from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import CodecChoice, Versions
 from ..settings import LONG, Limits
 from ..store.ports import Subscription
@@ -180,6 +180,14 @@ class Exchange(ABC):
         finally:
             streams.remove(subscription)
             subscription.close()
+
+    def decode_params(self, codec: HttpCodec, operation: Operation, **places: Any) -> Params | None:
+        """Return the params from the places of `HttpCodec.decode_params`."""
+        try:
+            return codec.decode_params(operation, **places)
+        except InvalidParamsError as error:
+            refuse_unsupported_params(operation, error, self.serving.dispatcher.card.capabilities, codec.refusals)
+            raise
 
     async def in_thread(self, convert: Callable[..., Any], *args: Any) -> Any:
         """Convert a long message."""
