@@ -28,7 +28,7 @@ from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.base import REQUEST, closing
 from ..http.browser import AllowedHosts, misdirected
 from ..http.card import redact
-from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
+from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
 from ..protocol import stored
@@ -398,13 +398,12 @@ def catalogue(apps: Sequence[A2AApp] | Mapping[str, A2AApp], *, docs_url: str | 
     if not by_path:
         raise ValueError('catalogue() needs at least one app.')
     agents = Agents(by_path, {path: app.docs_url for path, app in by_path.items() if app.docs_url is not None})
-    page = AgentsPage(agents)
     parent = Starlette(
         routes=[
-            Route(CATALOGUE_PATH, Linkset(agents), methods=_READ),
+            Route(CATALOGUE_PATH, agents.linkset, methods=_READ),
             Route(LIVE_PATH, Live(), methods=_READ),
             Route(READY_PATH, ReadyTogether(agents), methods=_READ),
-            *(Route(path, page, methods=_READ) for path in ('/', docs_url) if path is not None),
+            *(Route(path, agents.page, methods=_READ) for path in ('/', docs_url) if path is not None),
         ]
     )
     for path in sorted(by_path, key=len, reverse=True):  # the longest first: /team/joker is not below /team

@@ -45,8 +45,8 @@ from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, 
 from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..http import http_json
-from ..http.base import request_late
-from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet, check_url
+from ..http.base import CachedAnswer, request_late
+from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, check_url, key_set
 from ..http.http_json import AnyPath
 from ..http.index import LIVE_PATH, READY_PATH, Index, Live, Ready
 from ..http.jsonrpc import JsonRpc
@@ -243,7 +243,7 @@ class LoopExitStack(AbstractAsyncContextManager[None]):
 # --- the routes of an app in the order in which they are tried, and the tenants' names that the paths exclude ---------
 
 
-def exact_routes(serving: Serving, card: Discovery, ready: Ready, keys: KeySet | None) -> list[Route]:
+def exact_routes(serving: Serving, card: Discovery, ready: Ready, keys: CachedAnswer | None) -> list[Route]:
     """Return the routes whose paths have no params.
 
     Args:
@@ -597,7 +597,7 @@ class Signatures:
     """Signs the JSON of a card; None: cards are not signed."""
     sign_push: SignPush | None = None
     """Signs push notifications; None: push notifications are not signed."""
-    key_set: KeySet | None = None
+    key_set: CachedAnswer | None = None
     """The endpoint of the public keys; None without signatures."""
 
 
@@ -622,7 +622,7 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
     return Signatures(
         sign_card=None if cards is None else cards.sign_card,
         sign_push=None if notifications is None else notifications.sign_push,
-        key_set=KeySet([*keys.values()]) if keys else None,
+        key_set=key_set([*keys.values()]) if keys else None,
     )
 
 

@@ -134,16 +134,6 @@ class GrpcCall(Exchange):
         if not self._cut:
             super().drop()
 
-    def is_over(self, exception: BaseException) -> bool:
-        """Return True if nobody waits for an answer.
-
-        A cancel of a call whose client is still there would leave the call open for ever.
-        """
-        if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
-            clear_frames(exception.__traceback__)
-            return True
-        return False
-
     async def answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
         """Write a stream, or the one message of an answer."""
         self._performing = False
@@ -230,6 +220,10 @@ class GrpcCall(Exchange):
 
     async def fail(self, exception: BaseException) -> NoReturn:
         """End the call with the status of an error."""
+        # A cancel of a call whose client is still there would leave the call open for ever.
+        if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
+            clear_frames(exception.__traceback__)
+            raise exception
         self._performing = False
         error = await self.dispatch.refused(exception)
         # The frames may hold a long answer, until the client has taken the refusal, or until a garbage collection.

@@ -9,7 +9,6 @@ import struct
 from collections import deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.types import Message, Receive, Scope, Send
@@ -165,46 +164,32 @@ async def start(
 # --- answers that clients may cache: entity tags, HEAD and 304 --------------------------------------------------------
 
 
-class CachedAnswer(NamedTuple):
-    """A body with the headers of its answer, for many requests."""
-
-    body: bytes
-    tag: str
-    """The entity tag."""
-    headers: tuple[tuple[bytes, bytes], ...]
-    """Headers of every answer."""
-    content: tuple[tuple[bytes, bytes], ...]
-    """Further headers of an answer with HTTP 200."""
-
-
-def cached_answer(
-    body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
-) -> CachedAnswer:
-    """Return a body as `send_cached` sends it.
+class CachedAnswer:
+    """A body with the headers of its answer, for many requests, as an ASGI app.
 
     Args:
         body: The whole body.
         headers: Headers besides those of every answer.
         media_type: The media type of the body.
     """
-    tag = etag(body)
-    return CachedAnswer(
-        body,
-        tag,
-        headers=tuple((name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)),
-        content=((b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF),
-    )
 
+    def __init__(
+        self, body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
+    ) -> None:
+        self._body = body
+        self._tag = etag(body)
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in (('ETag', self._tag), *headers)]
+        self._content = [(b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF]
 
-async def send_cached(scope: Scope, send: Send, answer: CachedAnswer) -> None:
-    """Answer with a body, or with HTTP 304 if the client has the body already."""
-    if _matches(header(scope['headers'], b'if-none-match'), answer.tag):
-        status, headers, body = 304, [*answer.headers], b''
-    else:
-        status, headers = 200, [*answer.headers, *answer.content]
-        body = b'' if scope['method'] == 'HEAD' else answer.body
-    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': body})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the body, or with HTTP 304 if the client has the body already."""
+        if _matches(header(scope['headers'], b'if-none-match'), self._tag):
+            status, headers, body = 304, self._headers, b''
+        else:
+            status, headers = 200, self._headers + self._content
+            body = b'' if scope['method'] == 'HEAD' else self._body
+        await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+        await send({'type': 'http.response.body', 'body': body})
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:

@@ -26,16 +26,15 @@ from .base import (
     CLOSE,
     JSON,
     NO_SNIFF,
+    CachedAnswer,
     Listener,
     abort,
     abort_later,
-    cached_answer,
     check_content_type,
     discarding,
     has_body,
     read_body,
     reply,
-    send_cached,
     start,
 )
 from .card import request_info
@@ -98,10 +97,6 @@ class Exchange(exchange.Exchange):
             self.receive, self.at_end = self._listener.receive, self._listener.close
         await self._listener.gone()
 
-    def is_over(self, exception: BaseException) -> bool:
-        """Return True if the server ends the request, or if the answer has begun and can only be broken off."""
-        return self._streaming or ends_task(exception, asyncio.current_task())
-
     async def leave(self, gone: ClientGone) -> None:
         """End the connection of a client that does not read the answer; other clients have already disconnected."""
         if isinstance(gone, AnswerUnread):
@@ -110,6 +105,8 @@ class Exchange(exchange.Exchange):
 
     async def fail(self, exception: BaseException) -> None:
         """Answer with the error of an exception; end a connection whose client may still send the body."""
+        if self._streaming or ends_task(exception, asyncio.current_task()):
+            raise exception  # the answer has begun and can only be broken off, or the server ends the request
         error = await self.dispatch.refused(exception)
         if self.unread and has_body(self.scope):
             error.headers.update([CLOSE])
@@ -154,7 +151,8 @@ class Exchange(exchange.Exchange):
         headers = (*self.dispatch.headers, _UNSHARED)
         if self.scope['method'] == 'GET':
             headers = (*headers, ('X-Correlation-Id', self.correlation_id))
-            await send_cached(self.scope, self.send, cached_answer(card, headers, media_type=self.media_type))
+            answer = CachedAnswer(card, headers, media_type=self.media_type)
+            await answer(self.scope, self.receive, self.send)
         else:
             body = card.join(self.envelope)
             await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)

@@ -95,12 +95,8 @@ class Exchange(ABC):
         """End the exchange with a client that has gone, or that does not read its answer."""
 
     @abstractmethod
-    def is_over(self, exception: BaseException) -> bool:
-        """Return True if an exception ends the exchange without an answer."""
-
-    @abstractmethod
     async def fail(self, exception: BaseException) -> None:
-        """Answer with the error of an exception."""
+        """Answer with the error of an exception, or raise the exception if nobody waits for an answer."""
 
     async def serve(self) -> None:
         """Serve the request. All errors are answered here."""
@@ -133,8 +129,6 @@ class Exchange(ABC):
             await self.leave(gone)
         except BaseException as exception:
             dispatch.close(exception)
-            if self.is_over(exception):
-                raise
             await self.fail(exception)
         finally:
             if dispatch.held is not None:
