@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NotRequired
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
-from typing_extensions import TypedDict
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
 from . import requests, stored
 from .envelope import Requests
-from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, Struct, list_params, names_of, read_message
-from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
+from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
+from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation, Params, RpcRequest
 from .requests import older_params
 
@@ -37,18 +36,6 @@ class _Message(MessageFields):
     parts: Parts
 
 
-@with_config(CAMEL_CASE)
-class _Configuration(Configuration, total=False):
-    push_notification_config: requests.Target | None
-    task_push_notification_config: requests.Target | None
-
-
-class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[_Configuration | None]
-    metadata: NotRequired[Struct | None]
-
-
 def _task_state(value: object) -> TaskState:
     if isinstance(value, str) and value in stored.STATE_NAMES:
         return value
@@ -60,9 +47,9 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, wait=False))]
+_Send = Annotated[SendRequest[_Message, requests.Target], AfterValidator(partial(send_params, wait=False))]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
-_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
+_FIELDS = names_of(FlatPart, _Message, Configuration, SendRequest, TaskParams, _ListParams)
 _REQUESTS = Requests(
     METHODS,
     {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(tenants=False)},

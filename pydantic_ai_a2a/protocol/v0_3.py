@@ -19,8 +19,8 @@ from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
 from . import requests, stored
 from .envelope import Requests
-from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of, read_message
-from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
+from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
+from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation, Params, RpcRequest
 from .requests import older_params
 
@@ -93,20 +93,8 @@ class _Message(MessageFields):
     parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-@with_config(CAMEL_CASE)
-class _Configuration(Configuration, total=False):
-    push_notification_config: requests.OlderTarget | None
-    task_push_notification_config: requests.OlderTarget | None
-
-
-class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[_Configuration | None]
-    metadata: NotRequired[Struct | None]
-
-
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, wait=True))]
-_FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
+_Send = Annotated[SendRequest[_Message, requests.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+_FIELDS = names_of(_File, _Part, _Message, Configuration, SendRequest, TaskParams)
 _REQUESTS = Requests(
     METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
 )
