@@ -63,7 +63,7 @@ from ..service.messages import Submissions
 from ..service.slow_clients import Readers, SlowClients
 from ..service.tasks import Service
 from ..settings import Access, Approvals, Push, Settings, TenantRule
-from ..signing.algorithms import Key
+from ..signing.algorithms import Key, SignPush
 from ..store.ports import Backend
 from ..types import Message, frozen
 from .combinations import check_signing
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from ..push.registration import Registration
     from ..push.sender import Sending
     from ..signing.cards import AppSigner
-    from ..signing.notifications import SignPush
 
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -12,9 +12,8 @@ from uuid import uuid4
 import rfc8785
 from pydantic_core import to_json
 
-from .algorithms import Key
+from .algorithms import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, Key
 from .keys import Signer
-from .notifications import BODY_DIGEST, LIFETIME, NOTIFICATION_ID
 
 _REQUIREMENTS = 'securityRequirements'
 _ANNOTATIONS = frozenset({'default', 'examples'})
