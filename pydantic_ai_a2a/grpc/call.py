@@ -313,7 +313,6 @@ _MAX_TEXT = 1_000
 """Most characters of a text. By default, clients refuse metadata of more than 8 KB, text and details together."""
 _MAX_DETAIL = 2_000
 """Most bytes of a detail, as JSON."""
-_CODES = {code.name: code for code in StatusCode}
 
 _ = error_details_pb2  # registers the messages of the details
 
@@ -328,7 +327,7 @@ def refusal(
         codec: The codec with the details of errors.
         correlation_id: Names the call in the logs.
     """
-    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else _CODES[error.status]
+    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else StatusCode[error.status]
     described = from_json(codec.encode_status(error, correlation_id))['error']
     text = described['message'][:_MAX_TEXT]
     details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]

@@ -542,20 +542,13 @@ _MAX_TEXT = 1_000
 _MAX_DETAILS = 100
 _CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')
 
-_JSON_RPC: Mapping[str, type[A2AError]] = {
-    'PARSE_ERROR': errors.JSONParseError,
-    'INVALID_REQUEST': errors.InvalidRequestError,
-    'METHOD_NOT_FOUND': errors.MethodNotFoundError,
-    'INVALID_PARAMS': errors.InvalidParamsError,
-    'INTERNAL_ERROR': errors.InternalError,
-}
 _A2A: Mapping[str, type[A2AError]] = {
     error.reason: error
     for error in cast('list[type[Exception]]', [getattr(errors, name) for name in errors.__all__])
     if issubclass(error, A2AError) and error.reason is not None
 }
 _BY_CODE: Mapping[int, type[A2AError]] = MappingProxyType(
-    {error.code: error for error in (*_JSON_RPC.values(), *_A2A.values())}
+    {error.code: error for error in (*errors.JSON_RPC_ERRORS.values(), *_A2A.values())}
 )
 _BY_STATUS: Mapping[int, type[A2AError]] = MappingProxyType(
     {
@@ -640,7 +633,7 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
         if isinstance(reason, str):
             named = _A2A.get(reason)
             if named is None and (kind is None or kind in _VAGUE):
-                named = _JSON_RPC.get(reason)
+                named = errors.JSON_RPC_ERRORS.get(reason)
             kind = named or kind
             facts = as_object(detail.get('metadata'))
             metadata |= {name: _line(value) for name, value in facts.items() if isinstance(value, str)}

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, PlainValidator, StrictBool, TypeAdapter, wi
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from ..errors import A2AError
+from ..errors import JSON_RPC_ERRORS, A2AError
 from ..types import (
     CancelParams,
     CardParams,
@@ -170,13 +170,7 @@ _PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
 _PLACE = re.compile(r'\{(\w+)\}')
 """A param in the path of an operation."""
 _DOMAIN = 'a2a-protocol.org'
-_REASONS = {
-    -32700: 'PARSE_ERROR',
-    -32600: 'INVALID_REQUEST',
-    -32601: 'METHOD_NOT_FOUND',
-    -32602: 'INVALID_PARAMS',
-    -32603: 'INTERNAL_ERROR',
-}
+_REASONS = {error.code: reason for reason, error in JSON_RPC_ERRORS.items()}
 
 
 def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:
