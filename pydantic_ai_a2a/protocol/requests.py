@@ -203,7 +203,8 @@ class _OlderAll(TypedDict):
     id: Id
 
 
-def _read_target(wire: Mapping[str, Any]) -> PushTarget:
+def read_target(wire: Mapping[str, Any]) -> PushTarget:
+    """Read the target of a webhook, of A2A 1.0 or 0.3."""
     authentication: Mapping[str, Any] = wire.get('authentication') or {}
     schemes: list[str | None] = authentication.get('schemes') or [authentication.get('scheme')]
     return PushTarget(
@@ -224,14 +225,14 @@ def target_json(target: PushTarget, *, nested: bool = False) -> dict[str, Any]:
     return fields
 
 
-Target = Annotated[_Target, AfterValidator(_read_target)]
+Target = Annotated[_Target, AfterValidator(read_target)]
 """A target as A2A 1.0 and FastA2A write it."""
-OlderTarget = Annotated[_OlderTarget, AfterValidator(_read_target)]
+OlderTarget = Annotated[_OlderTarget, AfterValidator(read_target)]
 """A target as A2A 0.3 writes it."""
 
 
 def _create(wire: _Create, tenants: bool) -> CreatePushParams:
-    return CreatePushParams(task_id=wire['task_id'], target=_read_target(wire), tenant=_tenant(wire, tenants))
+    return CreatePushParams(task_id=wire['task_id'], target=read_target(wire), tenant=_tenant(wire, tenants))
 
 
 def _one(wire: _One, tenants: bool) -> PushParams:
@@ -267,7 +268,7 @@ def flat(*, tenants: bool) -> dict[str, Any]:
 
 
 def _older_create(wire: Mapping[str, Any]) -> CreatePushParams:
-    target = _read_target(wire['push_notification_config'])
+    target = read_target(wire['push_notification_config'])
     return CreatePushParams(task_id=wire['task_id'], target=target, field='pushNotificationConfig')
 
 
