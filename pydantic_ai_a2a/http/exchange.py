@@ -92,9 +92,8 @@ class Exchange(exchange.Exchange):
 
     async def gone(self) -> None:
         """Return once the client has gone."""
-        if self._listener is None:
-            self._listener = Listener(self.receive)
-            self.receive, self.at_end = self._listener.receive, self._listener.close
+        self._listener = self._listener or Listener(self.receive)
+        self.receive, self.at_end = self._listener.receive, self._listener.close
         await self._listener.gone()
 
     async def leave(self, gone: ClientGone) -> None:
