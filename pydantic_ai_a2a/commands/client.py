@@ -9,7 +9,7 @@ from typing import get_args
 
 import click
 
-from ..protocol.stored import task_json
+from ..protocol.stored import json_of
 from ..types import AgentCard, CancelParams, ListParams, Task, TaskState, agent_card_ta
 from .remote import Remote, agent_options
 from .terminal import as_json, echo, say, write_table
@@ -93,7 +93,7 @@ async def _list(remote: Remote, context: str | None, state: TaskState | None, *,
                     break
     if json_lines:
         for task in listed_tasks:
-            echo(as_json(task_json(task)))
+            echo(as_json(json_of(task)))
     elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
         write_table(columns, [_row(task) for task in listed_tasks])

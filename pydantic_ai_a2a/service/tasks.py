@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.trace import Span
@@ -99,15 +100,11 @@ class Service:
         self._backend = backend
         self._offers = offers
         self._limits = settings.limits
-        self._max_wait = settings.limits.max_wait
+        self._max_wait = settings.limits.max_wait  # a read of the setting is a call
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
-        self.check = submissions.check
-        """Checks a message without storage, and converts the message to the stored form."""
-        self.check_direct = submissions.check_direct
-        """Like `check`, for a message that is answered without a task."""
-        cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace)
-        self.cancel = cancellation.cancel
-        """Cancels a task of an owner; of any owner for None."""
+        self.submissions = submissions
+        """Checks messages without storage, and converts them to the stored form."""
+        self._load = partial(_loaded, backend)
         self._vault = vault
         self._metering = metering
         self._push = push
@@ -122,7 +119,7 @@ class Service:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return decided
-        submission = await self.check(call, params)
+        submission = await self.submissions.check(call, params)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
@@ -148,7 +145,7 @@ class Service:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
-        submission = await self.check(call, params)
+        submission = await self.submissions.check(call, params)
         if not submission.new:
             await self._check_seen(submission.task_id, call)
         if self._vault is not None:
@@ -179,7 +176,7 @@ class Service:
                 f'The task is {header.state}, but only a task in auth-required can be resumed.'
             )
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
-        submission = await self.check(call, SendParams(message=message))
+        submission = await self.submissions.check(call, SendParams(message=message))
         # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
@@ -195,7 +192,7 @@ class Service:
         if task_id is None or (found := await approvers.find(call, task_id)) is None:
             return None
         params = approvers.message(task_id, params)
-        submission = approvers.submission(await self.check(call, params), *found)
+        submission = approvers.submission(await self.submissions.check(call, params), *found)
         accepted = await self._submit(submission, call, params.message)
         return await approvers.after(accepted.header)
 
@@ -309,6 +306,13 @@ class Service:
         who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
         return await self.cancel(params.id, call.caller.owner, call.correlation_id, lambda _: who)
 
+    async def cancel(
+        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
+    ) -> StoredTask:
+        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
+        grace = self._limits.cancel_grace
+        return await canceled(self._backend, task_id, owner, grace=grace, correlation_id=correlation_id, facts=facts)
+
     async def subscribe_to_task(
         self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
     ) -> EventStream:
@@ -364,16 +368,16 @@ class Service:
     async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = registration_of(self._push)
-        task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
+        task_id, config = params.task_id, registration.config(params.target, call.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
-        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+        return registration.registered(task_id, config, call.correlation_id)
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """Return a webhook of a task (§3.1.8)."""
         registration = registration_of(self._push)
         task_id = params.task_id
         config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
-        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+        return registration.registered(task_id, config, call.correlation_id)
 
     async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
         """Return webhooks of a task, and the token of the next page (§3.1.9)."""
@@ -381,9 +385,7 @@ class Service:
         task_id = params.task_id
         configs = await registration.configs.list(task_id, call.caller.owner)
         page, following = registration.page_of(configs, task_id, params.page_size, params.page_token)
-        return [
-            Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
-        ], following
+        return [registration.registered(task_id, config, call.correlation_id) for config in page], following
 
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Stop deliveries to a webhook (§3.1.10)."""
@@ -396,71 +398,71 @@ class Service:
             raise TaskNotFoundError
         return task
 
-    async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
-        task = await self._backend.reader.load(task_id, owner, history_length=history_length)
-        if task is None:
-            raise TaskNotFoundError
-        return task
-
 
 # --- the cancellation of a task ---------------------------------------------------------------------------------------
 # Its run is asked to stop, and given up after a while.
 
 
-class Cancellation:
-    """Cancels tasks, and writes the audit log.
+async def canceled(
+    backend: Backend,
+    task_id: str,
+    owner: str | None,
+    *,
+    grace: float,
+    correlation_id: str,
+    facts: Callable[[TaskHeader], Mapping[str, Fact]],
+) -> StoredTask:
+    """Cancel a task, and write the audit log. Return the task after its run has stopped or was given up.
 
     Args:
-        backend: The backend of the tasks.
-        load: Returns a task of an owner with some of its history, or raises `TaskNotFoundError`.
+        backend: The backend of the task.
+        task_id: The task.
+        owner: Owner of the task; None for any owner.
         grace: Seconds that a run has to stop.
+        correlation_id: Names the request or command in the audit log.
+        facts: Returns the canceller for the audit log.
+
+    Raises:
+        TaskNotFoundError: The owner has no such task.
+        TaskNotCancelableError: The task has ended.
     """
-
-    def __init__(
-        self,
-        backend: Backend,
-        load: Callable[[str, str | None, int | None], Awaitable[StoredTask]],
-        *,
-        grace: float,
-    ) -> None:
-        self._backend = backend
-        self._load = load
-        self._grace = grace
-
-    async def cancel(
-        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
-    ) -> StoredTask:
-        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
-        header = await self._backend.queue.cancel(task_id, owner, at=self._backend.now())
-        if metrics.instruments is not None and header.state == 'canceled':
-            metrics.instruments.enter('canceled')
-        record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
-        try:
-            task = await self._canceled(header, owner)
-            del record['ended']
-            return task
-        except TaskNotCancelableError:
-            record.clear()
-            raise
-        finally:
-            if record:
-                audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
-
-    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
-        """Return the task after its run has stopped or was given up."""
-        queue, task_id = self._backend.queue, header.id
-        if header.state not in TERMINAL:
-            await within(self._grace, self._backend.events.wait(task_id, header.last_event))
-            task = await self._load(task_id, owner, None)
-            if task.header.state not in TERMINAL:
-                with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                    await queue.cancel(task_id, owner, at=self._backend.now(), force=True)
-                    if metrics.instruments is not None:
-                        metrics.instruments.enter('canceled')
-        task = await self._load(task_id, owner, None)
-        if task.header.state != 'canceled':
-            raise TaskNotCancelableError
+    header = await backend.queue.cancel(task_id, owner, at=backend.now())
+    if metrics.instruments is not None and header.state == 'canceled':
+        metrics.instruments.enter('canceled')
+    record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
+    try:
+        task = await _stopped(backend, header, owner, grace)
+        del record['ended']
         return task
+    except TaskNotCancelableError:
+        record.clear()
+        raise
+    finally:
+        if record:
+            audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
+
+
+async def _stopped(backend: Backend, header: TaskHeader, owner: str | None, grace: float) -> StoredTask:
+    task_id = header.id
+    if header.state not in TERMINAL:
+        await within(grace, backend.events.wait(task_id, header.last_event))
+        task = await _loaded(backend, task_id, owner, None)
+        if task.header.state not in TERMINAL:
+            with suppress(TaskNotCancelableError):  # the task has ended meanwhile
+                await backend.queue.cancel(task_id, owner, at=backend.now(), force=True)
+                if metrics.instruments is not None:
+                    metrics.instruments.enter('canceled')
+    task = await _loaded(backend, task_id, owner, None)
+    if task.header.state != 'canceled':
+        raise TaskNotCancelableError
+    return task
+
+
+async def _loaded(backend: Backend, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
+    task = await backend.reader.load(task_id, owner, history_length=history_length)
+    if task is None:
+        raise TaskNotFoundError
+    return task
 
 
 # --- waiting for the end of a task, for at most some seconds ----------------------------------------------------------
