@@ -21,15 +21,15 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient
-from ..client.following import STOPPED, WAITING, Update
+from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.urls import shown
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
-from ..types import Message, Part, Task
-from .cli import INTERRUPTED
+from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
+from .cli import CTRL_C
 from .remote import Remote, agent_options
 from .screens import Form, artifact_text, json_options, question_of, screen_for
 from .terminal import ask, echo, safe, say
@@ -156,7 +156,7 @@ def chat(*, remote: Remote, context: str) -> int:
             except EOFError:
                 return 0
             except (KeyboardInterrupt, click.Abort):
-                return INTERRUPTED
+                return CTRL_C
             if line == '/exit':
                 return 0
             if line == '/help':
@@ -166,7 +166,7 @@ def chat(*, remote: Remote, context: str) -> int:
             elif line:
                 code = talk.send([Part(text=line)], context_id=context)
                 context = talk.context_id or ''
-                if code == WAITS or (code == INTERRUPTED and not sys.stdin.isatty()):
+                if code == WAITS or (code == CTRL_C and not sys.stdin.isatty()):
                     return code
 
 
@@ -340,7 +340,7 @@ class Talk:
         self._task = None
         try:
             outcome = self._follow(parts, task_id, context_id)
-            while self._asks and 'status' in outcome and outcome['status']['state'] in WAITING:
+            while self._asks and 'status' in outcome and outcome['status']['state'] in INTERRUPTED:
                 outcome = self._answered(outcome)
         except (KeyboardInterrupt, click.Abort):
             return self._interrupted()
@@ -374,7 +374,7 @@ class Talk:
             outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
         except KeyboardInterrupt:
             say(f'the task {task_id} goes on')
-            return INTERRUPTED
+            return CTRL_C
         return self._ended(outcome)
 
     def _answered(self, task: Task) -> Task | Message:
@@ -424,7 +424,7 @@ class Talk:
             return 0
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
-        if state in WAITING:
+        if state in INTERRUPTED:
             how = '; approve with --approve, deny with --deny REASON' if _approvals(question_of(outcome)) else ''
             say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
             return WAITS
@@ -437,7 +437,7 @@ class Talk:
         task = self._task
         if task is None:
             say('interrupted before the agent has named its task')
-            return INTERRUPTED
+            return CTRL_C
         self.context_id = task['context_id']
         try:
             task = self._run(partial(self._canceled, task))
@@ -445,11 +445,11 @@ class Talk:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
             say(f'the task {task["id"]} is {task["status"]["state"]}')
-        return INTERRUPTED
+        return CTRL_C
 
     async def _canceled(self, task: Task) -> Task:
         """Return the task after the cancellation. Cancel a waiting task; a running task is canceled already."""
         latest = await self.client.get(task['id'], history_length=0)
-        if latest.state not in STOPPED - WAITING:
+        if latest.state not in TERMINAL:
             latest = await self.client.cancel(task['id'])
         return cast('Task', latest.task)

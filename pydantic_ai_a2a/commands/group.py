@@ -15,7 +15,7 @@ import click
 from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
-from .cli import INTERRUPTED
+from .cli import CTRL_C
 from .terminal import SafeLog, safe, say
 
 _HELP = {
@@ -32,12 +32,12 @@ _HELP = {
     },
     'queue': {'queue': 'Show or pause the queue of a store, and cancel tasks.'},
     'hash_key': {'hash-key': 'Make a key or token for a caller, and its hash.'},
-    'client': {
+    'remote': {
         'card': 'Show the card of an agent.',
         'tasks': 'List your tasks at an agent.',
         'cancel': 'Cancel a task of an agent.',
+        'doctor': 'Examine an agent, and say what to change.',
     },
-    'doctor': {'doctor': 'Examine an agent, and say what to change.'},
     'calling': {
         'send': 'Send a message to an agent, and show the answer.',
         'chat': 'Talk with an agent, one line a message.',
@@ -76,7 +76,7 @@ class _CommandLine(Group):
             raise ClickException(safe(str(error))) from error
         except KeyboardInterrupt:
             say('interrupted')
-            ctx.exit(INTERRUPTED)
+            ctx.exit(CTRL_C)
 
 
 def _load(name: str) -> Command:

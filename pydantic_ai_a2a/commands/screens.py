@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 from click import UsageError, option
 
 from ..client.content import answer_parts, artifact_parts, content_of, text_of
-from ..client.following import WAITING, Update
+from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
 from ..protocol.stored import event_json, task_json
-from ..types import Message, Part, Task
-from .terminal import Command, as_json, echo, say
+from ..types import INTERRUPTED, Message, Part, Task
+from .terminal import Command, echo, say
 
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
 
@@ -75,7 +75,7 @@ class Screen:
         self.close()
         _show_parts([part for parts in answer for part in parts])
         message = status.get('message')
-        if status['state'] in WAITING:
+        if status['state'] in INTERRUPTED:
             if not is_asked and (question := question_of(outcome)['text']) not in artifact_text(outcome):
                 echo(question)
         elif message is not None and message['parts'] not in answer:
@@ -111,14 +111,14 @@ class _JsonScreen(Screen):
         pass
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        echo(as_json(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
+        echo(json.dumps(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
 
 
 class _JsonLinesScreen(Screen):
     """Writes each event as a line of JSON."""
 
     def show(self, update: Update) -> None:
-        echo(as_json(event_json(update.event)))
+        echo(json.dumps(event_json(update.event)))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         pass
