@@ -18,6 +18,8 @@ from ..errors import (
 )
 from ..notebooks import HtmlTask
 from ..types import (
+    INTERRUPTED,
+    STOPPED,
     Artifact,
     GetParams,
     Message,
@@ -36,12 +38,6 @@ from .transport import Transport
 if TYPE_CHECKING:
     from .results import RemoteResult
 
-STOPPED: frozenset[TaskState] = frozenset(
-    {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
-)
-"""States in which a task does nothing until its client does something, if ever."""
-WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
-"""States in which a task waits for its client, and a stream may stay open."""
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
@@ -165,8 +161,8 @@ class Follower:
                     self._event_id = number
                 self._count(event, size)
                 yield self._take(event)
-                if self._done and self._last.state in WAITING:
-                    return
+                if self._done and self._last.state in INTERRUPTED:
+                    return  # the stream may stay open
         if not self._done:
             raise RemoteUnavailable(f'{self._transport.url} has ended the stream before the task.')
 

@@ -17,7 +17,18 @@ from ..client.following import START
 from ..client.urls import shown
 from ..errors import A2AError, CardRefused, MethodNotFoundError, RemoteError, TaskNotFoundError
 from ..protocol.answers import AnswerUnreadable, read_event
-from ..types import AgentCard, AgentInterface, CancelParams, GetParams, Message, Part, SendParams, StreamResponse, Task
+from ..types import (
+    TERMINAL,
+    AgentCard,
+    AgentInterface,
+    CancelParams,
+    GetParams,
+    Message,
+    Part,
+    SendParams,
+    StreamResponse,
+    Task,
+)
 from .probe import Answer, Finding, Level, Probe, StreamEvent
 
 
@@ -53,7 +64,6 @@ async def examine(
 # Errors, security, messages, cancellation and streams.
 
 _TEXT = 'Hello. This is a test of the connection. Please answer with one short sentence.'
-_ENDED = ('completed', 'failed', 'canceled', 'rejected')
 _TELLING = 0.3
 """Seconds between the first and the last event, by the server's clock, from which a collected stream is noticed."""
 
@@ -267,7 +277,7 @@ async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerato
             '3.4.1',
             'Give each task the id of a conversation.',
         )
-    if task['status']['state'] not in _ENDED:
+    if task['status']['state'] not in TERMINAL:
         await probe.ask('CancelTask', CancelParams(id=task['id']))
         return
     canceled = await probe.ask('CancelTask', CancelParams(id=task['id']))
@@ -301,7 +311,7 @@ async def _again(probe: Probe, params: SendParams, task: Task) -> AsyncGenerator
 
 
 async def _cancel(probe: Probe, task: Task) -> None:
-    if task['status']['state'] not in _ENDED:
+    if task['status']['state'] not in TERMINAL:
         await probe.ask('CancelTask', CancelParams(id=task['id']))
 
 

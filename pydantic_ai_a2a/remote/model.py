@@ -41,7 +41,7 @@ from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.content import partial_text
-from ..client.following import STOPPED, Update
+from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.urls import shown
@@ -50,7 +50,7 @@ from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
 from ..conversion.schemas import with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Task
+from ..types import STOPPED, AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, response_parts
 from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
 

@@ -31,7 +31,7 @@ from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
-from ..client.content import content_of, digest_id, output_problem, text_of
+from ..client.content import content_of, digest_id, output_problem, status_message
 from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
@@ -39,7 +39,7 @@ from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, ap
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Part, Skill, Task, as_object, dump_json
+from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import difference, totals
 
@@ -297,7 +297,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         state = outcome['status']['state']
         used = totals(outcome)
         ctx.usage.incr(difference(used, {} if waiting is None else waiting.get('usage', {})))
-        if state in ('input-required', 'auth-required'):
+        if state in INTERRUPTED:
             question = waiting_task(agent, outcome)
             question['usage'] = used
             self._remember(ctx, question)
@@ -380,15 +380,11 @@ def _sentence(agent: str, error: A2AError | RemoteError) -> str:
 
 def _end(agent: str, task: Task) -> str:
     """Return the sentence about a task that has not completed."""
-    message = task['status'].get('message')
-    text = text_of(message['parts']) if message is not None else ''
-    metadata: dict[str, Any] = (message or {}).get('metadata') or {}
-    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}' + _named(
-        metadata.get('correlationId')
-    )
+    text, correlation_id = status_message(task)
+    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}{_named(correlation_id)}'
 
 
-def _named(correlation_id: object) -> str:
+def _named(correlation_id: str | None) -> str:
     return f' (correlation id {correlation_id})' if correlation_id else ''
 
 

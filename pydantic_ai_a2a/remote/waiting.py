@@ -16,7 +16,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import Message, Task
+from ..types import INTERRUPTED, Message, Task
 
 # --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
 
@@ -24,8 +24,6 @@ APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
 QUESTION = 'remote_question'
 """Name of the tool whose calls are the remote questions, and the remote calls that wait for a result."""
-
-_WAITING = ('input-required', 'auth-required')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,7 @@ class RemoteTurn:
     @property
     def waiting_task(self) -> str | None:
         """The task that waits for its client; None for no task."""
-        return self.details.get('taskId') if self.details.get('state') in _WAITING else None
+        return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
 
 def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> RemoteTurn:
@@ -76,7 +74,7 @@ def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
         found |= {'taskId': answer['id'], 'state': answer['status']['state']}
         if counts := totals(answer):
             found['usage'] = counts
-        if found['state'] in _WAITING:
+        if found['state'] in INTERRUPTED:
             waiting = waiting_task(agent.name, answer)
             values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
             found |= {name: value for name, value in values.items() if value}
