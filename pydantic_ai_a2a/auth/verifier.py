@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from math import ceil
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import jwt
@@ -44,29 +44,6 @@ _REASONS: Mapping[type[PyJWTError], str] = {
 }
 
 
-class _Keys(Protocol):
-    """The source of the keys of tokens."""
-
-    async def find(self, kid: str | None, algorithm: str) -> PyJWK | bytes:
-        """Return the key that a token names, for the token's algorithm.
-
-        Raises:
-            InvalidCredentials: The key does not exist.
-            OverloadedError: The keys are not available at the moment.
-        """
-        ...
-
-
-class _Secret:
-    """A shared secret, the key of all tokens."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    async def find(self, kid: str | None, algorithm: str) -> bytes:
-        return self._secret
-
-
 class Verifier:
     """Verifies the tokens of one issuer. `JWTAuth` documents the arguments."""
 
@@ -93,7 +70,8 @@ class Verifier:
         self._issuer = issuer
         self._audiences = audiences
         self._leeway = leeway
-        self._keys: _Keys
+        self._keys: Jwks | bytes
+        """The keys of the issuer, or the shared secret."""
         if secret is None:
             self._algorithms = _pinned(algorithms, KEY_TYPES, tuple(KEY_TYPES))
             url = checked_url(jwks_url or discovery or '')
@@ -102,7 +80,7 @@ class Verifier:
             if jwks_url is not None:
                 raise ValueError('Give secret= or jwks_url=, not both.')
             self._algorithms = _pinned(algorithms, _SHARED, ('HS256',))
-            self._keys = _Secret(_checked_secret(secret, self._algorithms))
+            self._keys = _checked_secret(secret, self._algorithms)
 
     async def claims(self, token: str) -> dict[str, Any]:
         """Return the verified claims of a token.
@@ -118,7 +96,8 @@ class Verifier:
         algorithm: object = header.get('alg')
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidCredentials('algorithm')
-        key = await self._keys.find(header.get('kid'), algorithm)
+        keys = self._keys
+        key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
         try:
             return jwt.decode(
                 token,

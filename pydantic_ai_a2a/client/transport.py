@@ -1,15 +1,20 @@
-"""Requests and event streams of one interface: JSON-RPC (§9), HTTP+JSON (§11) or gRPC (§10)."""
+"""Requests and event streams of one interface: JSON-RPC (§9), HTTP+JSON (§11) or gRPC (§10).
+
+Each has a client span. The requests are sent within the span, and so carry its trace.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import httpx2
+from opentelemetry.trace import Span
+from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
@@ -33,11 +38,11 @@ from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
 from ..settings import LONG
+from ..telemetry import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
 from .cards import Interface
 from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
-from .spans import attributes_of, traced, traced_stream
-from .urls import shown
+from .urls import origin, shown
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     'SendMessage': read_event,
@@ -50,6 +55,8 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     'DeleteTaskPushNotificationConfig': lambda _: None,
     'GetExtendedAgentCard': read_card,
 }
+_ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
+"""Operations whose answer is a task or a message."""
 _REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
 """Operations that every server of A2A 1.0 has over JSON-RPC."""
 _OLDER = codec_of('fasta2a')
@@ -62,6 +69,8 @@ _LONGEST_REASON = 4_000
 """Most bytes of a text that are read for the reason of a refusal."""
 _LONGEST_NUMBER = 18
 """Most digits of the number of an event."""
+
+Events: TypeAlias = AsyncGenerator[tuple[StreamResponse, int | None, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +97,7 @@ class Transport:
         self._interface = interface
         self._live = live
         self._codec: Codec = codec_of(interface.version)
-        self.attributes = attributes_of(interface)
-        """Attributes of the interface for spans."""
+        self._attributes = _attributes_of(interface)
 
     @property
     def dialect(self) -> str:
@@ -106,7 +114,6 @@ class Transport:
         """Tenant of the interface; empty for none."""
         return self._interface.tenant
 
-    @traced
     async def call(self, name: str, params: Params, reader: Callable[[object], Any] | None = None) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
 
@@ -120,6 +127,15 @@ class Transport:
             RemoteUnavailable: The agent has not answered.
             RemoteProtocolError: The answer is not A2A.
         """
+        if not recording():
+            return await self._answer(name, params, reader)
+        with inside(client_span(name, params, self._attributes), end=True) as span:
+            answer = await self._answer(name, params, reader)
+            if name in _ABOUT_TASKS:
+                _name_task(span, answer)
+            return answer
+
+    async def _answer(self, name: str, params: Params, reader: Callable[[object], Any] | None) -> Any:
         operation, codec = OPERATIONS[name], self._codec
         try:
             return await self._call(codec, operation, params, reader)
@@ -141,10 +157,7 @@ class Transport:
             params = replace(params, page_token=token)
         raise self.unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
 
-    @traced_stream
-    async def stream(
-        self, name: str, params: Params, *, last_event_id: int | None = None
-    ) -> AsyncGenerator[tuple[StreamResponse, int | None, int], None]:
+    def stream(self, name: str, params: Params, *, last_event_id: int | None = None) -> Events:
         """Perform a streaming operation, and yield its events; see `call` for the errors.
 
         Each event comes with its number and its bytes. The number is None if the agent numbers no events; else a
@@ -155,6 +168,25 @@ class Transport:
             params: Its params.
             last_event_id: Number of the last event that was received; the agent sends the events after it.
         """
+        events = self._events(name, params, last_event_id)
+        return self._traced(events, name, params) if recording() else events
+
+    async def _traced(self, events: Events, name: str, params: Params) -> Events:
+        span = client_span(name, params, self._attributes)
+        try:
+            async with aclosing(events):
+                while True:
+                    # Between the events, the code of the reader runs, whose spans are not within this one.
+                    with inside(span, end=False):
+                        event = await anext(events, None)
+                    if event is None:
+                        return
+                    _name_task(span, event[0])
+                    yield event
+        finally:
+            span.end()
+
+    async def _events(self, name: str, params: Params, last_event_id: int | None) -> Events:
         operation, codec = OPERATIONS[name], self._codec
         headers = {'accept': 'text/event-stream'}
         if last_event_id is not None:
@@ -272,10 +304,10 @@ class Transport:
             answer = text.strip() if is_text else None
         if self._interface.binding != 'JSONRPC':
             return self._checked(status, answer, response)
-        wire = cast('dict[str, object]', answer) if isinstance(answer, dict) else {}
+        wire = as_object(answer)
         if (error := wire.get('error')) is not None and (status < 400 or isinstance(error, dict)):
             raise _with_headers(rpc_error(cast('object', error), status), response)
-        self._checked(status, cast('object', answer), response)
+        self._checked(status, answer, response)
         if 'result' not in wire:
             raise self.unreadable('the answer is no JSON-RPC response')
         return wire['result']
@@ -301,6 +333,25 @@ class Transport:
     def unreadable(self, reason: str) -> RemoteProtocolError:
         """Return the error for an answer that is not A2A."""
         return RemoteProtocolError(f'{self.url} has not answered in the form of A2A: {reason}.')
+
+
+def _attributes_of(interface: Interface) -> dict[str, AttributeValue]:
+    """Return the attributes that the spans of all requests to an interface have."""
+    host, _, port = origin(interface.url).partition('://')[2].rpartition(':')
+    return {
+        'a2a.protocol.version': interface.version,
+        'a2a.tenant': interface.tenant,
+        'gen_ai.agent.name': interface.agent,
+        'server.address': host.strip('[]'),
+        'server.port': int(port or 0),
+    }
+
+
+def _name_task(span: Span, answer: Any) -> None:
+    """Name the task of an answer or an event in its span. Pieces of artifacts name nothing new."""
+    found = answer.get('task') or answer.get('message') or answer.get('status_update') or answer
+    state = found.get('status', {}).get('state')
+    name_task(span, found.get('task_id') or found.get('id'), found.get('context_id'), state)
 
 
 def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import httpx2
@@ -28,6 +28,7 @@ from ..types import (
     SendParams,
     StreamResponse,
     Task,
+    as_object,
 )
 from .probe import Answer, Finding, Level, Probe, StreamEvent
 
@@ -353,9 +354,7 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
 
 
 def _result(received: StreamEvent) -> object:
-    if not isinstance(received.data, dict):
-        return None
-    fields = cast('dict[str, Any]', received.data)
+    fields = as_object(received.data)
     return fields.get('result', fields)
 
 

@@ -58,16 +58,6 @@ _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Request:
-    """A request to the remote agent."""
-
-    agent: Remote
-    turn: RemoteTurn
-    parameters: ModelRequestParameters
-    updates: AsyncGenerator[Update, None]
-
-
 @checked
 class A2AModel(Model[A2AClient]):
     """A remote A2A agent as a model: the prompts of a run go out, and the agent's answer is the response.
@@ -134,7 +124,7 @@ class A2AModel(Model[A2AClient]):
             UserError: The messages cannot be sent.
         """
         stream = await self._open(messages, model_settings, model_request_parameters)
-        async with aclosing(stream.request.updates):
+        async with aclosing(stream.updates):
             async for _ in stream:
                 pass
         return stream.get()
@@ -149,7 +139,7 @@ class A2AModel(Model[A2AClient]):
     ) -> AsyncGenerator[StreamedResponse]:
         """Send the messages that the agent has not seen, and stream its answer. Errors: see `request`."""
         stream = await self._open(messages, model_settings, model_request_parameters)
-        async with aclosing(stream.request.updates):
+        async with aclosing(stream.updates):
             yield stream
 
     async def _open(
@@ -171,8 +161,7 @@ class A2AModel(Model[A2AClient]):
         turn = last_turn(messages, agent)
         message = outgoing(turn, parameters, takes_schemas=takes_schemas(card))
         updates = self._updates(card, turn, message, message_id(messages, message))
-        request = _Request(agent=agent, turn=turn, parameters=parameters, updates=updates)
-        return _RemoteStream(parameters, request=request, name=self._model_name)
+        return _RemoteStream(parameters, agent=agent, turn=turn, updates=updates, name=self._model_name)
 
     async def _updates(
         self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
@@ -202,7 +191,9 @@ class A2AModel(Model[A2AClient]):
 class _RemoteStream(StreamedResponse):
     """The answer of a remote agent, in pieces."""
 
-    request: _Request
+    agent: Remote
+    turn: RemoteTurn
+    updates: AsyncGenerator[Update, None]
     name: str
     _answer: Task | Message = field(init=False)
     _shown: str = field(default='', init=False)
@@ -213,12 +204,12 @@ class _RemoteStream(StreamedResponse):
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         try:
-            async for update in self.request.updates:
+            async for update in self.updates:
                 self._take(update)
                 if 'status' in self._answer and (text := partial_text(self._answer)):
                     for event in self._text(text):
                         yield event
-            parts = response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)
+            parts = response_parts(self._answer, self.model_request_parameters, agent=self.agent.name)
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error
         for n, part in enumerate(parts):
@@ -235,8 +226,8 @@ class _RemoteStream(StreamedResponse):
     def _take(self, update: Update) -> None:
         answer = update.outcome
         self._answer = answer
-        self.provider_details = details(self.request.agent, answer)
-        self._usage = used(self.request.turn, answer)
+        self.provider_details = details(self.agent, answer)
+        self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""
@@ -260,7 +251,7 @@ class _RemoteStream(StreamedResponse):
 
     async def close_stream(self) -> None:
         """Stop reading, and cancel the remote task."""
-        await self.request.updates.aclose()
+        await self.updates.aclose()
 
     @property
     def model_name(self) -> str:
@@ -275,7 +266,7 @@ class _RemoteStream(StreamedResponse):
     @property
     def provider_url(self) -> str | None:
         """URL of the remote agent."""
-        return self.request.agent.url
+        return self.agent.url
 
     @property
     def timestamp(self) -> datetime:

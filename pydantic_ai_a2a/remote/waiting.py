@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -16,7 +16,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import INTERRUPTED, Message, Task
+from ..types import INTERRUPTED, Message, Task, as_object
 
 # --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
 
@@ -145,9 +145,7 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
 
 def totals(task: Task) -> dict[str, int]:
     """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
-    data = task.get('metadata', {}).get(RUN_METADATA_URI)
-    usage = cast('dict[str, Any]', data).get('usage') if isinstance(data, dict) else None
-    counts = cast('dict[str, Any]', usage) if isinstance(usage, dict) else {}
+    counts = as_object(as_object(task.get('metadata', {}).get(RUN_METADATA_URI)).get('usage'))
     return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
 
 
