@@ -239,11 +239,11 @@ def choose(
         CardRefused: There is no such interface, or it has another origin than the card.
     """
     entries = [entry for entry in card.get('supported_interfaces', ()) if binding in (None, entry['protocol_binding'])]
-    interfaces = [interface for entry in entries if (interface := _spoken(entry, card_url))]
+    interfaces = [interface for entry in entries if (interface := spoken(entry, card_url))]
     wanted = [interface for interface in interfaces if version in (None, interface.version)]
     if not wanted and version is not None:
         forced: list[AgentInterface] = [{**entry, 'protocol_version': version} for entry in entries]
-        wanted = [interface for entry in forced if (interface := _spoken(entry, card_url))]
+        wanted = [interface for entry in forced if (interface := spoken(entry, card_url))]
     place = 'The agent card' if card_url is None else shown(card_url)
     if not wanted:
         offered = sorted(
@@ -264,7 +264,8 @@ def _text(entry: AgentInterface, name: str) -> str:
     return str(entry.get(name, ''))[:40]
 
 
-def _spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
+def spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
+    """Return an interface of a card; None for a version or a binding that this client does not speak."""
     version = _VERSION.match(entry.get('protocol_version', ''))
     numbers = None if version is None else (int(version[1]), int(version[2]))
     numbers = (0, 3) if numbers == (0, 2) else numbers  # servers of 0.2 answer the methods of 0.3

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import httpx2
 
-from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose, is_local
+from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose, is_local, spoken
 from ..client.connections import Connections
 from ..client.following import START
 from ..client.urls import shown
@@ -88,38 +88,44 @@ async def examined_calls(probe: Probe, card: AgentCard) -> AsyncGenerator[Findin
         yield finding
 
 
-def _found(  # noqa: PLR0917 - in the order in which a finding is read
-    answer: Answer, step: str, level: Level, text: str, section: str, advice: str = ''
-) -> Finding:
-    return Finding(
-        step=step, level=level, text=text, section=section, sent=answer.sent, came=answer.came, advice=advice
-    )
+@dataclass(frozen=True)
+class _Step:
+    """A step of the examination of an interface."""
+
+    name: str
+    section: str
+    answer: Answer
+
+    def ok(self, text: str) -> Finding:
+        return self.found('ok', text)
+
+    def fault(self, text: str, advice: str) -> Finding:
+        return self.found('fault', text, advice)
+
+    def found(self, level: Level, text: str, advice: str = '') -> Finding:
+        sent, came = self.answer.sent, self.answer.came
+        return Finding(
+            step=self.name, level=level, text=text, section=self.section, sent=sent, came=came, advice=advice
+        )
 
 
 # --- errors and security --------------------------------------------------------------------------------------------
 
 
 def _served(probe: Probe, unknown: Answer) -> Finding:
+    step = _Step('interface', '8.3', unknown)
     if not unknown.status:
-        return _found(
-            unknown,
-            'interface',
-            'fault',
+        return step.fault(
             f'{probe.name} is declared and cannot be reached.',
-            '8.3',
             'Serve the interface at the URL on the card, or take the interface from the card.',
         )
     is_absent = unknown.status in (404, 405, 501) and unknown.code is None
     if isinstance(unknown.error, MethodNotFoundError) or is_absent:
-        return _found(
-            unknown,
-            'interface',
-            'fault',
+        return step.fault(
             f'{probe.name} is declared and not served.',
-            '8.3',
             'Serve this version and binding, or take them from the card.',
         )
-    return _found(unknown, 'interface', 'ok', f'{probe.name} is served.', '8.3')
+    return step.ok(f'{probe.name} is served.')
 
 
 async def _security(probe: Probe, card: AgentCard, with_credentials: Answer) -> Finding:
@@ -130,86 +136,57 @@ async def _security(probe: Probe, card: AgentCard, with_credentials: Answer) -> 
     finally:
         await anonymous.close()
     enforced = answer.status in (401, 403)
+    declares, asks = _Step('security', '7.3', answer), _Step('security', '7.4', answer)
     if declared and not enforced:
-        return _found(
-            answer,
-            'security',
-            'fault',
+        return asks.fault(
             'The card asks for credentials, and requests without credentials are served.',
-            '7.4',
             'Refuse requests without credentials with HTTP 401.',
         )
     if enforced and not declared:
-        return _found(
-            answer,
-            'security',
-            'fault',
+        return declares.fault(
             'Requests without credentials are refused, and the card does not say so.',
-            '7.3',
             'Declare securitySchemes and securityRequirements on the card.',
         )
     if not enforced:
-        return _found(answer, 'security', 'hint', 'Everybody may call the agent: it asks for no credentials.', '7.3')
+        return declares.found('hint', 'Everybody may call the agent: it asks for no credentials.')
     if with_credentials.status in (401, 403):
-        return _found(
-            with_credentials,
-            'security',
-            'warning',
-            'The agent has refused the credentials, or got none.',
-            '7.4',
-            'Give credentials with --token-env or --header.',
-        )
-    return _found(answer, 'security', 'ok', 'Requests without credentials are refused, as the card says.', '7.4')
+        text = 'The agent has refused the credentials, or got none.'
+        advice = 'Give credentials with --token-env or --header.'
+        return replace(asks, answer=with_credentials).found('warning', text, advice)
+    return asks.ok('Requests without credentials are refused, as the card says.')
 
 
 def _errors(probe: Probe, unknown: Answer) -> Iterator[Finding]:
-    wanted = 'HTTP 404 with the reason TASK_NOT_FOUND' if probe.interface.binding != 'JSONRPC' else 'the error -32001'
+    is_rpc = probe.interface.binding == 'JSONRPC'
     if unknown.media_type not in ('application/json', 'application/a2a+json'):
-        yield _found(
-            unknown,
-            'content type',
-            'fault',
-            f'Answers have the media type {unknown.media_type or "of nothing"}.',
-            '9.1' if probe.interface.binding == 'JSONRPC' else '11.1',
-            'Answer with application/json.',
+        yield _Step('content type', '9.1' if is_rpc else '11.1', unknown).fault(
+            f'Answers have the media type {unknown.media_type or "of nothing"}.', 'Answer with application/json.'
         )
+    wanted = 'the error -32001' if is_rpc else 'HTTP 404 with the reason TASK_NOT_FOUND'
+    step = _Step('unknown task', '3.3.2', unknown)
     if isinstance(unknown.error, TaskNotFoundError):
-        yield _found(unknown, 'unknown task', 'ok', f'An unknown task is {wanted}.', '3.3.2')
+        yield step.ok(f'An unknown task is {wanted}.')
     else:
-        yield _found(
-            unknown,
-            'unknown task',
-            'fault',
-            f'GetTask of an unknown task is not {wanted}.',
-            '3.3.2',
-            f'Answer with {wanted}, also for tasks of other callers.',
-        )
+        advice = f'Answer with {wanted}, also for tasks of other callers.'
+        yield step.fault(f'GetTask of an unknown task is not {wanted}.', advice)
 
 
 async def _bad_params(probe: Probe) -> AsyncGenerator[Finding, None]:
     answer = await probe.ask_wrongly('SendMessage', _message('m'))
     is_rpc = probe.interface.binding == 'JSONRPC'
-    is_right = answer.code == -32602 if is_rpc else answer.status == 400
     wanted = 'the error -32602' if is_rpc else 'HTTP 400'
-    yield _found(
-        answer,
-        'bad params',
-        'ok' if is_right else 'fault',
-        f'SendMessage without a message is {"" if is_right else "not "}{wanted}.',
-        '3.3.2',
-        '' if is_right else f'Check the params, and answer with {wanted}.',
-    )
+    step = _Step('bad params', '3.3.2', answer)
+    if answer.code == -32602 if is_rpc else answer.status == 400:
+        yield step.ok(f'SendMessage without a message is {wanted}.')
+    else:
+        advice = f'Check the params, and answer with {wanted}.'
+        yield step.fault(f'SendMessage without a message is not {wanted}.', advice)
     if is_rpc:
-        answer = await probe.ask_nonsense()
-        is_right = answer.code == -32601
-        yield _found(
-            answer,
-            'unknown method',
-            'ok' if is_right else 'fault',
-            f'An unknown method is {"" if is_right else "not "}the error -32601.',
-            '9.5',
-            '' if is_right else 'Answer with the error -32601.',
-        )
+        step = _Step('unknown method', '9.5', await probe.ask_nonsense())
+        if step.answer.code == -32601:
+            yield step.ok('An unknown method is the error -32601.')
+        else:
+            yield step.fault('An unknown method is not the error -32601.', 'Answer with the error -32601.')
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -221,26 +198,23 @@ def _message(message_id: str) -> SendParams:
 
 async def _messages(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None]:
     params = _message(uuid4().hex)
-    answer = await probe.ask('SendMessage', params)
-    event = _event(answer.result)
+    step = _Step('message', '3.1.1', await probe.ask('SendMessage', params))
+    event = _event(step.answer.result)
     if event is None:
-        yield _found(
-            answer,
-            'message',
-            'fault',
-            'A message is not answered with a task or a message.',
-            '3.1.1',
-            'Look at the log of the agent.',
-        )
+        yield step.fault('A message is not answered with a task or a message.', 'Look at the log of the agent.')
         return
     task = START.followed_by(event).task
-    yield _message_finding(answer, task)
     if task is None:
+        yield step.ok('A message is answered with a message.')
         return
-    async for finding in _about_task(probe, answer, task):
+    state = task['status']['state']
+    if state in ('failed', 'rejected'):
+        yield step.found('warning', f'The task of a harmless message is {state}.', 'Look at the log of the agent.')
+    else:
+        yield step.ok(f'A message is answered with a task, which is {state}.')
+    async for finding in _about_task(probe, step.answer, task):
         yield finding
-    async for finding in _again(probe, params, task):
-        yield finding
+    yield await _again(probe, params, task)
     async for finding in _stream(probe, card):
         yield finding
 
@@ -252,63 +226,35 @@ def _event(result: object) -> StreamResponse | None:
         return None
 
 
-def _message_finding(answer: Answer, task: Task | None) -> Finding:
-    if task is None:
-        return _found(answer, 'message', 'ok', 'A message is answered with a message.', '3.1.1')
-    state = task['status']['state']
-    if state in ('failed', 'rejected'):
-        return _found(
-            answer,
-            'message',
-            'warning',
-            f'The task of a harmless message is {state}.',
-            '3.1.1',
-            'Look at the log of the agent.',
-        )
-    return _found(answer, 'message', 'ok', f'A message is answered with a task, which is {state}.', '3.1.1')
-
-
 async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerator[Finding, None]:
     if not task.get('context_id'):
-        yield _found(
-            answer,
-            'context',
-            'fault',
-            'The task has no contextId.',
-            '3.4.1',
-            'Give each task the id of a conversation.',
+        yield _Step('context', '3.4.1', answer).fault(
+            'The task has no contextId.', 'Give each task the id of a conversation.'
         )
-    if task['status']['state'] not in TERMINAL:
-        await probe.ask('CancelTask', CancelParams(id=task['id']))
-        return
     canceled = await probe.ask('CancelTask', CancelParams(id=task['id']))
-    is_right = canceled.error is not None and (canceled.code == -32002 or canceled.status in (400, 409))
-    yield _found(
-        canceled,
-        'ended task',
-        'ok' if is_right else 'fault',
-        'An ended task cannot be canceled.' if is_right else 'Canceling an ended task is not the error -32002.',
-        '3.1.5',
-        '' if is_right else 'Answer with the error TaskNotCancelableError.',
-    )
-
-
-async def _again(probe: Probe, params: SendParams, task: Task) -> AsyncGenerator[Finding, None]:
-    repeated = await probe.ask('SendMessage', params)
-    event = _event(repeated.result)
-    second = None if event is None else START.followed_by(event).task
-    if second is not None and second['id'] != task['id']:
-        await _cancel(probe, second)
-        yield _found(
-            repeated,
-            'repeated message',
-            'hint',
-            'A message with the same messageId runs twice, which A2A allows.',
-            '3.1.1',
-            'Return the first task, so that clients may repeat a message whose answer was lost.',
-        )
+    if task['status']['state'] not in TERMINAL:
+        return
+    step = _Step('ended task', '3.1.5', canceled)
+    if canceled.error is not None and (canceled.code == -32002 or canceled.status in (400, 409)):
+        yield step.ok('An ended task cannot be canceled.')
     else:
-        yield _found(repeated, 'repeated message', 'ok', 'A message with the same messageId runs once.', '3.1.1')
+        yield step.fault(
+            'Canceling an ended task is not the error -32002.', 'Answer with the error TaskNotCancelableError.'
+        )
+
+
+async def _again(probe: Probe, params: SendParams, task: Task) -> Finding:
+    step = _Step('repeated message', '3.1.1', await probe.ask('SendMessage', params))
+    event = _event(step.answer.result)
+    second = None if event is None else START.followed_by(event).task
+    if second is None or second['id'] == task['id']:
+        return step.ok('A message with the same messageId runs once.')
+    await _cancel(probe, second)
+    return step.found(
+        'hint',
+        'A message with the same messageId runs twice, which A2A allows.',
+        'Return the first task, so that clients may repeat a message whose answer was lost.',
+    )
 
 
 async def _cancel(probe: Probe, task: Task) -> None:
@@ -324,14 +270,11 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         yield Finding(step='stream', level='not checked', text='The card declares no streaming.', section='3.1.2')
         return
     answer = await probe.ask('SendStreamingMessage', _message(uuid4().hex), streams=True)
+    step = _Step('stream', '3.1.2', answer)
     events = [event for received in answer.events if (event := _event(_result(received))) is not None]
     if not events:
-        yield _found(
-            answer,
-            'stream',
-            'fault',
+        yield step.fault(
             'Streaming is declared, and SendStreamingMessage is not answered with events.',
-            '3.1.2',
             'Serve streams as text/event-stream, or set capabilities.streaming to false.',
         )
         return
@@ -340,15 +283,12 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         update = update.followed_by(event)
     if update.task is not None:
         await _cancel(probe, update.task)
-    yield _found(answer, 'stream', 'ok', f'A message is answered with a stream of {len(events)} events.', '3.1.2')
+    yield step.ok(f'A message is answered with a stream of {len(events)} events.')
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):
-        yield _found(
-            answer,
-            'event ids',
+        yield _Step('event ids', '3.1.6', answer).found(
             'hint',
             'Events have no ids, so clients cannot resume a cut stream.',
-            '3.1.6',
             'Number the events, and accept the header Last-Event-ID.',
         )
 
@@ -360,27 +300,19 @@ def _result(received: StreamEvent) -> object:
 
 def _collected(answer: Answer, events: list[StreamResponse]) -> Finding:
     """Return the finding about a proxy that collects the events, by the times of the server and of the arrivals."""
+    step = _Step('live stream', '3.1.2', answer)
     times = [time for event in events if (time := _time(event)) is not None]
     lasted = max(times) - min(times) if times else 0.0
     arrived = answer.events[-1].at - answer.events[0].at
     if lasted < _TELLING:
-        return _found(
-            answer,
-            'live stream',
-            'not checked',
-            'The answer was too quick to tell if a proxy collects events.',
-            '3.1.2',
-        )
+        return step.found('not checked', 'The answer was too quick to tell if a proxy collects events.')
     if arrived < lasted / 10:
-        return _found(
-            answer,
-            'live stream',
+        return step.found(
             'warning',
             f'The agent sent events for {lasted:.1f} seconds, and all arrived at once. A proxy collects them.',
-            '3.1.2',
             'Turn buffering off, such as with proxy_buffering off in nginx.',
         )
-    return _found(answer, 'live stream', 'ok', 'Events arrive while the agent works.', '3.1.2')
+    return step.ok('Events arrive while the agent works.')
 
 
 def _time(event: StreamResponse) -> float | None:
@@ -393,8 +325,6 @@ def _time(event: StreamResponse) -> float | None:
 
 # --- agent card -------------------------------------------------------------------------------------------------------
 # The place, the content, and the URLs of the interfaces.
-
-_KNOWN = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'), ('GRPC', '1.0'))
 
 
 async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Finding | tuple[AgentCard, str], None]:
@@ -444,10 +374,8 @@ def interfaces(card: AgentCard, place: str, trusted_origins: Collection[str] = (
 def _interface(
     card: AgentCard, entry: AgentInterface, place: str, trusted_origins: Collection[str]
 ) -> Interface | Finding:
-    binding, version = entry['protocol_binding'], entry.get('protocol_version', '')[:3]
-    name = f'{binding} {version}'
-    version = '0.3' if version == '0.2' else version
-    if (binding, version) not in _KNOWN:
+    name = f'{entry["protocol_binding"]} {entry.get("protocol_version", "")[:3]}'
+    if spoken(entry, place) is None:
         return Finding(step='interface', level='not checked', text=f'{name[:40]} is a binding that is not examined.')
     alone: AgentCard = {**card, 'supported_interfaces': [entry]}
     fault = Finding(
@@ -459,10 +387,10 @@ def _interface(
         advice='Set the public URL of the agent, such as url= of to_a2a.',
     )
     try:
-        chosen = choose(alone, place, binding=binding, version=version, trusted_origins=trusted_origins)
+        chosen = choose(alone, place, binding=None, version=None, trusted_origins=trusted_origins)
     except CardRefused as error:
         return replace(fault, came=str(error))
-    if binding == 'GRPC':
+    if chosen.binding == 'GRPC':
         return Finding(step='interface', level='hint', text=f'{name} can be called, and is not examined.')
     if chosen.url != entry['url'] and not is_local(httpx2.URL(place).host):
         text = f'The interface {name} has an address that only the machine of the agent can reach.'
