@@ -6,17 +6,14 @@ import asyncio
 import json
 import mimetypes
 import sys
-import threading
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, cast
 
 import click
-from anyio.from_thread import start_blocking_portal
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
@@ -262,14 +259,8 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
 
 # --- a conversation with a remote agent -------------------------------------------------------------------------------
 # Messages, answers to questions, and Ctrl-C.
-#
-# The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
+# The event loop stands still while the command asks at the prompt.
 
-T = TypeVar('T')
-_WAKE = 1.0
-"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
-_END = 15.0
-"""Seconds for the cancellation of a task after Ctrl-C."""
 _QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
 
@@ -295,42 +286,21 @@ class Talk:
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
-        self._exits = ExitStack()
+        self._runner = asyncio.Runner()
+        """Runs a step of the conversation. After Ctrl-C, it cancels the step and waits for its end."""
         self._task: Task | None = None
         self.context_id: str | None = None
         """The conversation of the last answer."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as exits:
-            self._portal = exits.enter_context(start_blocking_portal())
-            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
-            self._exits = exits.pop_all()
+        self._runner.run(self.client.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._exits.close()
-
-    def _run(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
-        ended = threading.Event()
-
-        async def call() -> T:
-            try:
-                return await function()
-            finally:
-                ended.set()
-
-        future = self._portal.start_task_soon(call)
-        try:
-            while not ended.wait(_WAKE) and not future.done():
-                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            ended.wait(_END)
-            raise
+        with self._runner:
+            self._runner.run(self.client.__aexit__(None, None, None))
 
     def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
         """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
@@ -356,7 +326,7 @@ class Talk:
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = cast('Task', self._run(partial(self.client.get, task_id)).task)
+        task = cast('Task', self._runner.run(self.client.get(task_id)).task)
         calls = _approvals(waiting := question_of(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
@@ -371,7 +341,7 @@ class Talk:
     def watch(self, task_id: str) -> int:
         """Show the events of a task until it stops. Return the exit code. Ctrl-C ends only the command."""
         try:
-            outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
+            outcome = self._runner.run(self._show(self.client.subscribe(task_id)))
         except KeyboardInterrupt:
             say(f'the task {task_id} goes on')
             return CTRL_C
@@ -381,7 +351,7 @@ class Talk:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
         answer = decide(question_of(task))
         if 'denied' in answer:
-            return self._run(partial(self.client.cancel, task['id'])).outcome
+            return self._runner.run(self.client.cancel(task['id'])).outcome
         try:
             return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
         except InvalidParamsError as error:
@@ -391,7 +361,7 @@ class Talk:
     def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
         updates = self.client.stream(parts, **options)
-        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates), before))
+        return self._runner.run(self._show(RemoteTasks(self.client).follow(updates), before))
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
         screen = screen_for(self._form, before)
@@ -440,7 +410,7 @@ class Talk:
             return CTRL_C
         self.context_id = task['context_id']
         try:
-            task = self._run(partial(self._canceled, task))
+            task = self._runner.run(self._canceled(task))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
