@@ -54,10 +54,6 @@ class _Exchange(NamedTuple):
 
     follower: Follower
     params: SendParams
-    streams: bool
-    """True if the agent streams."""
-    may_repeat: bool
-    """True if the message may be sent again."""
     sent: Sent
 
 
@@ -277,8 +273,8 @@ class A2AClient(Sender):
                 exchange = await self._exchange(content, sending, output_type)
                 params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
-                waits = exchange.may_repeat and limit is None
-                stream = exchange.streams and not waits and not return_immediately
+                waits = exchange.follower.may_repeat and limit is None
+                stream = exchange.follower.streams and not waits and not return_immediately
                 if return_immediately or not (waits or stream):
                     params = replace(params, return_immediately=True)
                 async with aclosing(exchange.follower.send(params, stream=stream)) as updates:
@@ -309,8 +305,9 @@ class A2AClient(Sender):
             options: See `SendOptions`.
         """
         exchange = await self._exchange(content, options, output_type)
-        params = replace(exchange.params, return_immediately=not exchange.streams)
-        updates = exchange.follower.send(params, stream=exchange.streams)
+        streams = exchange.follower.streams
+        params = replace(exchange.params, return_immediately=not streams)
+        updates = exchange.follower.send(params, stream=streams)
         async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 update.result_of = exchange.sent.result
@@ -325,8 +322,8 @@ class A2AClient(Sender):
             last_event_id: Number of the last event that was received, for agents that number events.
         """
         card, transport = await self._finder.interface()
-        follower, _, _ = self._following(card, transport)
-        async with chains.waiting.get(), aclosing(follower.subscribe(task_id, last_event_id)) as updates:
+        updates = self._following(card, transport).subscribe(task_id, last_event_id)
+        async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 update.result_of = Sent(self, card).result
                 yield update
@@ -439,20 +436,15 @@ class A2AClient(Sender):
     async def _exchange(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _Exchange:
         message = message_of(content)
         card, transport = await self._finder.interface()
-        follower, streams, may_repeat = self._following(
-            card, transport, resend=options.get('resend', False), message_id=message['message_id']
-        )
+        follower = self._following(card, transport, options.get('resend', False), message['message_id'])
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
         params = send_params(message, options, card, transport.tenant, output_type)
-        return _Exchange(follower, params, streams, may_repeat, Sent(self, card, options, output_type, adapter))
+        return _Exchange(follower, params, Sent(self, card, options, output_type, adapter))
 
-    def _following(
-        self, card: AgentCard, transport: Transport, *, resend: bool = False, message_id: str = ''
-    ) -> tuple[Follower, bool, bool]:
+    def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
-        follower = Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
-        return follower, streams, may_repeat
+        return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
 
     async def _transport(self) -> Transport:
         _, transport = await self._finder.interface()

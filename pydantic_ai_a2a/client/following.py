@@ -57,9 +57,9 @@ class Follower:
 
     def __init__(self, transport: Transport, *, streams: bool, patience: float, may_repeat: bool) -> None:
         self._transport = transport
-        self._streams = streams
+        self.streams = streams
         self._patience = Patience(patience)
-        self._may_repeat = may_repeat
+        self.may_repeat = may_repeat
         self._last = START
         self._task_id: str | None = None
         self._event_id: int | None = None
@@ -91,19 +91,17 @@ class Follower:
                 async for update in updates:
                     yield update
 
-    async def subscribe(self, task_id: str, last_event_id: int | None) -> AsyncGenerator[Update, None]:
+    def subscribe(self, task_id: str, last_event_id: int | None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task that there is already."""
         self._task_id, self._event_id = task_id, last_event_id
-        async with aclosing(self._rest(task_id)) as updates:
-            async for update in updates:
-                yield update
+        return self._rest(task_id)
 
     async def _rest(self, task_id: str) -> AsyncGenerator[Update, None]:
         """Yield the further events of the task, until it stops."""
-        # The official server of 0.3 sends artifacts twice to clients that subscribe again, so this client polls.
-        subscribes = self._streams and self._transport.dialect == '1.0'
         try:
             while not self._done:
+                # The official server of 0.3 sends artifacts twice to clients that subscribe again.
+                subscribes = self.streams and self._transport.dialect == '1.0'
                 async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
                     async for update in updates:
                         yield update
@@ -125,10 +123,7 @@ class Follower:
                 async for update in updates:
                     yield update
         except (UnsupportedOperationError, MethodNotFoundError):
-            # The task has ended meanwhile, or the agent does not let clients subscribe.
-            async with aclosing(self._poll(task_id)) as updates:
-                async for update in updates:
-                    yield update
+            self.streams = False  # the task has ended meanwhile, or the agent does not let clients subscribe
         except (A2AError, RemoteUnavailable) as error:
             await self._patience.wait(error)
         else:
@@ -206,7 +201,7 @@ class Follower:
             RemoteUnavailable: The agent may have started a task, and another message would start another.
             A2AError: The agent has refused the message.
         """
-        if isinstance(error, RemoteUnavailable) and not self._may_repeat and not isinstance(error, NotConnected):
+        if isinstance(error, RemoteUnavailable) and not self.may_repeat and not isinstance(error, NotConnected):
             raise RemoteUnavailable(
                 f'{error} The task may have been started. `resend=True` sends the message again, to agents that run a '
                 'message only once.'
