@@ -25,7 +25,7 @@ from jwt.exceptions import (
 )
 
 from ..errors import OverloadedError
-from ..signing.algorithms import KEY_TYPES
+from ..signing.algorithms import ALGORITHMS, check_algorithms
 from ..signing.keys import KeyTable, read_keys
 from .callers import InvalidCredentials
 from .issuers import checked_url, connected, fetch_json
@@ -73,13 +73,15 @@ class Verifier:
         self._keys: Jwks | bytes
         """The keys of the issuer, or the shared secret."""
         if secret is None:
-            self._algorithms = _pinned(algorithms, KEY_TYPES, tuple(KEY_TYPES))
+            self._algorithms = ALGORITHMS if algorithms is None else tuple(algorithms)
+            check_algorithms(self._algorithms, ALGORITHMS, 'algorithms=')
             url = checked_url(jwks_url or discovery or '')
             self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
         else:
             if jwks_url is not None:
                 raise ValueError('Give secret= or jwks_url=, not both.')
-            self._algorithms = _pinned(algorithms, _SHARED, ('HS256',))
+            self._algorithms = ('HS256',) if algorithms is None else tuple(algorithms)
+            check_algorithms(self._algorithms, _SHARED, 'algorithms=')
             self._keys = _checked_secret(secret, self._algorithms)
 
     async def claims(self, token: str) -> dict[str, Any]:
@@ -112,14 +114,6 @@ class Verifier:
             raise InvalidCredentials('expired', 'The token has expired') from None
         except PyJWTError as error:
             raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
-
-
-def _pinned(names: Sequence[str] | None, kind: Mapping[str, object], default: tuple[str, ...]) -> tuple[str, ...]:
-    algorithms = default if names is None else tuple(names)
-    wrong = [name for name in algorithms if name not in kind]
-    if wrong or not algorithms:
-        raise ValueError(f'algorithms= must be of {", ".join(kind)}, not {", ".join(wrong) or "empty"}.')
-    return algorithms
 
 
 def _checked_secret(secret: bytes, algorithms: Sequence[str]) -> bytes:

@@ -234,10 +234,8 @@ class A2AClient(Sender):
         if not card['capabilities'].get('extended_agent_card'):
             raise UnsupportedOperationError(f'The agent {card["name"][:200]} offers no extended card.')
         params = CardParams(tenant=transport.tenant)
-        wire: object = await transport.call('GetExtendedAgentCard', params, reader=lambda wire: wire)
-        extended = await self._finder.verified(wire, transport.url)
-        self._finder.extend(extended)
-        return deepcopy(extended)
+        wire: object = await transport.call('GetExtendedAgentCard', params)
+        return deepcopy(await self._finder.extended(wire, transport.url))
 
     @checked
     async def send(

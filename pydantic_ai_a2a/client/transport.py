@@ -22,7 +22,6 @@ from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteU
 from ..protocol.answers import (
     AnswerUnreadable,
     http_error,
-    read_card,
     read_config,
     read_configs,
     read_event,
@@ -53,7 +52,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     'GetTaskPushNotificationConfig': read_config,
     'ListTaskPushNotificationConfigs': read_configs,
     'DeleteTaskPushNotificationConfig': lambda _: None,
-    'GetExtendedAgentCard': read_card,
+    'GetExtendedAgentCard': lambda wire: wire,  # read once its signatures are verified
 }
 _ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
 """Operations whose answer is a task or a message."""
@@ -114,13 +113,12 @@ class Transport:
         """Tenant of the interface; empty for none."""
         return self._interface.tenant
 
-    async def call(self, name: str, params: Params, reader: Callable[[object], Any] | None = None) -> Any:
+    async def call(self, name: str, params: Params) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
 
         Args:
             name: The operation.
             params: Its params.
-            reader: Reads the JSON of the answer; None: the reader of the operation.
 
         Raises:
             A2AError: The agent refuses the operation.
@@ -128,21 +126,21 @@ class Transport:
             RemoteProtocolError: The answer is not A2A.
         """
         if not recording():
-            return await self._answer(name, params, reader)
+            return await self._answer(name, params)
         with inside(client_span(name, params, self._attributes), end=True) as span:
-            answer = await self._answer(name, params, reader)
+            answer = await self._answer(name, params)
             if name in _ABOUT_TASKS:
                 _name_task(span, answer)
             return answer
 
-    async def _answer(self, name: str, params: Params, reader: Callable[[object], Any] | None) -> Any:
+    async def _answer(self, name: str, params: Params) -> Any:
         operation, codec = OPERATIONS[name], self._codec
         try:
-            return await self._call(codec, operation, params, reader)
+            return await self._call(codec, operation, params)
         except MethodNotFoundError:
             if not self._may_be_older(codec, name):
                 raise
-        answer = await self._call(_OLDER, operation, params, reader)
+        answer = await self._call(_OLDER, operation, params)
         self._codec = _OLDER
         return answer
 
@@ -222,12 +220,10 @@ class Transport:
         """
         return codec.dialect == '1.0' and self._interface.binding == 'JSONRPC' and name in _REQUIRED
 
-    async def _call(
-        self, codec: Codec, operation: Operation, params: Params, reader: Callable[[object], Any] | None
-    ) -> Any:
+    async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
         async with self._open(codec, operation, params, {}) as response:
             body = await self._connections.read(response)
-        args = reader or _READERS[operation.name], response, body
+        args = _READERS[operation.name], response, body
         return self._read(*args) if len(body) < LONG else await asyncio.to_thread(self._read, *args)
 
     async def _event(self, response: httpx2.Response, data: bytes) -> tuple[StreamResponse, int]:

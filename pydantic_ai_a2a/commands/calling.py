@@ -18,6 +18,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient
+from ..client.content import partial_text
 from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.urls import shown
@@ -28,7 +29,7 @@ from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
 from .cli import CTRL_C
 from .remote import Remote, agent_options
-from .screens import Form, artifact_text, json_options, question_of, screen_for
+from .screens import Form, json_options, question_of, screen_for
 from .terminal import ask, echo, safe, say
 
 WAITS = 3
@@ -353,7 +354,7 @@ class Talk:
         if 'denied' in answer:
             return self._runner.run(self.client.cancel(task['id'])).outcome
         try:
-            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
+            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
         except InvalidParamsError as error:
             say(f'the agent refuses the answer: {error.message}')
             return task

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from click import UsageError, option
 
-from ..client.content import answer_parts, artifact_parts, content_of, text_of
+from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
 from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
 from ..protocol.stored import event_json, task_json
@@ -76,7 +76,7 @@ class Screen:
         _show_parts([part for parts in answer for part in parts])
         message = status.get('message')
         if status['state'] in INTERRUPTED:
-            if not is_asked and (question := question_of(outcome)['text']) not in artifact_text(outcome):
+            if not is_asked and (question := question_of(outcome)['text']) not in partial_text(outcome):
                 echo(question)
         elif message is not None and message['parts'] not in answer:
             _show_status(message, failed=status['state'] in ('failed', 'rejected'))
@@ -140,11 +140,6 @@ def screen_for(form: Form, before: str = '') -> Screen:
 def question_of(task: Task) -> RemoteQuestion:
     """Return the question of a task whose artifacts the screen has shown."""
     return waiting_task('', {**task, 'artifacts': []})
-
-
-def artifact_text(task: Task) -> str:
-    """Return the text of all artifacts of a task."""
-    return _text(artifact_parts(task))
 
 
 def _text(answer: Sequence[Sequence[Part]]) -> str:

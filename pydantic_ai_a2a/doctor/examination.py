@@ -44,19 +44,20 @@ async def examine(
         trusted_origins: Origins besides the card's that may get requests and credentials.
     """
     try:
-        async with aclosing(examined_card(connections, url)) as steps:
-            async for step in steps:
-                if isinstance(step, Finding):
-                    yield step
-                    continue
-                card, place = step
-                for interface in interfaces(card, place, trusted_origins):
-                    if isinstance(interface, Interface):
-                        async with aclosing(examined_calls(Probe(interface, connections), card)) as findings:
-                            async for finding in findings:
-                                yield finding
-                    else:
-                        yield interface
+        try:
+            card, place = await RemoteCards(connections, url).get()
+        except (A2AError, RemoteError) as error:
+            yield _no_card(url, error)
+            return
+        for finding in _about_card(card, place):
+            yield finding
+        for interface in interfaces(card, place, trusted_origins):
+            if isinstance(interface, Interface):
+                async with aclosing(examined_calls(Probe(interface, connections), card)) as findings:
+                    async for finding in findings:
+                        yield finding
+            else:
+                yield interface
     finally:
         await connections.close()
 
@@ -327,29 +328,21 @@ def _time(event: StreamResponse) -> float | None:
 # The place, the content, and the URLs of the interfaces.
 
 
-async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Finding | tuple[AgentCard, str], None]:
-    """Yield the findings about the card, and at the end a valid card with the URL of the card."""
-    cards = RemoteCards(connections, url)
-    try:
-        card, place = await cards.get()
-    except (A2AError, RemoteError) as error:
-        yield Finding(
-            step='card',
-            level='fault',
-            text='There is no agent card that clients can use.',
-            section='8.2',
-            sent=f'GET {shown(url)}',
-            came=str(error),
-            advice='Serve the card as JSON at /.well-known/agent-card.json below the URL of the agent.',
-        )
-        return
-    valid = Finding(
+def _no_card(url: str, error: A2AError | RemoteError) -> Finding:
+    return Finding(
         step='card',
-        level='ok',
-        text=f'The card of {card["name"][:100]} is valid.',
+        level='fault',
+        text='There is no agent card that clients can use.',
         section='8.2',
-        sent=f'GET {shown(place)}',
+        sent=f'GET {shown(url)}',
+        came=str(error),
+        advice='Serve the card as JSON at /.well-known/agent-card.json below the URL of the agent.',
     )
+
+
+def _about_card(card: AgentCard, place: str) -> Iterator[Finding]:
+    text, sent = f'The card of {card["name"][:100]} is valid.', f'GET {shown(place)}'
+    valid = Finding(step='card', level='ok', text=text, section='8.2', sent=sent)
     yield valid
     if place.endswith(WELL_KNOWN[1]):
         yield replace(
@@ -358,7 +351,6 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
             text='The card is only at the path of older versions of A2A.',
             advice='Serve the card at /.well-known/agent-card.json too.',
         )
-    yield card, place
 
 
 def interfaces(card: AgentCard, place: str, trusted_origins: Collection[str] = ()) -> list[Interface | Finding]:

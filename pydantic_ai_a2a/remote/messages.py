@@ -58,7 +58,7 @@ class Outgoing:
     """JSON Schema of the answer for an agent that takes schemas; None to ask in words, or for text."""
 
 
-def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_schemas: bool = False) -> Outgoing:
+def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_schemas: bool) -> Outgoing:
     """Return the message to a remote agent.
 
     Args:

@@ -36,7 +36,7 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
 from ..arguments import checked
-from ..client.agent_finder import Target, takes_schemas
+from ..client.agent_finder import Target
 from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
@@ -46,10 +46,9 @@ from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
-from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
-from ..conversion.schemas import with_client_schema
+from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
-from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
+from ..protocol.fields import RUN_METADATA_URI
 from ..types import STOPPED, AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, response_parts
 from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
@@ -151,7 +150,8 @@ class A2AModel(Model[A2AClient]):
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, str(error)) from error
         tools = local_tools(parameters)
-        if tools and CLIENT_TOOLS not in extensions_of(card):
+        extensions = extensions_of(card)
+        if tools and CLIENT_TOOLS_URI not in extensions:
             raise UserError(
                 f'The remote agent calls tools of its own, and cannot call {", ".join(sorted(tools))}. Remove the '
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
@@ -159,7 +159,7 @@ class A2AModel(Model[A2AClient]):
             )
         agent = Remote(name=card['name'], url=_url(card))
         turn = last_turn(messages, agent)
-        message = outgoing(turn, parameters, takes_schemas=takes_schemas(card))
+        message = outgoing(turn, parameters, takes_schemas=CLIENT_SCHEMA_URI in extensions)
         updates = self._updates(card, turn, message, message_id(messages, message))
         return _RemoteStream(parameters, agent=agent, turn=turn, updates=updates, name=self._model_name)
 
@@ -171,7 +171,7 @@ class A2AModel(Model[A2AClient]):
             context_id=turn.context_id or '',
             task_id=message.task_id or '',
             accepted_output_modes=message.accepted_output_modes,
-            extensions=[RUN_METADATA] if RUN_METADATA in extensions_of(card) else [],
+            extensions=[RUN_METADATA_URI] if RUN_METADATA_URI in extensions_of(card) else [],
         )
         if message.tools:
             options['tools'] = message.tools

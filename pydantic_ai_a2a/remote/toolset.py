@@ -38,7 +38,7 @@ from ..client.trust import TrustedKeys
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
-from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
+from ..protocol.fields import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import difference, totals
@@ -225,8 +225,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise ToolFailed(answer['denied'])
         place = f'{self._id or agent} {name}'
         options = SendOptions()
-        if RUN_METADATA in extensions_of(card):
-            options['extensions'] = [RUN_METADATA]
+        if RUN_METADATA_URI in extensions_of(card):
+            options['extensions'] = [RUN_METADATA_URI]
         tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
         if waiting is None:
             remote_tool = tools[name]
