@@ -220,8 +220,8 @@ def choose(
     card: AgentCard,
     card_url: str | None,
     *,
-    binding: str | None,
-    version: str | None,
+    binding: str | None = None,
+    version: str | None = None,
     trusted_origins: Collection[str],
     signed: bool = False,
 ) -> Interface:
@@ -230,8 +230,8 @@ def choose(
     Args:
         card: The card.
         card_url: URL of the card; None for a card that the user has given, and that may name any URL.
-        binding: The one binding to use; None for any.
-        version: The one version to use, also if the card does not name it; None for any.
+        binding: The one binding to use. Default: any.
+        version: The one version to use, also if the card does not name it. Default: any.
         trusted_origins: Origins besides the card's that an interface may have.
         signed: True if the card is signed, so that its URLs are called as they are.
 

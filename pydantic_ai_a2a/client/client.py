@@ -25,6 +25,7 @@ from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
+from ..protocol.requests import read_target
 from ..types import (
     AgentCard,
     CancelParams,
@@ -43,7 +44,7 @@ from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app
 from .cards import extensions_of
 from .connections import Auth, Connections
 from .following import Follower, Update
-from .messages import Content, SendOptions, WaitOptions, message_of, push_target, send_params
+from .messages import Content, SendOptions, WaitOptions, message_of, send_params
 from .results import Conversation, OutputT, RemoteResult, Sender, Sent
 from .transport import Transport
 from .trust import TrustedKeys
@@ -398,7 +399,7 @@ class A2AClient(Sender):
             InvalidParamsError: The agent does not accept the URL.
         """
         transport = await self._transport()
-        params = CreatePushParams(task_id=task_id, target=push_target(config), tenant=transport.tenant)
+        params = CreatePushParams(task_id=task_id, target=read_target(config), tenant=transport.tenant)
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
     @checked

@@ -25,11 +25,11 @@ from ..conversion.schemas import (
 )
 from ..errors import UnsupportedOperationError
 from ..protocol import stored
+from ..protocol.requests import read_target
 from ..types import (
     AgentCard,
     Message,
     Part,
-    PushTarget,
     SendParams,
     TaskPushNotificationConfig,
     as_object,
@@ -199,20 +199,8 @@ def send_params(
     return SendParams(
         message=message,
         accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
-        push_config=None if push is None else push_target(push),
+        push_config=None if push is None else read_target(push),
         metadata=options.get('metadata'),
         extensions=extensions,
         tenant=tenant,
-    )
-
-
-def push_target(config: TaskPushNotificationConfig) -> PushTarget:
-    """Return a webhook as the protocol sends the webhook."""
-    authentication = config.get('authentication')
-    return PushTarget(
-        id=config.get('id', ''),
-        url=config['url'],
-        token=config.get('token'),
-        scheme=None if authentication is None else authentication['scheme'],
-        credentials=None if authentication is None else authentication.get('credentials'),
     )

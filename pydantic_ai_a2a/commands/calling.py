@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 import click
@@ -297,9 +296,7 @@ class Talk:
         self._runner.run(self.client.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._runner:
             self._runner.run(self.client.__aexit__(None, None, None))
 
@@ -411,16 +408,11 @@ class Talk:
             return CTRL_C
         self.context_id = task['context_id']
         try:
-            task = self._runner.run(self._canceled(task))
+            latest = self._runner.run(self.client.get(task['id'], history_length=0))
+            if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
+                latest = self._runner.run(self.client.cancel(task['id']))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
-            say(f'the task {task["id"]} is {task["status"]["state"]}')
+            say(f'the task {task["id"]} is {latest.state}')
         return CTRL_C
-
-    async def _canceled(self, task: Task) -> Task:
-        """Return the task after the cancellation. Cancel a waiting task; a running task is canceled already."""
-        latest = await self.client.get(task['id'], history_length=0)
-        if latest.state not in TERMINAL:
-            latest = await self.client.cancel(task['id'])
-        return cast('Task', latest.task)

@@ -68,7 +68,7 @@ class Remote(NamedTuple):
         """Yield the interface that the card names."""
         async with self.cards() as (connections, cards):
             card, url = await cards.get()
-            chosen = choose(card, url, binding=None, version=None, trusted_origins=self.trusted_origins)
+            chosen = choose(card, url, trusted_origins=self.trusted_origins)
             yield Transport(connections, chosen)
 
 

@@ -565,7 +565,7 @@ def _conversation(conversation: ExportedConversation) -> bytes:
 # Updates a store for a new version of the package, or prints the SQL of the update.
 
 
-class _Store(NamedTuple):
+class _Schema(NamedTuple):
     """The schema of a store."""
 
     script: Callable[[int], str]
@@ -631,21 +631,21 @@ def _settings_of_url(url: str | None) -> SqliteFile | Postgres:
     )
 
 
-def _of_file(file: SqliteFile) -> _Store:
+def _of_file(file: SqliteFile) -> _Schema:
     def script_of_file(taken: int) -> str:
         return script(steps(MIGRATIONS, taken))
 
-    return _Store(script_of_file, partial(stored_version, file), lambda: connect(file).close())
+    return _Schema(script_of_file, partial(stored_version, file), lambda: connect(file).close())
 
 
-def _of_postgres(settings: Postgres) -> _Store:
+def _of_postgres(settings: Postgres) -> _Schema:
     try:
         from ..store.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise
         raise UsageError(needs_extra('PostgreSQL', 'postgres')) from error
-    return _Store(
+    return _Schema(
         partial(script_of, settings, MIGRATIONS),
         lambda: asyncio.run(postgres.once(settings, postgres.stored_version)),
         lambda: asyncio.run(postgres.once(settings, postgres.migrate)),

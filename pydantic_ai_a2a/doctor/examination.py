@@ -379,7 +379,7 @@ def _interface(
         advice='Set the public URL of the agent, such as url= of to_a2a.',
     )
     try:
-        chosen = choose(alone, place, binding=None, version=None, trusted_origins=trusted_origins)
+        chosen = choose(alone, place, trusted_origins=trusted_origins)
     except CardRefused as error:
         return replace(fault, came=str(error))
     if chosen.binding == 'GRPC':

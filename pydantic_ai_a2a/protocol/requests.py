@@ -229,7 +229,8 @@ class _OlderAll(TypedDict):
     id: Id
 
 
-def _read_target(wire: Mapping[str, Any]) -> PushTarget:
+def read_target(wire: Mapping[str, Any]) -> PushTarget:
+    """Read the target of a webhook, of A2A 1.0 or 0.3."""
     authentication: Mapping[str, Any] = wire.get('authentication') or {}
     schemes: list[str | None] = authentication.get('schemes') or [authentication.get('scheme')]
     return PushTarget(
@@ -252,15 +253,15 @@ def target_fields(target: PushTarget, scheme: Mapping[str, object]) -> dict[str,
     return fields
 
 
-Target = Annotated[_Target, AfterValidator(_read_target)]
+Target = Annotated[_Target, AfterValidator(read_target)]
 """A target as A2A 1.0 and FastA2A write it."""
-OlderTarget = Annotated[_OlderTarget, AfterValidator(_read_target)]
+OlderTarget = Annotated[_OlderTarget, AfterValidator(read_target)]
 """A target as A2A 0.3 writes it."""
 
 
 def _create(wire: _Create, dialect: str) -> CreatePushParams:
     tenant = _tenant(wire, dialect)
-    return CreatePushParams(task_id=wire['task_id'], target=_read_target(wire), dialect=dialect, tenant=tenant)
+    return CreatePushParams(task_id=wire['task_id'], target=read_target(wire), dialect=dialect, tenant=tenant)
 
 
 def _one(wire: _One, dialect: str) -> PushParams:
@@ -292,7 +293,7 @@ def flat(dialect: str) -> dict[str, Any]:
 
 
 def _older_create(wire: Mapping[str, Any]) -> CreatePushParams:
-    target = _read_target(wire['push_notification_config'])
+    target = read_target(wire['push_notification_config'])
     return CreatePushParams(task_id=wire['task_id'], target=target, field='pushNotificationConfig', dialect='0.3')
 
 

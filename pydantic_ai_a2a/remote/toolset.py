@@ -128,12 +128,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         headers, auth = options.get('headers'), options.get('auth')
         self._headers, self._auth = headers, auth
         self._target = target
-        self._options: dict[str, Any] = {
-            'http_client': options.get('http_client'),
-            'timeout': options.get('timeout', 30.0),
-            'trusted_origins': options.get('trusted_origins', ()),
-            'card_keys': options.get('card_keys'),
-        }
+        of_client = ('http_client', 'timeout', 'trusted_origins', 'card_keys')
+        self._options: dict[str, Any] = {name: value for name, value in options.items() if name in of_client}
         self._is_dynamic = _is_function(headers) or _is_function(auth)
         if self._is_dynamic and not isinstance(target, (str, Mapping)):
             raise UserError('Functions for headers and auth need a target that is a URL or a card.')
@@ -238,7 +234,9 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         else:
             parts = answer.get('parts', [])
             options['task_id'], options['context_id'] = waiting['task'], waiting['context']
-        message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id') or '', parts))
+        # The same for a resumed run, another for a retried call.
+        message_id = digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, options.get('task_id') or '', parts)
+        message = Message(role='user', parts=parts, message_id=message_id)
         try:
             outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
             result = self._result(agent, place, outcome, ctx, waiting)
@@ -360,11 +358,6 @@ def _context_of(ctx: RunContext[Any], place: str) -> str | None:
             if conversation.get('tool') == place:
                 return conversation.get('context')
     return None
-
-
-def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:
-    """Return the id of a call's message: the same for a resumed run, another for a retried call."""
-    return digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, task_id, parts)
 
 
 def _returned(place: str, answer: Task | Message, task_id: str | None) -> ToolReturn:
