@@ -232,9 +232,9 @@ class Jwks:
 
     async def _ask(self) -> dict[str, Any]:
         async with connected() as client:
-            if not self._discovery:
-                return await fetch_json(client, self._url)
             document = await fetch_json(client, self._url)
+            if not self._discovery:
+                return document
             if document.get('issuer') != self._issuer:
                 raise ValueError('the discovery document names another issuer')
             return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))

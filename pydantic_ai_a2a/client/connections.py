@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_core import from_json
 
+from ..auth.keys import HTTP_NAME
 from ..errors import (
     A2AError,
     CardRefused,
@@ -39,9 +40,8 @@ MAX_VALUES = 1_000_000
 PACE = 100_000
 """Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
-"""The legal name and value of a header (RFC 9110)."""
+"""The legal value of a header (RFC 9110)."""
 
 
 class NotConnected(RemoteUnavailable):
@@ -89,7 +89,7 @@ class Connections:
         bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
         self._headers = {**headers, **bearer}
         for name, value in self._headers.items():
-            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            if not HTTP_NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ValueError(f'The header {name!r} has characters that HTTP does not allow in a header.')
         self._auth = None if isinstance(auth, str | ClientCredentials) else auth
         self._tokens = auth if isinstance(auth, ClientCredentials) else None

@@ -22,8 +22,7 @@ from ..client.cards import RemoteCards, choose
 from ..client.connections import Connections
 from ..client.transport import Transport
 from ..client.urls import check_url, origin
-from ..doctor.examination import examine
-from ..doctor.probe import Finding
+from ..doctor import Finding, examine
 from ..errors import A2AError, RemoteError
 from ..protocol.stored import task_json
 from ..types import AgentCard, CancelParams, ListParams, Task, TaskState, agent_card_ta

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic.alias_generators import to_snake
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
@@ -153,7 +153,7 @@ def difference(used: Mapping[str, int], before: Mapping[str, int]) -> RunUsage:
     """Return the usage since an earlier state of the same task."""
     usage = RunUsage()
     for name, count in used.items():
-        field = re.sub('[A-Z]', lambda letter: f'_{letter[0].lower()}', name)
+        field = to_snake(name)
         if isinstance(getattr(usage, field, None), int):
             setattr(usage, field, max(0, count - before.get(name, 0)))
     return usage
