@@ -234,7 +234,7 @@ class A2AClient(Sender):
         card, transport = await self._finder.interface()
         if not card['capabilities'].get('extended_agent_card'):
             raise UnsupportedOperationError(f'The agent {card["name"][:200]} offers no extended card.')
-        params = CardParams(tenant=transport.tenant)
+        params = CardParams()
         wire: object = await transport.call('GetExtendedAgentCard', params)
         return deepcopy(await self._finder.extended(wire, transport.url))
 
@@ -339,7 +339,7 @@ class A2AClient(Sender):
             TaskNotFoundError: The caller has no such task.
         """
         card, transport = await self._finder.interface()
-        params = GetParams(id=task_id, history_length=history_length, tenant=transport.tenant)
+        params = GetParams(id=task_id, history_length=history_length)
         return Sent(self, card).result(await transport.call('GetTask', params))
 
     @checked
@@ -368,7 +368,6 @@ class A2AClient(Sender):
             since=None if since is None else round(since.timestamp() * 1000),
             history_length=history_length,
             include_artifacts=include_artifacts,
-            tenant=transport.tenant,
         )
         async for task in transport.items('ListTasks', params):
             yield Sent(self, card, without_artifacts=not include_artifacts).result(task)
@@ -386,7 +385,7 @@ class A2AClient(Sender):
             TaskNotCancelableError: The task has ended.
         """
         card, transport = await self._finder.interface()
-        params = CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant)
+        params = CancelParams(id=task_id, metadata=metadata)
         return Sent(self, card).result(await transport.call('CancelTask', params))
 
     @checked
@@ -399,28 +398,28 @@ class A2AClient(Sender):
             InvalidParamsError: The agent does not accept the URL.
         """
         transport = await self._transport()
-        params = CreatePushParams(task_id=task_id, target=read_target(config), tenant=transport.tenant)
+        params = CreatePushParams(task_id=task_id, target=read_target(config))
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
     @checked
     async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
         """Return a webhook of a task (§3.1.8)."""
         transport = await self._transport()
-        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        params = PushParams(task_id=task_id, id=config_id)
         return await transport.call('GetTaskPushNotificationConfig', params)
 
     @checked
     async def list_push_configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Return all webhooks of a task (§3.1.9)."""
         transport = await self._transport()
-        params = ListPushParams(task_id=task_id, tenant=transport.tenant)
+        params = ListPushParams(task_id=task_id)
         return [config async for config in transport.items('ListTaskPushNotificationConfigs', params)]
 
     @checked
     async def delete_push_config(self, task_id: str, config_id: str) -> None:
         """Remove a webhook of a task (§3.1.10)."""
         transport = await self._transport()
-        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        params = PushParams(task_id=task_id, id=config_id)
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
     @checked
@@ -437,7 +436,7 @@ class A2AClient(Sender):
         card, transport = await self._finder.interface()
         follower = self._following(card, transport, options.get('resend', False), message['message_id'])
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
-        params = send_params(message, options, card, transport.tenant, output_type)
+        params = send_params(message, options, card, output_type)
         return _Exchange(follower, params, Sent(self, card, options, output_type, adapter))
 
     def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:

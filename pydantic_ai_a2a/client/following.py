@@ -117,7 +117,7 @@ class Follower:
                 yield update
             if self._done:
                 return
-        params = SubscribeParams(id=task_id, tenant=self._transport.tenant)
+        params = SubscribeParams(id=task_id)
         try:
             async with aclosing(self._read('SubscribeToTask', params)) as updates:
                 async for update in updates:
@@ -184,7 +184,7 @@ class Follower:
         return update
 
     async def _get(self, task_id: str) -> Task:
-        params = GetParams(id=task_id, tenant=self._transport.tenant)
+        params = GetParams(id=task_id)
         while True:
             try:
                 task: Task = await self._transport.call('GetTask', params)

@@ -170,9 +170,7 @@ def usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
 
 
-def send_params(
-    message: Message, options: SendOptions, card: AgentCard, tenant: str, output_type: type[Any] | None
-) -> SendParams:
+def send_params(message: Message, options: SendOptions, card: AgentCard, output_type: type[Any] | None) -> SendParams:
     """Return the params that send a message with its options.
 
     Raises:
@@ -202,5 +200,4 @@ def send_params(
         push_config=None if push is None else read_target(push),
         metadata=options.get('metadata'),
         extensions=extensions,
-        tenant=tenant,
     )

@@ -108,11 +108,6 @@ class Transport:
         """URL of the interface for errors, without credentials."""
         return shown(self._interface.url)
 
-    @property
-    def tenant(self) -> str:
-        """Tenant of the interface; empty for none."""
-        return self._interface.tenant
-
     async def call(self, name: str, params: Params) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
 
@@ -262,8 +257,10 @@ class Transport:
         )
 
     def request(self, codec: Codec, operation: Operation, params: Params) -> Request:
-        """Return the request of an operation."""
+        """Return the request of an operation, in the tenant of the interface."""
         url = self._interface.url
+        if self._interface.tenant:
+            params = replace(params, tenant=self._interface.tenant)
         headers = {'content-type': 'application/json', 'accept': 'application/json'}
         if codec.dialect != 'fasta2a':
             headers['a2a-version'] = codec.dialect

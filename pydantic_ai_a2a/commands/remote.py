@@ -205,7 +205,7 @@ async def tasks(*, remote: Remote, context: str | None, state: TaskState | None,
     """
     listed_tasks: list[Task] = []
     async with remote.interface() as interface:
-        params = ListParams(context_id=context, state=state, history_length=0, tenant=interface.tenant)
+        params = ListParams(context_id=context, state=state, history_length=0)
         async with aclosing(interface.items('ListTasks', params)) as found_tasks:
             async for task in found_tasks:
                 listed_tasks.append(task)
@@ -235,7 +235,7 @@ async def cancel(*, remote: Remote, task_id: str) -> int:
     URL is the agent or its card.
     """
     async with remote.interface() as interface:
-        task = await interface.call('CancelTask', CancelParams(id=task_id, tenant=interface.tenant))
+        task = await interface.call('CancelTask', CancelParams(id=task_id))
     state = task['status']['state']
     say(f'the task {task_id} is {state}')
     return int(state != 'canceled')

@@ -148,6 +148,16 @@ def answers(**changed: Response) -> list[Response]:
     return [{**sound, **changed}[name] for name in sound]
 
 
+async def test_each_request_names_the_tenant_of_the_interface() -> None:
+    canned = Canned(*answers())
+    with serve(canned.app, anonymous=True) as server:
+        card = card_at(server.url)
+        canned.card = {**card, 'supportedInterfaces': [{**card['supportedInterfaces'][0], 'tenant': 'acme'}]}
+        await findings(server.url)
+    params = [body['params'] for _, _, _, body in canned.requests if body and body['params']]
+    assert [one.get('tenant') for one in params] == ['acme'] * 6
+
+
 def html(status: int) -> Response:
     return Response('<html>', status, media_type='text/html')
 
