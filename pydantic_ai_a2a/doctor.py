@@ -500,7 +500,7 @@ class Probe:
         body: dict[str, Any] = {}
         if self.interface.binding == 'JSONRPC':
             body = {'jsonrpc': '2.0', 'id': 1, 'method': self._codec.method(OPERATIONS[name]), 'params': {}}
-        return await self._send(replace(request, body=to_json(body)), f'{name} with empty params')
+        return await self._send(request._replace(content=to_json(body)), f'{name} with empty params')
 
     async def ask_nonsense(self) -> Answer:
         """Call an unknown method, over JSON-RPC."""
@@ -509,13 +509,11 @@ class Probe:
         return await self._send(Request('POST', self.interface.url, headers, body), 'NoSuchMethod')
 
     async def _send(self, request: Request, name: str, *, streams: bool = False) -> Answer:
-        answer = Answer(sent=f'{request.verb} {shown(request.url)} ({name})')
+        answer = Answer(sent=f'{request.method} {shown(request.url)} ({name})')
         # Some servers close a kept connection after an HTTP 500, perhaps while the next request is on its way.
         headers = {**request.headers, 'connection': 'close', **({'accept': 'text/event-stream'} if streams else {})}
         try:
-            async with self._connections.open(
-                request.verb, request.url, headers=headers, content=request.body
-            ) as response:
+            async with self._connections.open(*request._replace(headers=headers)) as response:
                 answer.status = response.status_code
                 answer.media_type = response.headers.get('content-type', '').partition(';')[0].strip().lower()
                 if streams and answer.media_type == 'text/event-stream':

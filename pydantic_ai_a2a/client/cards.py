@@ -136,7 +136,7 @@ class RemoteCards:
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag
-        async with self._connections.open('GET', url, headers=headers, public=True) as response:
+        async with self._connections.open('GET', url, headers, public=True) as response:
             status, answered = response.status_code, response.headers
             if status == 304 and kept is not None:
                 # Trusted keys may have changed since.

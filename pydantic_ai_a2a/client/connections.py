@@ -118,9 +118,9 @@ class Connections:
         self,
         method: str,
         url: str,
-        *,
         headers: Mapping[str, str],
         content: bytes | None = None,
+        *,
         public: bool = False,
     ) -> AsyncGenerator[httpx2.Response]:
         """Send a request. The body of the answer is read within the context.
@@ -146,7 +146,7 @@ class Connections:
                 yield response
                 return
         if token is None:
-            again = self.open(method, url, headers=headers, content=content)
+            again = self.open(method, url, headers, content)
         else:
             # The issuer may have revoked the token, or the agent may have another key of the issuer by now.
             again = self._open(method, url, _with_token(headers, await self._token(tokens, token)), content)

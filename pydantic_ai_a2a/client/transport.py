@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import httpx2
 from opentelemetry.trace import Span
@@ -72,14 +72,13 @@ _LONGEST_NUMBER = 18
 Events: TypeAlias = AsyncGenerator[tuple[StreamResponse, int | None, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of HTTP."""
+class Request(NamedTuple):
+    """One request of HTTP, as `Connections.open` takes it."""
 
-    verb: str
+    method: str
     url: str
     headers: dict[str, str]
-    body: bytes | None
+    content: bytes | None
 
 
 class Transport:
@@ -186,7 +185,7 @@ class Transport:
             headers['last-event-id'] = str(last_event_id)
         while True:
             try:
-                async with self._open(codec, operation, params, headers) as response:
+                async with self._connections.open(*self.request(codec, operation, params, headers)) as response:
                     if response.status_code != 200 or _media_type(response) != 'text/event-stream':
                         # A refusal, or one event as JSON.
                         event, size = await self._event(response, await self._connections.read(response))
@@ -216,7 +215,7 @@ class Transport:
         return codec.dialect == '1.0' and self._interface.binding == 'JSONRPC' and name in _REQUIRED
 
     async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
-        async with self._open(codec, operation, params, {}) as response:
+        async with self._connections.open(*self.request(codec, operation, params)) as response:
             body = await self._connections.read(response)
         args = _READERS[operation.name], response, body
         return self._read(*args) if len(body) < LONG else await asyncio.to_thread(self._read, *args)
@@ -248,20 +247,14 @@ class Transport:
         except AnswerUnreadable as error:
             raise self.unreadable(str(error)) from None
 
-    def _open(
-        self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
-        request = self.request(codec, operation, params)
-        return self._connections.open(
-            request.verb, request.url, headers={**request.headers, **headers}, content=request.body
-        )
-
-    def request(self, codec: Codec, operation: Operation, params: Params) -> Request:
+    def request(
+        self, codec: Codec, operation: Operation, params: Params, more_headers: Mapping[str, str] = {}
+    ) -> Request:
         """Return the request of an operation, in the tenant of the interface."""
         url = self._interface.url
         if self._interface.tenant:
             params = replace(params, tenant=self._interface.tenant)
-        headers = {'content-type': 'application/json', 'accept': 'application/json'}
+        headers = {'content-type': 'application/json', 'accept': 'application/json', **more_headers}
         if codec.dialect != 'fasta2a':
             headers['a2a-version'] = codec.dialect
         if isinstance(params, SendParams) and (depth := chains.depth.get()) is not None:
