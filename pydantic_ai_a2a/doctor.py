@@ -482,8 +482,7 @@ class Probe:
 
     def without_credentials(self) -> Probe:
         """Return a probe of the same interface, without credentials."""
-        anonymous = Connections(headers={}, auth=None, client=None, timeout=self._connections.timeout)
-        return Probe(self.interface, anonymous)
+        return Probe(self.interface, Connections(timeout=self._connections.timeout))
 
     async def close(self) -> None:
         """Close the connections."""

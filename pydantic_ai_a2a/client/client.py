@@ -397,28 +397,28 @@ class A2AClient(Sender):
             TaskNotFoundError: The caller has no such task.
             InvalidParamsError: The agent does not accept the URL.
         """
-        transport = await self._transport()
+        _, transport = await self._finder.interface()
         params = CreatePushParams(task_id=task_id, target=read_target(config))
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
     @checked
     async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
         """Return a webhook of a task (§3.1.8)."""
-        transport = await self._transport()
+        _, transport = await self._finder.interface()
         params = PushParams(task_id=task_id, id=config_id)
         return await transport.call('GetTaskPushNotificationConfig', params)
 
     @checked
     async def list_push_configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Return all webhooks of a task (§3.1.9)."""
-        transport = await self._transport()
+        _, transport = await self._finder.interface()
         params = ListPushParams(task_id=task_id)
         return [config async for config in transport.items('ListTaskPushNotificationConfigs', params)]
 
     @checked
     async def delete_push_config(self, task_id: str, config_id: str) -> None:
         """Remove a webhook of a task (§3.1.10)."""
-        transport = await self._transport()
+        _, transport = await self._finder.interface()
         params = PushParams(task_id=task_id, id=config_id)
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
@@ -443,7 +443,3 @@ class A2AClient(Sender):
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
         return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
-
-    async def _transport(self) -> Transport:
-        _, transport = await self._finder.interface()
-        return transport

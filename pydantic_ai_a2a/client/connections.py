@@ -64,9 +64,9 @@ class Connections:
     """The HTTP client of each event loop.
 
     Args:
-        headers: Headers of every request.
-        auth: Authentication of every request.
-        client: The user's own HTTP client, which is never closed here; None: a client is made for each event loop.
+        headers: Headers of every request. Default: none.
+        auth: Authentication of every request. Default: none.
+        client: The user's own HTTP client, which is never closed here. Default: a client for each event loop.
         timeout: Limit of a connection attempt, of silence and of short answers, in seconds.
         transport: The way to an app in this process; None: the network.
 
@@ -78,9 +78,9 @@ class Connections:
     def __init__(
         self,
         *,
-        headers: Mapping[str, str],
-        auth: Auth | None,
-        client: httpx2.AsyncClient | None,
+        headers: Mapping[str, str] = {},
+        auth: Auth | None = None,
+        client: httpx2.AsyncClient | None = None,
         timeout: float,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:

@@ -66,7 +66,6 @@ class NotificationVerifier:
         ImportError: The extra `jwt` is not installed.
     """
 
-    @checked
     def __init__(
         self,
         trusted: TrustedKeys,

@@ -49,7 +49,7 @@ class Remote(NamedTuple):
         """
         try:
             check_url(self.url)
-            return Connections(headers=self.headers, auth=self.token, client=None, timeout=self.timeout)
+            return Connections(headers=self.headers, auth=self.token, timeout=self.timeout)
         except ValueError as error:
             raise UsageError(str(error)) from None
 

@@ -51,7 +51,7 @@ from ..errors import A2AError, RemoteError, RemoteUnavailable
 from ..protocol.fields import RUN_METADATA_URI
 from ..types import STOPPED, AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, response_parts
-from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
+from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
 
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
@@ -157,11 +157,11 @@ class A2AModel(Model[A2AClient]):
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
                 'remote agent take tools with `Messages(client_tools=True)`.'
             )
-        agent = Remote(name=card['name'], url=_url(card))
-        turn = last_turn(messages, agent)
+        agent, url = card['name'], _url(card)
+        turn = last_turn(messages, agent, url)
         message = outgoing(turn, parameters, takes_schemas=CLIENT_SCHEMA_URI in extensions)
         updates = self._updates(card, turn, message, message_id(messages, message))
-        return _RemoteStream(parameters, agent=agent, turn=turn, updates=updates, name=self._model_name)
+        return _RemoteStream(parameters, agent=agent, url=url, turn=turn, updates=updates, name=self._model_name)
 
     async def _updates(
         self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
@@ -191,7 +191,8 @@ class A2AModel(Model[A2AClient]):
 class _RemoteStream(StreamedResponse):
     """The answer of a remote agent, in pieces."""
 
-    agent: Remote
+    agent: str
+    url: str | None
     turn: RemoteTurn
     updates: AsyncGenerator[Update, None]
     name: str
@@ -209,7 +210,7 @@ class _RemoteStream(StreamedResponse):
                 if 'status' in self._answer and (text := partial_text(self._answer)):
                     for event in self._text(text):
                         yield event
-            parts = response_parts(self._answer, self.model_request_parameters, agent=self.agent.name)
+            parts = response_parts(self._answer, self.model_request_parameters, agent=self.agent)
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error
         for n, part in enumerate(parts):
@@ -266,7 +267,7 @@ class _RemoteStream(StreamedResponse):
     @property
     def provider_url(self) -> str | None:
         """URL of the remote agent."""
-        return self.agent.url
+        return self.url
 
     @property
     def timestamp(self) -> datetime:

@@ -271,16 +271,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         update: Update | None = None
         async with aclosing(self._running.follow(updates)) as followed:
             async for update in followed:
-                await self._tell(agent, update, ctx)
+                if update.task_id is not None and update.state is not None:
+                    progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=update.text)
+                    with suppress(UserError):  # a call without a run has no stream of events
+                        await ctx.emit(progress)
         assert update is not None, 'a stream has an event'
         return update.outcome
-
-    async def _tell(self, agent: str, update: Update, ctx: RunContext[AgentDepsT]) -> None:
-        if update.task_id is None or update.state is None:
-            return
-        progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=update.text)
-        with suppress(UserError):  # a call without a run has no stream of events
-            await ctx.emit(progress)
 
     def _result(
         self,

@@ -27,14 +27,6 @@ QUESTION = 'remote_question'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remote:
-    """A remote agent, as its responses name it."""
-
-    name: str
-    url: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RemoteTurn:
     """The last response of a remote agent in a history, and the messages after it."""
 
@@ -55,19 +47,19 @@ class RemoteTurn:
         return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> RemoteTurn:
-    """Return the agent's last response in a history, and the messages after it."""
+def last_turn(messages: Sequence[ModelMessage], agent: str, url: str | None) -> RemoteTurn:
+    """Return the last response of the agent with a name and a URL in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
             known = message.provider_details or {}
-            if known.get('agent') == agent.name and message.provider_url == agent.url:
+            if known.get('agent') == agent and message.provider_url == url:
                 return RemoteTurn(new=messages[n + 1 :], response=message, details=known)
     return RemoteTurn(new=messages)
 
 
-def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
+def details(agent: str, answer: Task | Message) -> dict[str, Any]:
     """Return the provider details of a response."""
-    found: dict[str, Any] = {'agent': agent.name}
+    found: dict[str, Any] = {'agent': agent}
     if context_id := answer.get('context_id'):
         found['contextId'] = context_id
     if 'status' in answer:
@@ -75,7 +67,7 @@ def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
         if counts := totals(answer):
             found['usage'] = counts
         if found['state'] in INTERRUPTED:
-            waiting = waiting_task(agent.name, answer)
+            waiting = waiting_task(agent, answer)
             values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
             found |= {name: value for name, value in values.items() if value}
     return found
