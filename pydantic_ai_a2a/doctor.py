@@ -24,7 +24,6 @@ from .client.urls import shown
 from .errors import A2AError, CardRefused, MethodNotFoundError, RemoteError, TaskNotFoundError
 from .protocol.answers import AnswerUnreadable, read_event
 from .protocol.operations import OPERATIONS, Params
-from .protocol.versions import codec_of
 from .types import (
     TERMINAL,
     AgentCard,
@@ -473,7 +472,6 @@ class Probe:
         self.interface = interface
         self._connections = connections
         self._transport = Transport(connections, interface)
-        self._codec = codec_of(interface.version)
 
     @property
     def name(self) -> str:
@@ -490,15 +488,15 @@ class Probe:
 
     async def ask(self, name: str, params: Params, *, streams: bool = False) -> Answer:
         """Perform an operation."""
-        request = self._transport.request(self._codec, OPERATIONS[name], params)
+        request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         return await self._send(request, name, streams=streams)
 
     async def ask_wrongly(self, name: str, params: Params) -> Answer:
         """Perform an operation with an empty object as params, to be refused by every agent."""
-        request = self._transport.request(self._codec, OPERATIONS[name], params)
+        request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         body: dict[str, Any] = {}
         if self.interface.binding == 'JSONRPC':
-            body = {'jsonrpc': '2.0', 'id': 1, 'method': self._codec.method(OPERATIONS[name]), 'params': {}}
+            body = {'jsonrpc': '2.0', 'id': 1, 'method': self._transport.codec.method(OPERATIONS[name]), 'params': {}}
         return await self._send(request._replace(content=to_json(body)), f'{name} with empty params')
 
     async def ask_nonsense(self) -> Answer:

@@ -101,7 +101,7 @@ class Follower:
         try:
             while not self._done:
                 # The official server of 0.3 sends artifacts twice to clients that subscribe again.
-                subscribes = self.streams and self._transport.dialect == '1.0'
+                subscribes = self.streams and self._transport.codec.dialect == '1.0'
                 async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
                     async for update in updates:
                         yield update

@@ -94,13 +94,9 @@ class Transport:
         self._connections = connections
         self._interface = interface
         self._live = live
-        self._codec: Codec = codec_of(interface.version)
+        self.codec: Codec = codec_of(interface.version)
+        """Of A2A 1.0 or 0.3, or of FastA2A if the agent turns out to speak its dialect only."""
         self._attributes = _attributes_of(interface)
-
-    @property
-    def dialect(self) -> str:
-        """Name of the codec: `1.0`, `0.3`, or `fasta2a`."""
-        return self._codec.dialect
 
     @property
     def url(self) -> str:
@@ -128,14 +124,14 @@ class Transport:
             return answer
 
     async def _answer(self, name: str, params: Params) -> Any:
-        operation, codec = OPERATIONS[name], self._codec
+        operation, codec = OPERATIONS[name], self.codec
         try:
             return await self._call(codec, operation, params)
         except MethodNotFoundError:
             if not self._may_be_older(codec, name):
                 raise
         answer = await self._call(_OLDER, operation, params)
-        self._codec = _OLDER
+        self.codec = _OLDER
         return answer
 
     async def items(self, name: str, params: ListParams | ListPushParams) -> AsyncGenerator[Any, None]:
@@ -179,7 +175,7 @@ class Transport:
             span.end()
 
     async def _events(self, name: str, params: Params, last_event_id: int | None) -> Events:
-        operation, codec = OPERATIONS[name], self._codec
+        operation, codec = OPERATIONS[name], self.codec
         headers = {'accept': 'text/event-stream'}
         if last_event_id is not None:
             headers['last-event-id'] = str(last_event_id)
@@ -189,7 +185,7 @@ class Transport:
                     if response.status_code != 200 or _media_type(response) != 'text/event-stream':
                         # A refusal, or one event as JSON.
                         event, size = await self._event(response, await self._connections.read(response))
-                        self._codec = codec
+                        self.codec = codec
                         yield event, None, size
                         return
                     reader = EventReader(MAX_ANSWER)
@@ -197,7 +193,7 @@ class Transport:
                         for data, event_id in reader.read(piece):
                             if data:
                                 event, size = await self._event(response, data)
-                                self._codec = codec
+                                self.codec = codec
                                 yield event, _number(event_id), size
                 return
             except EventTooLong:

@@ -9,10 +9,9 @@ import click
 
 from ..settings import Limits
 from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery
-from .stores import Store, cancel_task, opened, owner_options, store_options, time_of, write_rows
+from .stores import Store, cancel_task, json_lines, opened, owner_options, store_options, time_of, write_rows
 from .terminal import awaited, say
 
-_JSON = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 _STATES = sorted(LIVE | INTERRUPTED)
 
 
@@ -29,7 +28,7 @@ queue = _Queue('queue', help='Show or pause the queue of a store, and cancel tas
 
 @queue.command()
 @store_options
-@_JSON
+@json_lines
 @awaited
 async def show(store: Store, as_json: bool) -> int:
     """Show the tasks of each namespace in numbers.
@@ -56,7 +55,7 @@ async def show(store: Store, as_json: bool) -> int:
 @owner_options
 @click.option('--older-than', type=float, default=0, metavar='SECONDS', help='Only tasks whose status is so old.')
 @click.option('--limit', type=click.IntRange(1, 10_000), default=100, show_default=True, help='The most tasks.')
-@_JSON
+@json_lines
 @awaited
 async def list_(store: Store, as_json: bool, *, state: Any, owner: str | None, older_than: float, limit: int) -> int:
     """List tasks that have not ended, the newest status first."""

@@ -159,6 +159,7 @@ def owner_or_anonymous(owner: str | None, context_id: str | None) -> str:
 # --- the commands `list` and `retry`, once for dead letters and dead deliveries ---------------------------------------
 
 _PAGE = 100
+json_lines = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 Item = TypeVar('Item', DeadLetter, DeadDelivery)
 
 
@@ -187,12 +188,11 @@ def commands_for(
     retry_options: Sequence[click.Option] = (),
 ) -> click.Group:
     """Make the group of commands for one kind of dead items."""
-    as_json = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 
     @click.command('list', help=list_help)
     @store_options
     @owner_options
-    @as_json
+    @json_lines
     @awaited
     async def show(store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
         async with opened(store) as backend:
@@ -206,7 +206,7 @@ def commands_for(
     )
     @click.option('--all', 'everything', is_flag=True, help='Retry all items that were not retried before.')
     @owner_options
-    @as_json
+    @json_lines
     def retry(*, store: Store, ids: Sequence[str], everything: bool, owner: str | None, **options: bool) -> int:
         if bool(ids) == everything:
             raise click.UsageError(f'Choose the items to retry: give --{dead.noun} or --all, not both.')

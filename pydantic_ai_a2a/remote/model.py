@@ -122,8 +122,7 @@ class A2AModel(Model[A2AClient]):
             ModelAPIError: The agent cannot be reached, or its task has failed. The cause has the details.
             UserError: The messages cannot be sent.
         """
-        stream = await self._open(messages, model_settings, model_request_parameters)
-        async with aclosing(stream.updates):
+        async with self.request_stream(messages, model_settings, model_request_parameters) as stream:
             async for _ in stream:
                 pass
         return stream.get()
