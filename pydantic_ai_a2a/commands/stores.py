@@ -25,7 +25,7 @@ from ..audit import Fact, audit
 from ..errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError, needs_extra
 from ..protocol import stored
 from ..protocol.v1_0 import V1_0
-from ..service.tasks import Cancellation
+from ..service.tasks import canceled
 from ..settings import Limits
 from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedConversation, ExportedTask, Outbox
 from ..store.postgres.settings import Postgres
@@ -33,7 +33,7 @@ from ..store.postgres.statements import script_of
 from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
-from ..types import ANONYMOUS, LIVE, Caller, StoredTask, TaskQuery, new_correlation_id
+from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options
 from .terminal import Command, awaited, echo, say, write_table
 
@@ -506,20 +506,11 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
 
 
 async def cancel_task(backend: Backend, task_id: str, grace: float) -> None:
-    """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop.
-
-    Raises:
-        TaskNotFoundError: There is no such task.
-        TaskNotCancelableError: The task has ended before.
-    """
-
-    async def load(task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
-        if (task := await backend.reader.load(task_id, owner, history_length=0, artifacts=False)) is None:
-            raise TaskNotFoundError
-        return task
-
-    cancellation = Cancellation(backend, load, grace=grace)
-    await cancellation.cancel(task_id, None, new_correlation_id(), lambda task: _who(task.owner))
+    """Cancel a task of any owner: see `service.tasks.cancel`."""
+    correlation_id = new_correlation_id()
+    await canceled(
+        backend, task_id, None, grace=grace, correlation_id=correlation_id, facts=lambda task: _who(task.owner)
+    )
 
 
 # --- the command `export` ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.trace import Span
@@ -105,9 +106,7 @@ class Service:
         """Checks a message without storage, and converts the message to the stored form."""
         self.check_direct = submissions.check_direct
         """Like `check`, for a message that is answered without a task."""
-        cancellation = Cancellation(backend, self._load, grace=settings.limits.cancel_grace)
-        self.cancel = cancellation.cancel
-        """Cancels a task of an owner; of any owner for None."""
+        self._load = partial(_loaded, backend)
         self._vault = vault
         self._metering = metering
         self._push = push
@@ -309,6 +308,13 @@ class Service:
         who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
         return await self.cancel(params.id, call.caller.owner, call.correlation_id, lambda _: who)
 
+    async def cancel(
+        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
+    ) -> StoredTask:
+        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
+        grace = self._limits.cancel_grace
+        return await canceled(self._backend, task_id, owner, grace=grace, correlation_id=correlation_id, facts=facts)
+
     async def subscribe_to_task(
         self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
     ) -> EventStream:
@@ -396,71 +402,71 @@ class Service:
             raise TaskNotFoundError
         return task
 
-    async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
-        task = await self._backend.reader.load(task_id, owner, history_length=history_length)
-        if task is None:
-            raise TaskNotFoundError
-        return task
-
 
 # --- the cancellation of a task ---------------------------------------------------------------------------------------
 # Its run is asked to stop, and given up after a while.
 
 
-class Cancellation:
-    """Cancels tasks, and writes the audit log.
+async def canceled(
+    backend: Backend,
+    task_id: str,
+    owner: str | None,
+    *,
+    grace: float,
+    correlation_id: str,
+    facts: Callable[[TaskHeader], Mapping[str, Fact]],
+) -> StoredTask:
+    """Cancel a task, and write the audit log. Return the task after its run has stopped or was given up.
 
     Args:
-        backend: The backend of the tasks.
-        load: Returns a task of an owner with some of its history, or raises `TaskNotFoundError`.
+        backend: The backend of the task.
+        task_id: The task.
+        owner: Owner of the task; None for any owner.
         grace: Seconds that a run has to stop.
+        correlation_id: Names the request or command in the audit log.
+        facts: Returns the canceller for the audit log.
+
+    Raises:
+        TaskNotFoundError: The owner has no such task.
+        TaskNotCancelableError: The task has ended.
     """
-
-    def __init__(
-        self,
-        backend: Backend,
-        load: Callable[[str, str | None, int | None], Awaitable[StoredTask]],
-        *,
-        grace: float,
-    ) -> None:
-        self._backend = backend
-        self._load = load
-        self._grace = grace
-
-    async def cancel(
-        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
-    ) -> StoredTask:
-        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
-        header = await self._backend.queue.cancel(task_id, owner, at=self._backend.now())
-        if metrics.instruments is not None and header.state == 'canceled':
-            metrics.instruments.enter('canceled')
-        record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
-        try:
-            task = await self._canceled(header, owner)
-            del record['ended']
-            return task
-        except TaskNotCancelableError:
-            record.clear()
-            raise
-        finally:
-            if record:
-                audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
-
-    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
-        """Return the task after its run has stopped or was given up."""
-        queue, task_id = self._backend.queue, header.id
-        if header.state not in TERMINAL:
-            await within(self._grace, self._backend.events.wait(task_id, header.last_event))
-            task = await self._load(task_id, owner, None)
-            if task.header.state not in TERMINAL:
-                with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                    await queue.cancel(task_id, owner, at=self._backend.now(), force=True)
-                    if metrics.instruments is not None:
-                        metrics.instruments.enter('canceled')
-        task = await self._load(task_id, owner, None)
-        if task.header.state != 'canceled':
-            raise TaskNotCancelableError
+    header = await backend.queue.cancel(task_id, owner, at=backend.now())
+    if metrics.instruments is not None and header.state == 'canceled':
+        metrics.instruments.enter('canceled')
+    record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
+    try:
+        task = await _stopped(backend, header, owner, grace)
+        del record['ended']
         return task
+    except TaskNotCancelableError:
+        record.clear()
+        raise
+    finally:
+        if record:
+            audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
+
+
+async def _stopped(backend: Backend, header: TaskHeader, owner: str | None, grace: float) -> StoredTask:
+    task_id = header.id
+    if header.state not in TERMINAL:
+        await within(grace, backend.events.wait(task_id, header.last_event))
+        task = await _loaded(backend, task_id, owner, None)
+        if task.header.state not in TERMINAL:
+            with suppress(TaskNotCancelableError):  # the task has ended meanwhile
+                await backend.queue.cancel(task_id, owner, at=backend.now(), force=True)
+                if metrics.instruments is not None:
+                    metrics.instruments.enter('canceled')
+    task = await _loaded(backend, task_id, owner, None)
+    if task.header.state != 'canceled':
+        raise TaskNotCancelableError
+    return task
+
+
+async def _loaded(backend: Backend, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
+    task = await backend.reader.load(task_id, owner, history_length=history_length)
+    if task is None:
+        raise TaskNotFoundError
+    return task
 
 
 # --- waiting for the end of a task, for at most some seconds ----------------------------------------------------------
