@@ -168,6 +168,8 @@ class CardTemplate:
         """Names of the capabilities that the card declares (§4.4.3)."""
         self.extensions: list[AgentExtension] = [*self._card['capabilities'].get('extensions', ())]
         """The declared extensions (§4.6)."""
+        self.needs_extensions = any(extension.get('required') for extension in self.extensions)
+        """True if clients must declare an extension in their requests."""
         self._extensions = tuple(self.extensions)
         self._cached = lru_cache(maxsize=_URLS)(self._render)
 
@@ -320,17 +322,13 @@ def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) ->
         default_output_modes=list(facts.output_modes),
         skills=_skills(name, description, settings.skills, modes),
     )
-    _add_options(card, settings)
-    return with_skills(card, settings.skills)
-
-
-def _add_options(card: AgentCard, settings: CardSettings) -> None:
     if settings.provider:
         card['provider'] = settings.provider
     if settings.security_schemes:
         card['security_schemes'] = dict(settings.security_schemes)
     if settings.security_requirements:
         card['security_requirements'] = list(settings.security_requirements)
+    return with_skills(card, settings.skills)
 
 
 def _skills(name: str, description: str, skills: Sequence[Skill], modes: Mapping[str, Any]) -> list[Skill]:

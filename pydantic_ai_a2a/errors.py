@@ -298,6 +298,16 @@ class BeingErased(OverloadedError):
         super().__init__(headers={'Retry-After': '5'})
 
 
+JSON_RPC_ERRORS: Mapping[str, type[A2AError]] = {
+    'PARSE_ERROR': JSONParseError,
+    'INVALID_REQUEST': InvalidRequestError,
+    'METHOD_NOT_FOUND': MethodNotFoundError,
+    'INVALID_PARAMS': InvalidParamsError,
+    'INTERNAL_ERROR': InternalError,
+}
+"""The errors of JSON-RPC itself, by their reasons in the details of errors (§9.5)."""
+
+
 class RemoteError(Exception):
     """A remote agent could not be called, or its answer could not be used. The text names the URL."""
 

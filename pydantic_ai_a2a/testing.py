@@ -29,7 +29,7 @@ from .client.messages import Content, SendOptions, WaitOptions
 from .client.results import OutputT, RemoteResult, answering
 from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
 from .conversion.remote_calls import open_calls
-from .protocol.stored import event_json, task_json
+from .protocol.stored import json_of
 from .types import STOPPED, Message, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ class Recorder(httpx2.AsyncBaseTransport):
     def add(self, event: StreamResponse) -> None:
         """Record an event."""
         for recording in self.recordings:
-            recording.events.append(event_json(event))
+            recording.events.append(json_of(event))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and record the request and the answer."""
@@ -392,11 +392,8 @@ def dump(value: RemoteResult | Task | Message | Any) -> Any:
 
 def _json(value: Any) -> Any:
     names = cast('Mapping[str, Any]', value).keys() if isinstance(value, Mapping) else frozenset[str]()
-    if {'id', 'context_id', 'status'} <= names:
-        return task_json(cast('Task', value))
-    if {'message_id', 'role', 'parts'} <= names:
-        return event_json({'message': cast('Message', value)})['message']
-    return cast('Any', value)
+    is_typed = {'id', 'context_id', 'status'} <= names or {'message_id', 'role', 'parts'} <= names
+    return json_of(cast('Task | Message', value)) if is_typed else cast('Any', value)
 
 
 class _Names:

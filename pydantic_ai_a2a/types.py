@@ -28,6 +28,7 @@ from fasta2a.schema import AgentProvider as AgentProvider
 from fasta2a.schema import ApiKeySecurityScheme as ApiKeySecurityScheme
 from fasta2a.schema import Artifact as Artifact
 from fasta2a.schema import HttpSecurityScheme as HttpSecurityScheme
+from fasta2a.schema import ListTaskPushNotificationConfigResult as ListTaskPushNotificationConfigResult
 from fasta2a.schema import ListTasksResult as ListTasksResult
 from fasta2a.schema import Message as Message
 from fasta2a.schema import OAuth2SecurityScheme as OAuth2SecurityScheme
@@ -46,7 +47,7 @@ from fasta2a.schema import TaskStatus as TaskStatus
 from fasta2a.schema import TaskStatusUpdateEvent as TaskStatusUpdateEvent
 from fasta2a.schema import agent_card_ta as agent_card_ta
 from fasta2a.worker import Worker as Worker
-from pydantic_core import from_json
+from pydantic_core import ErrorDetails, ValidationError, from_json
 from pydantic_core import to_json as _strict_json
 from typing_extensions import dataclass_transform
 
@@ -85,6 +86,16 @@ def _shown(self: Any) -> str:
 def as_object(value: object) -> dict[str, Any]:
     """Return a value that should be a JSON object. Any other value becomes an empty object."""
     return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a value that should be a JSON list. Any other value becomes an empty list."""
+    return cast('list[Any]', value) if isinstance(value, list) else []
+
+
+def faults_of(error: ValidationError) -> Sequence[ErrorDetails]:
+    """Return the faults of a value, without the value."""
+    return error.errors(include_url=False, include_context=False, include_input=False)
 
 
 def without_surrogates(value: Any) -> Any:
@@ -227,6 +238,8 @@ class Call:
     """Further information on the call for its run, as JSON values; None if runs need none."""
     size: int = 0
     """Bytes of the request's body."""
+    dialect: str = '1.0'
+    """Name of the codec of the request."""
     request: Any = field(default=None, repr=False)
     """The `RequestInfo` of the call."""
     live: bool = False
@@ -362,8 +375,6 @@ class SendParams:
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
     """Protocol extensions that the request activates (§4.6)."""
-    dialect: str = '1.0'
-    """Name of the codec that read the params."""
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
     tenant: str = ''
@@ -392,8 +403,6 @@ class CreatePushParams:
     target: PushTarget
     field: str = ''
     """The field of the params that holds the target; empty if the params are the target."""
-    dialect: str = '1.0'
-    """Name of the codec that read the params."""
     tenant: str = ''
 
 

@@ -25,16 +25,15 @@ from ..arguments import checked
 from ..audit import audit
 from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..http.base import REQUEST
+from ..http.base import REQUEST, closing
 from ..http.browser import AllowedHosts, misdirected
 from ..http.card import redact
-from ..http.exchange import Serving
-from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, AgentsPage, Linkset, Live, ReadyTogether
+from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
-from ..http.slow_clients import closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
+from ..service.exchange import Serving
 from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
@@ -176,7 +175,6 @@ class A2AApp(FastA2A):
 
     def _list_grpc(self, extensions: Sequence[AgentExtension]) -> None:
         self.card.serve_grpc(next(reversed(self._grpc), None), extensions)
-        self.dispatcher.extensions.declared = self.card.extensions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. Without a lifespan, the first request of an operation starts the app."""
@@ -400,13 +398,12 @@ def catalogue(apps: Sequence[A2AApp] | Mapping[str, A2AApp], *, docs_url: str | 
     if not by_path:
         raise ValueError('catalogue() needs at least one app.')
     agents = Agents(by_path, {path: app.docs_url for path, app in by_path.items() if app.docs_url is not None})
-    page = AgentsPage(agents)
     parent = Starlette(
         routes=[
-            Route(CATALOGUE_PATH, Linkset(agents), methods=_READ),
+            Route(CATALOGUE_PATH, agents.linkset, methods=_READ),
             Route(LIVE_PATH, Live(), methods=_READ),
             Route(READY_PATH, ReadyTogether(agents), methods=_READ),
-            *(Route(path, page, methods=_READ) for path in ('/', docs_url) if path is not None),
+            *(Route(path, agents.page, methods=_READ) for path in ('/', docs_url) if path is not None),
         ]
     )
     for path in sorted(by_path, key=len, reverse=True):  # the longest first: /team/joker is not below /team

@@ -45,25 +45,25 @@ from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, 
 from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..http import http_json
-from ..http.base import request_late
-from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet, check_url
-from ..http.exchange import Serving
+from ..http.base import CachedAnswer, request_late
+from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, check_url, key_set
 from ..http.http_json import AnyPath
 from ..http.index import LIVE_PATH, READY_PATH, Index, Live, Ready
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
-from ..http.slow_clients import Readers, SlowClients
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, Job, plain_read
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
-from ..service.dispatch import Dispatcher, ExtendedCard, Extensions
+from ..service.dispatch import Dispatcher, ExtendedCard
+from ..service.exchange import Serving
 from ..service.messages import Submissions
+from ..service.slow_clients import Readers, SlowClients
 from ..service.tasks import Service
 from ..settings import Access, Approvals, Push, Settings, TenantRule
-from ..signing.algorithms import Key
+from ..signing.algorithms import Key, SignPush
 from ..store.ports import Backend
 from ..types import Message, frozen
 from .combinations import check_signing
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from ..push.registration import Registration
     from ..push.sender import Sending
     from ..signing.cards import AppSigner
-    from ..signing.notifications import SignPush
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -189,13 +188,11 @@ class Assembly:
             service=self.service,
             guard=guard,
             metering=self._metering,
-            extensions=Extensions(card.extensions),
-            capabilities=card.capabilities,
+            card=card,
             extended=extended,
             direct=self.direct,
             tenants=tenants,
             start=self.hosting.begin,
-            agent=card.name,
             keep=self._conversion.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(
@@ -245,7 +242,7 @@ class LoopExitStack(AbstractAsyncContextManager[None]):
 # --- the routes of an app in the order in which they are tried, and the tenants' names that the paths exclude ---------
 
 
-def exact_routes(serving: Serving, card: Discovery, ready: Ready, keys: KeySet | None) -> list[Route]:
+def exact_routes(serving: Serving, card: Discovery, ready: Ready, keys: CachedAnswer | None) -> list[Route]:
     """Return the routes whose paths have no params.
 
     Args:
@@ -599,7 +596,7 @@ class Signatures:
     """Signs the JSON of a card; None: cards are not signed."""
     sign_push: SignPush | None = None
     """Signs push notifications; None: push notifications are not signed."""
-    key_set: KeySet | None = None
+    key_set: CachedAnswer | None = None
     """The endpoint of the public keys; None without signatures."""
 
 
@@ -624,7 +621,7 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
     return Signatures(
         sign_card=None if cards is None else cards.sign_card,
         sign_push=None if notifications is None else notifications.sign_push,
-        key_set=KeySet([*keys.values()]) if keys else None,
+        key_set=key_set([*keys.values()]) if keys else None,
     )
 
 

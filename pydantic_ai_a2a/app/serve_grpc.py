@@ -6,9 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic_ai.agent import AbstractAgent
@@ -21,10 +20,6 @@ from ..runs.hosting import server_processes
 from ..settings import TLS
 from .app import A2AApp
 from .build import app_of, check_callers, served
-
-if TYPE_CHECKING:
-    from ..grpc.call import GrpcServer
-
 
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
@@ -111,7 +106,9 @@ def serve_grpc(
 async def _serving(
     agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool
 ) -> AsyncGenerator[GrpcState]:
-    server = _server(agent, shares)
+    from ..grpc.call import GrpcServer  # noqa: PLC0415 - its packages are of an extra
+
+    server = GrpcServer(agent.serving, reuse_port=shares)
     address = f'[{host}]' if ':' in host else host
     try:
         server.listen(f'{address}:{port}', tls)
@@ -155,21 +152,6 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
     if agents[0].serving.versions.http is None:
         raise ValueError("gRPC has only A2A 1.0, and Access.versions leaves 1.0 out: add '1.0'.")
     return agents[0]
-
-
-def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
-    from ..grpc.call import GrpcServer, Serving  # noqa: PLC0415 - its packages are of an extra
-
-    parts = agent.serving
-    serving = Serving(
-        dispatcher=parts.dispatcher,
-        versions=parts.versions,
-        limits=parts.limits,
-        received=parts.senders.wait,
-        room=partial(parts.readers.answer, ready=False),
-        streams=parts.streams,
-    )
-    return GrpcServer(serving, reuse_port=reuse_port)
 
 
 def _host(base: str) -> str | None:

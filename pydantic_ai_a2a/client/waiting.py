@@ -13,7 +13,7 @@ from ..conversion.asking import MEDIA_TYPE
 from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_calls, wanted_schema
 from ..conversion.schemas import UnusableSchema, check_schema
 from ..errors import RemoteProtocolError
-from ..types import Part, Task, as_object
+from ..types import Part, Task, as_list, as_object
 from .agent_finder import warn
 from .content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
 
@@ -88,7 +88,7 @@ def waiting_task(agent: str, task: Task) -> RemoteQuestion:
         pending=[cast('PendingRemoteCall', {**call, 'text': _lines(said, call['text'])}) for call in calls],
     )
     for data in own:
-        waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
+        waiting['pending'] = [call for value in as_list(data.get('pending')) if (call := _call(value)) is not None]
         if schema := _usable(data.get('schema'), 'schema'):
             waiting['schema'] = schema
         if isinstance(authorization := data.get('authorization'), dict):
@@ -130,10 +130,6 @@ def _function_calls(task: Task) -> list[dict[str, Any]]:
         if calls := [call for part in message['parts'] if (call := function_call(part)) is not None]:
             return calls
     return []
-
-
-def _list(value: object) -> list[Any]:
-    return cast('list[Any]', value) if isinstance(value, list) else []
 
 
 def _call(value: object) -> PendingRemoteCall | None:

@@ -24,7 +24,7 @@ from ..client.transport import Transport
 from ..client.urls import check_url, origin
 from ..doctor import Finding, examine
 from ..errors import A2AError, RemoteError
-from ..protocol.stored import task_json
+from ..protocol.stored import json_of
 from ..types import AgentCard, CancelParams, ListParams, Task, TaskState, agent_card_ta
 from .terminal import Command, awaited, echo, safe, say, write_table
 
@@ -213,7 +213,7 @@ async def tasks(*, remote: Remote, context: str | None, state: TaskState | None,
                     break
     if json_lines:
         for task in listed_tasks:
-            echo(json.dumps(task_json(task)))
+            echo(json.dumps(json_of(task)))
     elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
         write_table(columns, [_row(task) for task in listed_tasks])

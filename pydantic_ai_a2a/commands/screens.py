@@ -13,7 +13,7 @@ from click import UsageError, option
 from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
 from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
-from ..protocol.stored import event_json, task_json
+from ..protocol.stored import json_of
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import Command, echo, say
 
@@ -111,14 +111,14 @@ class _JsonScreen(Screen):
         pass
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        echo(json.dumps(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
+        echo(json.dumps(json_of(outcome)))
 
 
 class _JsonLinesScreen(Screen):
     """Writes each event as a line of JSON."""
 
     def show(self, update: Update) -> None:
-        echo(json.dumps(event_json(update.event)))
+        echo(json.dumps(json_of(update.event)))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -161,8 +161,35 @@ MARK = 'a2a'
 """Key of these types' data in the metadata of a deferred call."""
 
 
+class _Chosen:
+    """A dataclass that a model chooses as an object with one text, the first field."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in _fields_of(type(self)))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        name = _fields_of(cls)[0]
+        text = core_schema.typed_dict_schema({name: core_schema.typed_dict_field(core_schema.str_schema())})
+        shown = {'title': cls.__name__, 'description': cls.__doc__}
+        built = core_schema.no_info_after_validator_function(
+            lambda fields: cls(**fields), text, metadata={'pydantic_js_updates': shown}
+        )
+        return core_schema.json_or_python_schema(
+            json_schema=built,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), built]),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda state: {name: getattr(state, name)}, return_schema=text
+            ),
+        )
+
+
+def _fields_of(cls: Any) -> list[str]:
+    return [item.name for item in fields(cls)]
+
+
 @dataclass(eq=False)
-class InputRequired(CallDeferred):
+class InputRequired(_Chosen, CallDeferred):
     """Ask the user for something that you need to go on."""
 
     # Models read the docstrings of these classes as descriptions of output types.
@@ -176,16 +203,9 @@ class InputRequired(CallDeferred):
         schema = None if self.schema is None else dict(self.schema)
         CallDeferred.__init__(self, {MARK: {'question': self.question, 'schema': schema}}, kind='question')
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.question, self.schema)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(cls, 'question')
-
 
 @dataclass(eq=False)
-class AuthRequired(ApprovalRequired):
+class AuthRequired(_Chosen, ApprovalRequired):
     """Ask the user to sign in where you have no access."""
 
     message: str
@@ -199,13 +219,6 @@ class AuthRequired(ApprovalRequired):
         data = {'message': self.message, 'schemes': [*self.schemes], 'url': self.url}
         ApprovalRequired.__init__(self, {MARK: data})
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.schemes, self.url)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(cls, 'message')
-
 
 class NoCredential(AuthRequired):
     """The run has no valid credential of its caller. If no code catches the error, the task waits for the caller."""
@@ -218,7 +231,7 @@ class NoCredential(AuthRequired):
 
 
 @dataclass(eq=False)
-class Rejected(Exception):
+class Rejected(_Chosen, Exception):
     """Decline to do the task at all."""
 
     reason: str
@@ -227,26 +240,6 @@ class Rejected(Exception):
     def __post_init__(self) -> None:
         Exception.__init__(self, self.reason)
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(cls, 'reason')
-
 
 State: TypeAlias = InputRequired | AuthRequired | Rejected
 STATES = (InputRequired, AuthRequired, Rejected)
-
-
-def _schema(cls: type[Any], field: str) -> CoreSchema:
-    """Return the schema of an object with one text, the only field that a model can set."""
-    fields = core_schema.typed_dict_schema({field: core_schema.typed_dict_field(core_schema.str_schema())})
-    shown = {'title': cls.__name__, 'description': cls.__doc__}
-    built = core_schema.no_info_after_validator_function(
-        lambda fields: cls(**fields), fields, metadata={'pydantic_js_updates': shown}
-    )
-    return core_schema.json_or_python_schema(
-        json_schema=built,
-        python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), built]),
-        serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda state: {field: getattr(state, field)}, return_schema=fields
-        ),
-    )

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic_ai.messages import BaseToolCallPart, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
-from ..types import as_object, dump_json
+from ..types import as_list, as_object, dump_json
 from .pending import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
 
 SYSTEM = 'a2a'
@@ -127,10 +127,8 @@ def sign_in(waiting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the security schemes and the URL of a sign-in, of the task or of its first call."""
     calls = [as_object(call.get('metadata')) for call in waiting.get('pending', ())]
     fields = next(filter(None, [as_object(waiting.get('authorization')), *calls]), as_object(None))
-    schemes, url = fields.get('schemes'), fields.get('url')
-    names = (
-        [name for name in cast('list[object]', schemes) if isinstance(name, str)] if isinstance(schemes, list) else []
-    )
+    url = fields.get('url')
+    names = [name for name in as_list(fields.get('schemes')) if isinstance(name, str)]
     return {**({'schemes': names} if names else {}), **({'url': url} if isinstance(url, str) else {})}
 
 
@@ -202,8 +200,7 @@ def _decision(remote_id: str, answer: CallAnswer) -> dict[str, Any]:
 def wanted_schema(answer: object) -> dict[str, Any] | None:
     """Return the JSON Schema of the arguments or of the result in a remote agent's schema of an answer."""
     schema = as_object(answer)
-    choices = schema.get('oneOf')
-    for choice in cast('list[object]', choices) if isinstance(choices, list) else ():
+    for choice in as_list(schema.get('oneOf')):
         properties = as_object(as_object(choice).get('properties'))
         for name in ('args', 'result'):
             if name in properties:

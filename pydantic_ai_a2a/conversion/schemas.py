@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import FieldViolation, InvalidParamsError
-from ..types import AgentExtension, Message, Part
+from ..types import AgentExtension, Message, Part, faults_of
 from .limits import deeper_than
 from .outbound import NO_ANSWERS, OutputMapper, declared_types, type_name
 
@@ -280,7 +280,7 @@ def _check_keywords(schema: ForeignSchema, definitions: ForeignSchema, field: st
         try:
             _keywords_ta().validate_python(node)
         except ValidationError as error:
-            [fault, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+            [fault, *_] = faults_of(error)
             raise UnusableSchema(where + place_of(fault['loc'], node), fault['msg']) from None
         if unsupported := [keyword for keyword in _UNSUPPORTED if keyword in node]:
             raise UnusableSchema(f'{where}.{unsupported[0]}', 'is not supported: use "$ref" with "#/$defs/..."')
@@ -793,10 +793,9 @@ class TypedInput:
 def _refusal(error: ValidationError, field: str, data: Any) -> InvalidParamsError:
     if (count := error.error_count()) > _COUNTED:
         return InvalidParamsError.of(field, f'has {count} problems')
-    details = error.errors(include_url=False, include_context=False, include_input=False)
     violations = [
         FieldViolation(field + place_of(detail['loc'], data, missing=detail['type'] == 'missing'), detail['msg'])
-        for detail in details[:_SHOWN]
+        for detail in faults_of(error)[:_SHOWN]
     ]
     first = violations[0]
     return InvalidParamsError(f'Invalid parameters: {first.field}: {first.description}', violations=violations)

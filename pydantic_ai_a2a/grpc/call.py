@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import unquote
 
 import grpc
@@ -26,188 +24,125 @@ from ..auth.callers import RequestInfo, header
 from ..errors import (
     A2AError,
     ClientGone,
-    InvalidParamsError,
     InvalidRequestError,
     OverloadedError,
     PayloadTooLargeError,
     is_cancelled,
     is_for_the_process,
 )
-from ..protocol.operations import OPERATIONS, HttpCodec, Operation, Params, refuse_unsupported_params
-from ..protocol.versions import HTTP, Versions
-from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
-from ..service.tasks import EventStream, OpenStreams, parse_event_id
-from ..settings import LONG, TLS, Limits
-from ..store.ports import Subscription
-from ..types import StoredTask, SubscribeParams, new_correlation_id
+from ..protocol.operations import OPERATIONS, HttpCodec, Operation
+from ..protocol.versions import HTTP, CodecChoice
+from ..service.dispatch import DirectMessage, stored_size
+from ..service.exchange import Exchange, Request, Serving
+from ..service.slow_clients import UnsentAnswer
+from ..service.tasks import EventStream
+from ..settings import LONG, TLS
+from ..types import StoredTask, TaskEvent, new_correlation_id
 from .messages import SERVICE, Messages, methods
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_SHORT = 65_536
-"""Bytes of a message that is sent without a count of unread bytes."""
 _TOO_SLOW = 'A subscriber reads its events too slowly, and its stream ends'
 
 
-class Room(Protocol):
-    """Room for an unread answer."""
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The calls of a server."""
 
-    def ready(self, size: int) -> None:
-        """Set the size once the client can read the answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """The parts of the app that every call needs."""
-
-    dispatcher: Dispatcher
-    versions: Versions
-    limits: Limits
-    received: Callable[[Awaitable[Any]], Awaitable[Any]]
-    """Waits for a message of a client, for at most some seconds."""
-    room: Callable[[int], AbstractContextManager[Room]]
-    """Reserves room for an answer of so many bytes, until the client has read it."""
     converting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a long message is converted, which takes many times the memory of the message."""
-    streams: OpenStreams
-    calls: dict[asyncio.Task[None], GrpcCall] = field(default_factory=dict['asyncio.Task[None]', 'GrpcCall'])
+    open: dict[asyncio.Task[None], GrpcCall] = field(default_factory=dict['asyncio.Task[None]', 'GrpcCall'])
     """The calls that have not ended, also calls that store a message although their clients have gone."""
 
 
-class GrpcCall:
+class GrpcCall(Exchange):
     """One call and its answer.
 
     Args:
         serving: The parts of the app.
+        calls: The calls of the server.
         operation: The operation of the called method.
         messages: The messages of the method.
         context: The call.
     """
 
+    reads_at_once: ClassVar[bool] = False
+    _task: asyncio.Task[None]
+    """The task of the call."""
     _codec: HttpCodec = HTTP
     _performing = False
     """True while the operation may be storing. Then nothing breaks it off."""
     _begun = False
     """True once the answer has begun."""
-    _task: asyncio.Task[None]
-    """The task of the call."""
     _cut = False
     """True once the call ends because its reader is too slow."""
 
     def __init__(
-        self, serving: Serving, operation: Operation, messages: Messages, context: aio.ServicerContext[bytes, bytes]
+        self,
+        serving: Serving,
+        calls: _Calls,
+        operation: Operation,
+        messages: Messages,
+        context: aio.ServicerContext[bytes, bytes],
     ) -> None:
-        self._serving = serving
+        super().__init__(serving, request_info(context, new_correlation_id(), gone=self.gone))
+        self._calls = calls
         self._operation = operation
         self._messages = messages
         self._context = context
-        self._correlation_id = new_correlation_id()
-        self._request = request_info(context, self._correlation_id, gone=self._gone)
-        self._dispatch = Dispatch(serving.dispatcher, self._request)
-        self._left = asyncio.get_running_loop().create_future()
-        """Done once the client has gone."""
+        self.left = self._left = asyncio.get_running_loop().create_future()
 
     async def handle(self) -> None:
         """Serve the call in a task of its own: the end of the call ends the task, but not while a message is stored."""
-        self._task = task = asyncio.get_running_loop().create_task(self._serve())
-        self._serving.calls[task] = self
-        task.add_done_callback(self._serving.calls.pop)
+        self._task = task = asyncio.get_running_loop().create_task(self.serve())
+        self._calls.open[task] = self
+        task.add_done_callback(self._calls.open.pop)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            self.leave()
+            self.abandon()
             raise
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """End the call of a client that has gone, but not while a message is stored."""
         if not self._left.done():
             self._left.set_result(None)
         if not self._performing:
             self._task.cancel()
 
-    async def _serve(self) -> None:
-        """Serve the call. All errors are answered here."""
-        dispatch = self._dispatch
-        try:
-            await dispatch.admit()
-            body = await self._read()
-            params = await self._maybe_in_thread(len(body), self._decode, body)
-            performing = self._perform(params, len(body))
-            del body, params
-            await self._answer(await performing)
-        except ClientGone as gone:
-            dispatch.close(gone)
-            clear_frames(gone.__traceback__)
-            await self._leave(gone)
-        except BaseException as exception:
-            # A cancel of a call whose client is still there would leave the call open for ever.
-            if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
-                clear_frames(exception.__traceback__)
-                raise
-            dispatch.close(exception)
-            await self._refuse(exception)
-        finally:
-            if dispatch.held is not None:
-                dispatch.close(sys.exc_info()[1])
-
-    async def _read(self) -> bytes:
+    async def read(self) -> bytes:
         """Return the message of the client."""
-        body = await self._serving.received(self._context.read())
+        body = await self._context.read()
         if body is aio.EOF:
             raise InvalidRequestError('Invalid request: the call ended without a message')
         return body
 
-    def _decode(self, body: bytes) -> Params | None:
-        codec = self._codec = self._serving.versions.choose_http(header(self._request.headers, b'a2a-version'))
-        operation = self._operation
-        try:
-            params = codec.decode_params(operation, path={}, query=b'', body=self._messages.decode(body))
-        except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self._serving.dispatcher.capabilities, codec.refusals)
-            raise
-        if isinstance(params, SubscribeParams):
-            return replace(params, last_event_id=parse_event_id(header(self._request.headers, b'last-event-id')))
-        return params
-
-    async def _perform(self, params: Params | None, size: int) -> Any:
-        """Perform the operation.
-
-        Raises:
-            ClientGone: The client has gone meanwhile.
-        """
+    def decode(self, body: bytes) -> Request:
+        """Decode the message of the client."""
+        codec = self._codec = self.serving.versions.choose_http(header(self.request.headers, b'a2a-version'))
+        body = self._messages.decode(body)
+        params = self.decode_params(codec, self._operation, path={}, query=b'', body=body)
         self._performing = True
-        try:
-            result = await self._dispatch.perform(
-                self._operation,
-                params,
-                self._codec,
-                gone=self._gone,
-                on_drop=self._drop,
-                size=size,
-                left=self._left,
-            )
-        finally:
-            self._performing = False
-        self._check_here()
-        return result
+        return self._operation, params, CodecChoice(codec)
 
-    async def _gone(self) -> None:
+    async def gone(self) -> None:
+        """Return once the client has gone."""
         await asyncio.shield(self._left)
 
-    def _check_here(self) -> None:
+    def drop(self) -> None:
+        """Break off the stream of a reader too far behind, unless it breaks off already."""
+        if not self._cut:
+            super().drop()
+
+    async def answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
+        """Write a stream, or the one message of an answer."""
+        self._performing = False
         if self._left.done():
             raise ClientGone
-
-    def _drop(self) -> bool:
-        """Break off the stream of a reader too far behind, unless it breaks off already."""
-        return self._cut or self._task.cancel()
-
-    async def _answer(self, result: Any) -> None:
-        """Write a stream, or the one message of an answer."""
         if isinstance(result, EventStream):
             await self._stream(result)
             return
-        with self._room(size := stored_size(result)) as room:
+        with self.room(size := stored_size(result)) as room:
             message = await self._maybe_in_thread(size, self._encode, result)
             del result
             await self._write(message, room)
@@ -224,26 +159,25 @@ class GrpcCall:
 
     async def _stream(self, stream: EventStream) -> None:
         """Write events until an end state of the stream, the end of the call or the drain of the server."""
-        streams, subscription = self._serving.streams, stream.subscription
+        subscription = stream.subscription
         try:
             await self._write_first(stream)
-            if subscription is not None:
-                streams.add(subscription)
-                await self._follow(stream, subscription)
+            if subscription is None:
+                return
+            await self.follow(stream, subscription)
         except asyncio.CancelledError:
             if subscription is None or not subscription.dropped or self._task.uncancel():
                 raise  # not the reader's lag: the call has ended
             raise ClientGone(_TOO_SLOW) from None
-        finally:
-            if subscription is not None:
-                streams.remove(subscription)
-                subscription.close()
+        if subscription.dropped:
+            self._cut = True  # the cancel of the drop may still come
+            raise ClientGone(_TOO_SLOW)
 
     async def _write_first(self, stream: EventStream) -> None:
         """Write the task with which a stream begins, and release the task."""
         first, stream.first = stream.first, None
         if first is not None:
-            with self._room(size := stored_size(first)) as room:
+            with self.room(size := stored_size(first)) as room:
                 message = await self._maybe_in_thread(size, self._encode_first, first)
                 del first
                 await self._write(message, room)
@@ -251,39 +185,22 @@ class GrpcCall:
     def _encode_first(self, task: StoredTask) -> bytes:
         return self._messages.encode(b''.join(self._codec.result_pieces(task)), task.header.last_event)
 
-    async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
-        """Write the events of a subscription."""
-        while True:
-            events = await subscription.next()
-            if subscription.dropped:
-                self._cut = True  # `_drop` may still come
-                raise ClientGone(_TOO_SLOW)
-            if not events and self._serving.streams.over(stream.task_id):
-                return
-            events, ended = stream.up_to_end(events)
-            for event in events:
-                await self._write_event(self._codec.encode_event(event, False), event.n)
-            if ended:
-                return
+    async def keep_alive(self) -> None:
+        """Write nothing: gRPC itself pings on each connection."""
 
-    async def _write_event(self, json: bytes, number: int) -> None:
-        with self._room(len(json)) as room:
-            await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number), room)
+    async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
+        """Write events of a stream."""
+        for event in events:
+            json = self._codec.encode_event(event, False)
+            with self.room(len(json)) as room:
+                await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, event.n), room)
 
-    def _room(self, size: int) -> AbstractContextManager[Room | None]:
-        """Reserve room for an answer before it is converted; a short one needs none.
-
-        Raises:
-            OverloadedError: Too many bytes of other answers are unread.
-        """
-        return nullcontext() if size <= _SHORT else self._serving.room(size)
-
-    async def _write(self, message: bytes, room: Room | None) -> None:
+    async def _write(self, message: bytes, room: UnsentAnswer | None) -> None:
         """Send a message. One with room keeps it until the client takes the message, or has gone."""
         if not self._begun:
             self._begun = True
-            named = ((name.lower(), value) for name, value in self._dispatch.headers)
-            await self._send(self._context.send_initial_metadata((('x-correlation-id', self._correlation_id), *named)))
+            named = ((name.lower(), value) for name, value in self.dispatch.headers)
+            await self._send(self._context.send_initial_metadata((('x-correlation-id', self.correlation_id), *named)))
         if room is None:
             await self._send(self._context.write(message))
             return
@@ -301,29 +218,36 @@ class GrpcCall:
         except aio.InternalError:  # the call has ended meanwhile
             raise ClientGone from None
 
-    async def _refuse(self, exception: BaseException) -> NoReturn:
+    async def fail(self, exception: BaseException) -> NoReturn:
         """End the call with the status of an error."""
-        error = await self._dispatch.refused(exception)
+        # A cancel of a call whose client is still there would leave the call open for ever.
+        if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
+            clear_frames(exception.__traceback__)
+            raise exception
+        self._performing = False
+        error = await self.dispatch.refused(exception)
         # The frames may hold a long answer, until the client has taken the refusal, or until a garbage collection.
         clear_frames(exception.__traceback__)
         if self._left.done():
             raise asyncio.CancelledError
-        code, text, trailing = refusal(error, self._codec, self._correlation_id)
+        code, text, trailing = refusal(error, self._codec, self.correlation_id)
         await self._context.abort(code, text, trailing)
 
-    async def _leave(self, gone: ClientGone) -> NoReturn:
+    async def leave(self, gone: ClientGone) -> NoReturn:
         """End a call whose client has gone, or reads too slowly. A slow client gets the status after the messages."""
+        clear_frames(gone.__traceback__)
         if not gone.args:
             raise asyncio.CancelledError
-        logger.warning('%s (correlation id %s).', gone, self._correlation_id)
-        await self._refuse(OverloadedError('The client reads too slowly: read the task again, or subscribe again.'))
+        logger.warning('%s (correlation id %s).', gone, self.correlation_id)
+        await self.fail(OverloadedError('The client reads too slowly: read the task again, or subscribe again.'))
+
+    async def in_thread(self, convert: Callable[..., Any], *args: Any) -> Any:
+        """Convert a long message, one at a time."""
+        async with self._calls.converting:
+            return await super().in_thread(convert, *args)
 
     async def _maybe_in_thread(self, size: int, convert: Callable[..., Any], *args: Any) -> Any:
-        """Convert a message; a long one in a thread, one at a time."""
-        if size < LONG:
-            return convert(*args)
-        async with self._serving.converting:
-            return await asyncio.to_thread(convert, *args)
+        return convert(*args) if size < LONG else await self.in_thread(convert, *args)
 
 
 # --- the values of a gRPC call that admission reads -------------------------------------------------------------------
@@ -389,39 +313,27 @@ _MAX_TEXT = 1_000
 """Most characters of a text. By default, clients refuse metadata of more than 8 KB, text and details together."""
 _MAX_DETAIL = 2_000
 """Most bytes of a detail, as JSON."""
-_CODES = {code.name: code for code in StatusCode}
 
 _ = error_details_pb2  # registers the messages of the details
 
 
-class Refusal(NamedTuple):
-    """The end of a refused call."""
-
-    code: StatusCode
-    text: str
-    trailing: tuple[tuple[str, str | bytes], ...]
-    """The trailing metadata."""
-
-
-def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
-    """Return the end of a call that an error refuses.
+def refusal(
+    error: A2AError, codec: HttpCodec, correlation_id: str
+) -> tuple[StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
+    """Return the end of a call that an error refuses: the status, the text and the trailing metadata.
 
     Args:
         error: The error.
         codec: The codec with the details of errors.
         correlation_id: Names the call in the logs.
     """
-    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else _CODES[error.status]
+    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else StatusCode[error.status]
     described = from_json(codec.encode_status(error, correlation_id))['error']
     text = described['message'][:_MAX_TEXT]
     details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]
     message = status_pb2.Status(code=status.value[0], message=text, details=details)
     trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
-    return Refusal(
-        status,
-        text,
-        (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing),
-    )
+    return status, text, (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing)
 
 
 def _shortened(detail: dict[str, Any]) -> dict[str, Any]:
@@ -470,9 +382,9 @@ class GrpcServer:
             'grpc.server_max_unrequested_time_in_server': _NO_LIMIT,
             'grpc.http2.min_ping_interval_without_data_ms': _MIN_PING,
         }
-        self._calls = serving.calls
+        self._calls = _Calls()
         self._server = aio.server(options=[*options.items()])
-        self._server.add_generic_rpc_handlers((_handlers(serving),))
+        self._server.add_generic_rpc_handlers((_handlers(serving, self._calls),))
 
     def listen(self, address: str, tls: TLS | None) -> None:
         """Listen on an address, such as `127.0.0.1:50051`.
@@ -496,9 +408,9 @@ class GrpcServer:
         Returns once the messages of cancelled calls are stored, because the store may close next.
         """
         await self._server.stop(grace)
-        calls = self._calls.copy()  # gRPC does not wait for their code, and may not have cancelled the code yet
+        calls = self._calls.open.copy()  # gRPC does not wait for their code, and may not have cancelled the code yet
         for call in calls.values():
-            call.leave()
+            call.abandon()
         if calls:
             await asyncio.wait(calls, timeout=_STORE_TIME)
 
@@ -510,22 +422,24 @@ def _credentials(tls: TLS) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], Path(tls.client_ca).read_bytes(), require_client_auth=True)
 
 
-def _handlers(serving: Serving) -> grpc.GenericRpcHandler:
+def _handlers(serving: Serving, calls: _Calls) -> grpc.GenericRpcHandler:
     """Return the methods of the operations that the service has.
 
     All methods read and write by themselves, so that the caller is known before a message is read, and a call without a
     message is answered.
     """
     handlers = {
-        name: _handler(serving, OPERATIONS[name], Messages(method, serving.limits.values))
+        name: _handler(serving, calls, OPERATIONS[name], Messages(method, serving.limits.values))
         for name, method in methods().items()
         if name in OPERATIONS
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
-def _handler(serving: Serving, operation: Operation, messages: Messages) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(
+    serving: Serving, calls: _Calls, operation: Operation, messages: Messages
+) -> grpc.RpcMethodHandler[Any, Any]:
     async def handle(_: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
-        await GrpcCall(serving, operation, messages, context).handle()
+        await GrpcCall(serving, calls, operation, messages, context).handle()
 
     return grpc.stream_stream_rpc_method_handler(handle)

@@ -185,7 +185,7 @@ def check_fields(body: bytes, message: Descriptor, limit: int) -> None:
     """
     try:
         fields = _count(body, message, limit)
-    except IndexError:
+    except LookupError:
         raise not_a_message(message) from None
     if fields > limit:
         raise PayloadTooLargeError(f'The request holds more than {limit} values.')
@@ -195,7 +195,7 @@ def _count(body: bytes, message: Descriptor | None, limit: int) -> int:
     """Return the number of fields, or a number above the limit.
 
     Raises:
-        IndexError: A field is not complete, or of an unknown form.
+        LookupError: A field is not complete, or of an unknown form.
     """
     at, end, count = 0, len(body), 0
     around: list[tuple[int, Descriptor | None]] = []
@@ -211,7 +211,7 @@ def _count(body: bytes, message: Descriptor | None, limit: int) -> int:
         if kind == _VARINT:
             _, at = _varint(body, at)
         elif kind != _BYTES:
-            at += _size_of(kind)
+            at += _SIZES[kind]
         else:
             size, at = _varint(body, at)
             if at + size > end:
@@ -237,9 +237,3 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise IndexError
-
-
-def _size_of(kind: int) -> int:
-    if kind not in _SIZES:
-        raise IndexError
-    return _SIZES[kind]

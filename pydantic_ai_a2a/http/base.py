@@ -8,7 +8,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from contextlib import suppress
 from urllib.parse import parse_qs
 
 from starlette.types import Message, Receive, Scope, Send
@@ -22,15 +22,8 @@ NO_SNIFF = (b'x-content-type-options', b'nosniff')
 
 JSON = ('application/json',)
 
-CHUNK = 65_536
-"""Bytes of one send: servers wait for clients that do not read between two sends, and never during a send."""
-
 _DIGITS = re.compile(b'[0-9]{1,19}')
 """A length as servers let it pass. A body without a valid length is counted while it is read."""
-
-
-class AnswerUnread(ClientGone):
-    """The client takes too long to read its answer, which is broken off. The text is for the log."""
 
 
 def check_content_type(declared: str | None, taken: Collection[str] = JSON) -> None:
@@ -171,46 +164,32 @@ async def start(
 # --- answers that clients may cache: entity tags, HEAD and 304 --------------------------------------------------------
 
 
-class CachedAnswer(NamedTuple):
-    """A body with the headers of its answer, for many requests."""
-
-    body: bytes
-    tag: str
-    """The entity tag."""
-    headers: tuple[tuple[bytes, bytes], ...]
-    """Headers of every answer."""
-    content: tuple[tuple[bytes, bytes], ...]
-    """Further headers of an answer with HTTP 200."""
-
-
-def cached_answer(
-    body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
-) -> CachedAnswer:
-    """Return a body as `send_cached` sends it.
+class CachedAnswer:
+    """A body with the headers of its answer, for many requests, as an ASGI app.
 
     Args:
         body: The whole body.
         headers: Headers besides those of every answer.
         media_type: The media type of the body.
     """
-    tag = etag(body)
-    return CachedAnswer(
-        body,
-        tag,
-        headers=tuple((name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)),
-        content=((b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF),
-    )
 
+    def __init__(
+        self, body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
+    ) -> None:
+        self._body = body
+        self._tag = etag(body)
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in (('ETag', self._tag), *headers)]
+        self._content = [(b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF]
 
-async def send_cached(scope: Scope, send: Send, answer: CachedAnswer) -> None:
-    """Answer with a body, or with HTTP 304 if the client has the body already."""
-    if _matches(header(scope['headers'], b'if-none-match'), answer.tag):
-        status, headers, body = 304, [*answer.headers], b''
-    else:
-        status, headers = 200, [*answer.headers, *answer.content]
-        body = b'' if scope['method'] == 'HEAD' else answer.body
-    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': body})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the body, or with HTTP 304 if the client has the body already."""
+        if _matches(header(scope['headers'], b'if-none-match'), self._tag):
+            status, headers, body = 304, self._headers, b''
+        else:
+            status, headers = 200, self._headers + self._content
+            body = b'' if scope['method'] == 'HEAD' else self._body
+        await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+        await send({'type': 'http.response.body', 'body': body})
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:
@@ -218,6 +197,82 @@ def _matches(if_none_match: str | None, tag: str) -> bool:
         return False
     tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
     return tag in tags or '*' in tags
+
+
+# --- unread bodies ----------------------------------------------------------------------------------------------------
+# Ends the connections of requests that are answered before their bodies were read.
+#
+# Else a refused client could hold its connection open with a body that never ends.
+
+_REST = 64_000_000
+"""Maximum bytes of a refused body to discard."""
+_REST_TIME = 5.0
+"""Maximum seconds to discard a refused body."""
+
+CLOSE = ('Connection', 'close')
+"""The header that ends a connection with an answer."""
+_RAW = (b'connection', b'close')
+
+
+def has_body(scope: Scope) -> bool:
+    """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
+    if scope.get('http_version', '1.1')[0] != '1':
+        return False
+    for name, value in scope['headers']:
+        if name == b'transfer-encoding' or (name == b'content-length' and value != b'0'):
+            return True
+    return False
+
+
+def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return a `receive` and a `send` that end the connection after an answer that comes before the end of the body."""
+    if not has_body(scope):
+        return receive, send
+    unread = True
+
+    async def receive_too() -> Message:
+        nonlocal unread
+        message = await receive()
+        unread = bool(message.get('more_body'))
+        return message
+
+    async def send_and_close(message: Message) -> None:
+        if unread and message['type'] == 'http.response.start':
+            headers = list(message.get('headers', ()))
+            if _RAW not in headers:
+                message = {**message, 'headers': [*headers, _RAW]}
+        await send(message)
+
+    return receive_too, send_and_close
+
+
+def discarding(receive: Receive, send: Send) -> Send:
+    """Return a `send` for a client that is still sending: it discards the rest of the body before the answer ends.
+
+    A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
+    client may lose the answer. Many clients read an answer only after they have sent the whole body.
+    """
+
+    async def send_and_discard(message: Message) -> None:
+        if message['type'] != 'http.response.body':
+            await send(message)
+            return
+        await send({**message, 'more_body': True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_TIME):
+                await _discard(receive)
+        await send({'type': 'http.response.body', 'body': b''})
+
+    return send_and_discard
+
+
+async def _discard(receive: Receive) -> None:
+    rest = _REST
+    while rest > 0:
+        message = await receive()
+        if not message.get('more_body'):
+            return
+        rest -= len(message.get('body', b''))
 
 
 # --- aborted connections ----------------------------------------------------------------------------------------------

@@ -12,13 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.callers import header, is_loopback
 from ..errors import MisdirectedRequestError
-from ..protocol.versions import Versions
+from ..protocol.versions import HTTP, Versions
 from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
-from .base import reply
+from .base import closing, reply
 from .card import request_info
-from .http_json import MEDIA_TYPE, is_http_json, refusal
-from .slow_clients import closing
+from .http_json import MEDIA_TYPE, is_http_json
 
 _HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
@@ -117,7 +116,7 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
     error, correlation_id = MisdirectedRequestError(), new_correlation_id()
     audit_refused(error, request_info(scope, correlation_id))
     if is_http_json(scope):
-        body, media_type = refusal(error, correlation_id), MEDIA_TYPE
+        body, media_type = HTTP.encode_status(error, correlation_id), MEDIA_TYPE
     else:
         codec = _VERSIONS.before_reading(header(scope['headers'], b'a2a-version')).codec
         described = codec.encode_error(error, correlation_id)

@@ -14,7 +14,7 @@ from ..auth.callers import RequestInfo
 from ..auth.guard import Guard
 from ..card import CardTemplate
 from ..protocol.versions import Versions
-from .base import CachedAnswer, cached_answer, requested_version, send_cached
+from .base import CachedAnswer, requested_version
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
@@ -52,7 +52,7 @@ class Discovery:
         tenant = scope['path_params'].get('tenant', '')
         version = self._version(scope) if self._card.by_version else ''
         card = self._card.render(self._url or base_url(scope), tenant, version)
-        await send_cached(scope, send, _answer(card, by_version=bool(version)))
+        await _answer(card, by_version=bool(version))(scope, receive, send)
 
     def _version(self, scope: Scope) -> str:
         """Return the version of the client. Clients of 0.3 name no version, but know the older path."""
@@ -63,22 +63,12 @@ class Discovery:
 
 @lru_cache(maxsize=_URLS)
 def _answer(card: bytes, *, by_version: bool) -> CachedAnswer:
-    return cached_answer(card, _PUBLIC_BY_VERSION if by_version else _PUBLIC)
+    return CachedAnswer(card, _PUBLIC_BY_VERSION if by_version else _PUBLIC)
 
 
-class KeySet:
-    """The endpoint of the public keys, as an ASGI app: a JSON Web Key Set (RFC 7517).
-
-    Args:
-        keys: The keys as JSON Web Keys.
-    """
-
-    def __init__(self, keys: Sequence[Mapping[str, Any]]) -> None:
-        self._answer = cached_answer(to_json({'keys': keys}), [_CACHED], media_type=b'application/jwk-set+json')
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        await send_cached(scope, send, self._answer)
+def key_set(keys: Sequence[Mapping[str, Any]]) -> CachedAnswer:
+    """Return the endpoint of the public keys: a JSON Web Key Set (RFC 7517)."""
+    return CachedAnswer(to_json({'keys': keys}), [_CACHED], media_type=b'application/jwk-set+json')
 
 
 def check_url(url: str) -> None:

@@ -1,107 +1,78 @@
-"""One HTTP request and its answer, for all bindings: reads the body, dispatches the operation, sends the result."""
+"""One HTTP request and its answer, for all bindings: reads the body, and sends the result or the events of a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import A2AError, ClientGone, PayloadTooLargeError, ends_task
-from ..protocol.envelope import check_values
-from ..protocol.operations import Codec, Operation, Params
-from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.dispatch import DirectMessage, Dispatch, Dispatcher, stored_size
-from ..service.tasks import EventStream, OpenStreams, parse_event_id
-from ..settings import LONG, Limits
-from ..types import StoredTask, SubscribeParams, frozen, new_correlation_id
+from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
+from ..protocol.operations import Codec, Operation
+from ..protocol.versions import CodecChoice, in_dialect_of
+from ..service import exchange
+from ..service.dispatch import DirectMessage, stored_size
+from ..service.exchange import Serving
+from ..service.slow_clients import CHUNK, AnswerUnread, UnsentAnswer
+from ..service.tasks import EventStream
+from ..store.ports import Subscription
+from ..types import StoredTask, TaskEvent, new_correlation_id
 from .base import (
-    CHUNK,
+    CLOSE,
     JSON,
-    AnswerUnread,
+    NO_SNIFF,
+    CachedAnswer,
     Listener,
     abort,
     abort_later,
-    cached_answer,
     check_content_type,
+    discarding,
+    has_body,
     read_body,
     reply,
-    send_cached,
     start,
 )
 from .card import request_info
-from .slow_clients import CLOSE, Readers, SlowClients, UnsentAnswer, discarding, has_body
-from .sse import EventWriter
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+_COMMENT = b': keep-alive\n'  # no blank line behind it: old readers make an event without data of that (httpx-sse)
 _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-@frozen
-class Serving:
-    """The parts of the app that every exchange needs."""
-
-    dispatcher: Dispatcher
-    versions: Versions
-    limits: Limits
-    senders: SlowClients
-    """Ends requests that take too long to come."""
-    readers: Readers
-    """Sends long answers, and ends answers that are not read."""
-    streams: OpenStreams
-
-
-Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
-"""A decoded request, with the codec of its answer."""
-
-
-class Exchange(ABC):
+class Exchange(exchange.Exchange):
     """One request and its answer. A binding decodes the request and frames the answer."""
 
     media_type: ClassVar[bytes] = b'application/json'
     """The media type of answers."""
     unshared: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Headers against shared caching of an answer."""
-    unanswered = False
-    """True if the client wants no result."""
-    _task: asyncio.Task[Any] | None = None
-    """The task of a stream."""
+    envelope: tuple[bytes, bytes] = b'', b''
+    """The bytes before and after a result, or an event of a stream."""
     _streaming = False
     """True once an event stream has begun."""
-    _unread = True
-    """True until the body was read."""
+    _codec: Codec
+    """Writes the events of a stream."""
+    _head: bytes
+    """The bytes between the number of an event and its content."""
+    _tail: bytes
+    """The bytes behind the content of an event."""
     _listener: Listener | None = None
     """Set once the request has watched its client."""
 
     def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
-        self.correlation_id = new_correlation_id()
-        self.serving = serving
+        super().__init__(serving, request_info(scope, new_correlation_id(), gone=self.gone))
         self.scope = scope
         self.receive = receive
         self.send = send
-        request = request_info(scope, self.correlation_id, gone=self._gone)
-        self.dispatch = Dispatch(serving.dispatcher, request)
-
-    @abstractmethod
-    def decode(self, body: bytes) -> Request:
-        """Decode the request.
-
-        Raises:
-            A2AError: The request cannot be served.
-        """
-
-    @abstractmethod
-    def envelope(self) -> tuple[bytes, bytes]:
-        """Return the bytes before and after a result, or an event of a stream."""
+        if serving.dispatcher.tenants is not None:
+            self.tenant = scope['path_params'].get('tenant', '')
 
     @abstractmethod
     async def refuse(self, error: A2AError) -> None:
@@ -119,86 +90,35 @@ class Exchange(ABC):
             check_content_type(declared)
         return await read_body(self.scope, self.receive, self.serving.limits.body)
 
-    async def handle(self) -> None:
-        """Serve the request. All errors are answered here."""
-        serving, dispatch = self.serving, self.dispatch
-        try:
-            await dispatch.admit()
-            body = await serving.senders.wait(self.read())
-            self._unread = False
-            size = len(body)
-            decode = self.decode if size <= serving.limits.values else self._decode_checked
-            operation, params, choice = decode(body) if size < LONG else await asyncio.to_thread(decode, body)
-            if operation.stream:
-                params = self._resuming(params)
-            result = dispatch.perform(
-                operation,
-                params,
-                choice.codec,
-                gone=self._gone,
-                on_drop=self._drop,
-                tenant='' if serving.dispatcher.tenants is None else self.scope['path_params'].get('tenant', ''),
-                size=size,
-                unanswered=self.unanswered,
-            )
-            # No variable keeps the request or the result: each part of a long answer is released once it is sent.
-            del body, params
-            if operation.stream and not self.unanswered:
-                await self._stream(await result, choice)
-            else:
-                await self._answer(operation, await result, choice)
-        except ClientGone as gone:
-            dispatch.close(gone)
-            await self._leave(gone)
-        except BaseException as exception:
-            dispatch.close(exception)
-            if self._streaming or ends_task(exception, asyncio.current_task()):
-                raise  # the answer has begun and can only be broken off
-            await self._fail(exception)
-        finally:
-            if dispatch.held is not None:
-                dispatch.close(sys.exc_info()[1])
-            if self._listener is not None:
-                self._listener.close()
-
-    def _decode_checked(self, body: bytes) -> Request:
-        """Decode a body that is long enough to hold too many values, at a byte each."""
-        check_values(body, self.serving.limits.values)
-        return self.decode(body)
-
-    def _resuming(self, params: Params | None) -> Params | None:
-        """Return the params of a stream with the event after which the client resumes."""
-        self._task = asyncio.current_task()
-        if not isinstance(params, SubscribeParams):
-            return params
-        return replace(params, last_event_id=parse_event_id(header(self.scope['headers'], b'last-event-id')))
-
-    async def _gone(self) -> None:
+    async def gone(self) -> None:
         """Return once the client has gone."""
-        self._listener = self._listener or Listener(self.receive)
-        self.receive = self._listener.receive
+        if self._listener is None:
+            self._listener = Listener(self.receive)
+            self.receive, self.at_end = self._listener.receive, self._listener.close
         await self._listener.gone()
 
-    def _drop(self) -> None:
-        """Break off the stream of a reader too far behind."""
-        assert self._task is not None, 'the request has a stream'
-        self._task.cancel()
-
-    async def _leave(self, gone: ClientGone) -> None:
+    async def leave(self, gone: ClientGone) -> None:
         """End the connection of a client that does not read the answer; other clients have already disconnected."""
         if isinstance(gone, AnswerUnread):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
             await abort(self.scope)
 
-    async def _fail(self, exception: BaseException) -> None:
+    async def fail(self, exception: BaseException) -> None:
+        """Answer with the error of an exception; end a connection whose client may still send the body."""
+        if self._streaming or ends_task(exception, asyncio.current_task()):
+            raise exception  # the answer has begun and can only be broken off, or the server ends the request
         error = await self.dispatch.refused(exception)
-        if self._unread and has_body(self.scope):
+        if self.unread and has_body(self.scope):
             error.headers.update([CLOSE])
             if isinstance(error, PayloadTooLargeError):
                 self.send = discarding(self.receive, self.send)
         await self.refuse(error)
 
-    async def _answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
+    async def answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
+        """Send the result of the operation, or the events of a stream."""
+        if operation.stream and not self.unanswered:
+            await self._stream(result, choice)
+            return
         if self.unanswered:
             await reply(self.send, 200, b'', self.correlation_id, self.dispatch.headers)
             return
@@ -213,7 +133,7 @@ class Exchange(ABC):
             codec = _codec_for(result, choice) if choice.task_decides else choice.codec
             size, pieces = stored_size(result), write(codec, result)
         del result  # the pieces hold it until they are sent
-        before, after = self.envelope()
+        before, after = self.envelope
         headers = (*self.unshared, *self.dispatch.headers)
         if size <= CHUNK:
             body = b''.join((before, *pieces, after))
@@ -226,43 +146,43 @@ class Exchange(ABC):
             await start(self.send, 200, answer.left, self.correlation_id, headers, media_type=self.media_type)
             await answer.send(self.send)
 
-    def _room(self, size: int) -> AbstractContextManager[UnsentAnswer | None]:
-        """Reserve room for a part of a stream; a short part needs none.
-
-        Raises:
-            OverloadedError: Too many bytes of other answers are unsent.
-        """
-        return nullcontext() if size <= CHUNK else self.serving.readers.answer(size)
-
     async def _show_card(self, card: bytes) -> None:
         """Answer with the caller's extended card."""
         headers = (*self.dispatch.headers, _UNSHARED)
         if self.scope['method'] == 'GET':
             headers = (*headers, ('X-Correlation-Id', self.correlation_id))
-            await send_cached(self.scope, self.send, cached_answer(card, headers, media_type=self.media_type))
+            answer = CachedAnswer(card, headers, media_type=self.media_type)
+            await answer(self.scope, self.receive, self.send)
         else:
-            body = card.join(self.envelope())
+            body = card.join(self.envelope)
             await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
 
+    # --- event streams, as Server-Sent Events ------------------------------------------------------------------------
+
     async def _stream(self, stream: EventStream | DirectMessage, choice: CodecChoice) -> None:
+        before, after = self.envelope
+        self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
         if isinstance(stream, DirectMessage):
             message = choice.codec.encode_message_result(stream.body)
-            with self._room(len(message)) as answer:
-                self._streaming = True
-                await self._writer(choice.codec).write_one(message, answer)
+            with self.room(len(message)) as answer:
+                await self._start_stream()
+                # Without a number: the one event cannot be resumed (§3.1.2).
+                await self._send_pieces((self._head[1:], message, self._tail), answer)
+            await self.send({'type': 'http.response.body', 'body': b''})
             return
         try:
-            writer = self._writer(_codec_for(stream.first, choice))
-            with self._room(0 if stream.first is None else stored_size(stream.first)) as answer:
-                self._streaming = True
-                await writer.begin(stream, answer)
-            await writer.follow(stream, self.receive)
+            self._codec = _codec_for(stream.first, choice)
+            await self._send_first(stream)
+            if stream.subscription is not None:
+                await self._watched(stream, stream.subscription)
+            if not self.has_left:
+                await self.send({'type': 'http.response.body', 'body': b''})
         except asyncio.CancelledError:
-            assert self._task is not None, 'the request has a stream'
+            assert self.task is not None, 'the request has a stream'
             dropped = stream.subscription is not None and stream.subscription.dropped
             # The drop cancels the task of the request. If that was the only cancel, `uncancel` returns 0, and the
             # request goes on to its end. If the server ends the request, too, its cancel must not be swallowed.
-            if not dropped or self._task.uncancel():
+            if not dropped or self.task.uncancel():
                 raise
             logger.warning(
                 'A subscriber read its events too slowly and was disconnected; the task goes on (correlation id %s).',
@@ -270,16 +190,73 @@ class Exchange(ABC):
             )
             abort_later(self.scope, self.serving.readers.seconds)
 
-    def _writer(self, codec: Codec) -> EventWriter:
-        return EventWriter(
-            self.send,
-            codec,
-            envelope=self.envelope(),
-            correlation_id=self.correlation_id,
-            headers=self.dispatch.headers,
-            readers=self.serving.readers,
-            streams=self.serving.streams,
-        )
+    async def _start_stream(self) -> None:
+        self._streaming = True
+        headers = [
+            (b'content-type', b'text/event-stream'),
+            (b'cache-control', b'no-store'),
+            (b'x-accel-buffering', b'no'),
+            (b'x-correlation-id', self.correlation_id.encode()),
+            NO_SNIFF,
+            *((name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in self.dispatch.headers),
+        ]
+        await self.send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+
+    async def _send_first(self, stream: EventStream) -> None:
+        """Begin a stream with its snapshot, if there is one. The stream then no longer holds it."""
+        first, stream.first = stream.first, None
+        with self.room(0 if first is None else stored_size(first)) as answer:
+            await self._start_stream()
+            if first is not None:
+                number = b'id: %d' % first.header.last_event
+                pieces = chain((number, self._head), self._codec.result_pieces(first), (self._tail,))
+                del first
+                await self._send_pieces(pieces, answer)
+
+    async def _watched(self, stream: EventStream, subscription: Subscription) -> None:
+        """Send the events of a stream until its client goes, or takes too much memory."""
+        watch = asyncio.get_running_loop().create_task(self._watch(subscription))
+        try:
+            await self.follow(stream, subscription)
+        except OverloadedError as error:
+            raise AnswerUnread(
+                'A stream was closed, because the process holds too many unread bytes of answers'
+            ) from error
+        finally:
+            watch.cancel()
+
+    async def _watch(self, subscription: Subscription) -> None:
+        """Stop writing when the client has gone; its task goes on."""
+        while (await self.receive())['type'] != 'http.disconnect':
+            pass
+        self.has_left = True
+        subscription.nudge()
+
+    async def keep_alive(self) -> None:
+        """Send a comment."""
+        await self.send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
+
+    async def write_events(self, events: Sequence[TaskEvent], *, ended: bool) -> None:
+        """Send events."""
+        last = events[-1].n if ended else None
+        pieces = [
+            piece
+            for event in events
+            for piece in (b'id: %d' % event.n, self._head, self._codec.encode_event(event, event.n == last), self._tail)
+        ]
+        if pieces:
+            del events
+            with self.room(sum(map(len, pieces))) as answer:
+                await self._send_pieces(pieces, answer)
+
+    async def _send_pieces(self, pieces: Iterable[bytes], answer: UnsentAnswer | None) -> None:
+        if answer is None:
+            await self.send({'type': 'http.response.body', 'body': b''.join(pieces), 'more_body': True})
+            return
+        await answer.write(pieces)
+        if isinstance(pieces, list):
+            pieces.clear()  # the answer releases each piece once it is sent
+        await answer.send(self.send, more=True)
 
 
 def _codec_for(result: object, choice: CodecChoice) -> Codec:

@@ -16,12 +16,14 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from ..auth.callers import header
-from ..errors import A2AError, InvalidParamsError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
-from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
+from ..errors import A2AError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
+from ..protocol.envelope import check_values
+from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice, Versions
+from ..service.exchange import Request, Serving
 from ..types import new_correlation_id
 from .base import JSON, check_content_type, read_body, reply, requested_version
-from .exchange import Exchange, Request, Serving
+from .exchange import Exchange
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""
@@ -65,10 +67,7 @@ def routes(
         below: A prefix of the paths, such as `/{tenant}`.
         takes: Returns whether a route takes a path with these params; None: the routes take all params.
     """
-    return [
-        AnyPath(below + path, _HttpJson(serving, below + path, operations), takes=takes)
-        for path, operations in _PATHS.items()
-    ]
+    return [AnyPath(below + path, _HttpJson(serving, operations), takes=takes) for path, operations in _PATHS.items()]
 
 
 def last_routes(
@@ -86,7 +85,8 @@ def last_routes(
         below: As for `routes`.
         takes: As for `routes`.
     """
-    unknown, older = _Refusal(NotFoundError(), card_url), _Refusal(_older_path(versions), card_url)
+    older = _Refusal(versions.not_served('0.3', versions.over_http), card_url)
+    unknown = _Refusal(NotFoundError(), card_url)
     refused = {**dict.fromkeys(_UNKNOWN, unknown), **dict.fromkeys(_OLDER, older)}
     return [AnyPath(below + path, refusal, takes=takes) for path, refusal in refused.items()]
 
@@ -94,16 +94,6 @@ def last_routes(
 def is_http_json(scope: Scope) -> bool:
     """Return whether the path of a request looks like a path of this binding, below any mount."""
     return _LIKE_ONE.fullmatch(scope['path']) is not None
-
-
-def refusal(error: A2AError, correlation_id: str) -> bytes:
-    """Return the body that refuses a request whose version is not known yet."""
-    return HTTP.encode_status(error, correlation_id)
-
-
-def _older_path(versions: Versions) -> A2AError:
-    served = () if versions.http is None else (versions.http.dialect,)
-    return versions.not_served('0.3', served)
 
 
 class _Refusal:
@@ -116,22 +106,20 @@ class _Refusal:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         correlation_id = new_correlation_id()
         metadata = {**self._error.metadata, 'agentCard': self._card_url(scope)}
-        body = refusal(type(self._error)(self._error.message, metadata=metadata), correlation_id)
+        body = HTTP.encode_status(type(self._error)(self._error.message, metadata=metadata), correlation_id)
         await reply(send, self._error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
 
 
 class _HttpJson:
     """One path, as an ASGI app."""
 
-    def __init__(self, serving: Serving, path: str, operations: Mapping[str, Operation]) -> None:
+    def __init__(self, serving: Serving, operations: Mapping[str, Operation]) -> None:
         self._serving = serving
-        self.path = path
         self.operations = operations
-        self.verbs: Sequence[str] = sorted(operations)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
-        return _HttpJsonExchange(self, self._serving, scope, receive, send).handle()
+        return _HttpJsonExchange(self, self._serving, scope, receive, send).serve()
 
 
 class _HttpJsonExchange(Exchange):
@@ -146,7 +134,7 @@ class _HttpJsonExchange(Exchange):
     async def read(self) -> bytes:
         """Return the body; empty for other verbs than POST."""
         if self._verb not in self._endpoint.operations:
-            raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
+            raise MethodNotAllowedError(headers={'Allow': ', '.join(sorted(self._endpoint.operations))})
         if self._verb != 'POST':
             return b''
         # Pages of other origins send an `Origin` header. Without this header, a request with an empty body needs no
@@ -162,26 +150,22 @@ class _HttpJsonExchange(Exchange):
         return body
 
     def decode(self, body: bytes) -> Request:
+        if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
+            check_values(body, self.serving.limits.values)
         codec = self.serving.versions.choose_http(requested_version(self.scope))
         operation = self._endpoint.operations[self._verb]
-        try:
-            params = codec.decode_params(
-                operation,
-                path=self.scope['path_params'],
-                query=self.scope['query_string'],
-                body=body if self._verb == 'POST' else None,
-            )
-        except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self.serving.dispatcher.capabilities, codec.refusals)
-            raise
+        params = self.decode_params(
+            codec,
+            operation,
+            path=self.scope['path_params'],
+            query=self.scope['query_string'],
+            body=body if self._verb == 'POST' else None,
+        )
         return operation, params, CodecChoice(codec)
-
-    def envelope(self) -> tuple[bytes, bytes]:
-        return b'', b''
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with a `google.rpc.Status` (§11.6)."""
-        body = refusal(error, self.correlation_id)
+        body = HTTP.encode_status(error, self.correlation_id)
         headers = (*self.unshared, *error.headers.items())
         await reply(self.send, error.http_status, body, self.correlation_id, headers, media_type=MEDIA_TYPE)
 

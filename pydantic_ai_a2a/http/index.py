@@ -12,16 +12,17 @@ from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..card import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
+from ..protocol.versions import HTTP
 from ..runs.hosting import Component
 from ..types import new_correlation_id
-from .base import NO_SNIFF, cached_answer, reply, send_cached
+from .base import NO_SNIFF, CachedAnswer, reply
 from .card import CARD_PATH, base_url
-from .http_json import refusal
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""
@@ -56,7 +57,7 @@ class Index:
         correlation_id = new_correlation_id()
         body = self._description(scope)
         if error is not None:
-            body = {**from_json(refusal(error, correlation_id)), **body}
+            body = {**from_json(HTTP.encode_status(error, correlation_id)), **body}
         status, headers = (200, {}) if error is None else (error.http_status, error.headers)
         answer = b'' if scope['method'] == 'HEAD' else to_json(body)
         await reply(send, status, answer, correlation_id, headers.items())
@@ -210,7 +211,26 @@ class Agents:
         self._apps = apps
         self._docs = docs
 
-    async def listed(self, scope: Scope) -> list[_Agent]:
+    async def linkset(self, request: Request) -> CachedAnswer:
+        """Return the list for clients: a linkset with the API catalog's link relations (RFC 9727, RFC 9264)."""
+        agents, own = await self._listed(request.scope), _catalogue_url(request.scope)
+        items = [{'href': agent.url, **({} if agent.name is None else {'title': agent.name})} for agent in agents]
+        linkset = [{'anchor': own, 'item': items}, *map(_links, agents)]
+        headers = [*_CACHED, ('Link', f'<{own}>; rel="api-catalog"')]
+        return CachedAnswer(to_json({'linkset': linkset}), headers, media_type=_LINKSET)
+
+    async def page(self, request: Request) -> CachedAnswer:
+        """Return the list for people: HTML without scripts."""
+        entries = [_entry(agent) for agent in await self._listed(request.scope)]
+        headers = [
+            *_CACHED,
+            ('Content-Security-Policy', _POLICY),
+            ('Link', f'<{_catalogue_url(request.scope)}>; rel="api-catalog"'),
+        ]
+        page = _PAGE.format(agents='\n'.join(entries))
+        return CachedAnswer(page.encode(), headers, media_type=b'text/html; charset=utf-8')
+
+    async def _listed(self, scope: Scope) -> list[_Agent]:
         """Return the agents as the client of a request reaches them."""
         return [await self._agent(scope, path) for path in self._apps]
 
@@ -240,39 +260,6 @@ class Agents:
     def paths(self) -> list[str]:
         """The paths of the agents."""
         return list(self._apps)
-
-
-class Linkset:
-    """The list for clients: a linkset with the API catalog's link relations (RFC 9727, RFC 9264), as an ASGI app."""
-
-    def __init__(self, agents: Agents) -> None:
-        self._agents = agents
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        agents, own = await self._agents.listed(scope), _catalogue_url(scope)
-        items = [{'href': agent.url, **({} if agent.name is None else {'title': agent.name})} for agent in agents]
-        linkset = [{'anchor': own, 'item': items}, *map(_links, agents)]
-        headers = [*_CACHED, ('Link', f'<{own}>; rel="api-catalog"')]
-        await send_cached(scope, send, cached_answer(to_json({'linkset': linkset}), headers, media_type=_LINKSET))
-
-
-class AgentsPage:
-    """The list for people, as an ASGI app: HTML without scripts."""
-
-    def __init__(self, agents: Agents) -> None:
-        self._agents = agents
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        entries = [_entry(agent) for agent in await self._agents.listed(scope)]
-        page = _PAGE.format(agents='\n'.join(entries))
-        headers = [
-            *_CACHED,
-            ('Content-Security-Policy', _POLICY),
-            ('Link', f'<{_catalogue_url(scope)}>; rel="api-catalog"'),
-        ]
-        await send_cached(scope, send, cached_answer(page.encode(), headers, media_type=b'text/html; charset=utf-8'))
 
 
 class ReadyTogether:

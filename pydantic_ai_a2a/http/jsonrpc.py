@@ -7,11 +7,12 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.envelope import request_id
+from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
+from ..service.exchange import Request, Serving
 from .base import reply, requested_version
-from .exchange import Exchange, Request, Serving
+from .exchange import Exchange
 
 
 class JsonRpc:
@@ -22,7 +23,7 @@ class JsonRpc:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
-        return _JsonRpcExchange(self._serving, scope, receive, send).handle()
+        return _JsonRpcExchange(self._serving, scope, receive, send).serve()
 
 
 class _JsonRpcExchange(Exchange):
@@ -33,6 +34,8 @@ class _JsonRpcExchange(Exchange):
     _choice: CodecChoice | None = None
 
     def decode(self, body: bytes) -> Request:
+        if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
+            check_values(body, self.serving.limits.values)
         try:
             choice = self._choice = self.serving.versions.choose(requested_version(self.scope), body)
         except A2AError:
@@ -46,10 +49,11 @@ class _JsonRpcExchange(Exchange):
             self._wants_stream = refused.operation is not None and refused.operation.stream
             self._expect(notification=refused.notification)
             if refused.operation is not None:
-                capabilities, refusals = self.serving.dispatcher.capabilities, choice.codec.refusals
+                capabilities, refusals = self.serving.dispatcher.card.capabilities, choice.codec.refusals
                 refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
             raise refused.error from None
         self._id = request.id
+        self.envelope = b'{"jsonrpc":"2.0","id":%s,"result":' % request.id, b'}'
         self._wants_stream = request.operation.stream
         if request.notification:
             self._expect(notification=True)
@@ -59,9 +63,6 @@ class _JsonRpcExchange(Exchange):
         if notification:
             self.unanswered = True
             self.send = _without_body(self.send)
-
-    def envelope(self) -> tuple[bytes, bytes]:
-        return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: with HTTP 200, or with the status of an error below JSON-RPC (§9.5)."""

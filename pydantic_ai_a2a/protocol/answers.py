@@ -1,8 +1,7 @@
 """Readers of tasks and events, as clients receive them, for all codecs.
 
-The forms of all versions are read by one set of types: states and roles in either spelling, parts with or without
-`kind`, camelCase or the proto's own names, null and empty strings as unset, unknown fields ignored. Values are those of
-FastA2A's TypedDicts.
+The forms of all versions are read by FastA2A's TypedDicts, made lenient: states and roles in either spelling, parts
+with or without `kind`, camelCase or the proto's own names, null and empty strings as unset, unknown fields ignored.
 
 Reading is lenient: a value that cannot be read and that the caller can do without is left out, with a warning.
 """
@@ -11,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -40,13 +39,21 @@ from ..notebooks import HtmlCard, HtmlTask
 from ..types import (
     AgentCard,
     AgentInterface,
+    Artifact,
+    ListTaskPushNotificationConfigResult,
     ListTasksResult,
+    Message,
     Part,
     StreamResponse,
     Task,
+    TaskArtifactUpdateEvent,
     TaskPushNotificationConfig,
     TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    as_list,
     as_object,
+    faults_of,
 )
 from . import stored
 from .fields import PROTO_JSON, WRAPPED, standard_base64
@@ -62,6 +69,9 @@ _STATES: Mapping[object, TaskState] = {
 }
 _ROLES: Mapping[object, str] = {**stored.ROLES, 'user': 'user', 'agent': 'agent', 1: 'user', 2: 'agent'}
 _CONTENTS = ('text', 'raw', 'url', 'data')
+
+_SHAPE: Any = TypedDict
+_ANNOTATED: Any = Annotated
 
 
 class AnswerUnreadable(ValueError):
@@ -80,42 +90,45 @@ def _role(value: object) -> str:
     raise PydanticCustomError('role', 'must be the role of a user or of an agent')
 
 
-def present_fields(wire: Mapping[str, Any]) -> dict[str, Any]:
+def _present(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are set."""
     values = wire.values()
-    if 'kind' not in wire and None not in values and '' not in values:
+    if None not in values and '' not in values:
         return cast('dict[str, Any]', wire)
-    return {name: value for name, value in wire.items() if value is not None and value != '' and name != 'kind'}
+    return {name: value for name, value in wire.items() if value is not None and value != ''}
+
+
+def _lenient(shape: type[Any], after: Callable[..., object], *needed: str, **own: Any) -> Any:
+    """Return the form of one of FastA2A's TypedDicts in answers: all fields but the needed ones may be absent or null.
+
+    Args:
+        shape: The TypedDict.
+        after: Makes the value of the fields.
+        needed: The fields that must be there.
+        own: Types in the place of FastA2A's.
+    """
+    types = {**get_type_hints(shape), **own}
+    fields = {name: kind if name in needed else NotRequired[kind | None] for name, kind in types.items()}
+    return _ANNOTATED[with_config(PROTO_JSON)(_SHAPE(shape.__name__, fields)), AfterValidator(after)]
 
 
 class _File(TypedDict, total=False):
+    """A file of A2A 0.3."""
+
     bytes: str | None
     uri: str | None
     name: str | None
     mimeType: str | None
 
 
-@with_config(PROTO_JSON)
-class _Part(TypedDict, total=False):
-    kind: str | None
-    text: str | None
-    raw: str | None
-    url: str | None
-    data: Any
-    file: _File | None
-    filename: str | None
-    media_type: str | None
-    metadata: dict[str, Any] | None
-
-
-def _part(wire: _Part) -> Part:
+def _part(wire: dict[str, Any]) -> Part:
     if len(wire) == 1 and wire.get('text') is not None:
         return cast('Part', wire)  # a piece of streamed text
     part: dict[str, Any] = {key: value for key, value in wire.items() if key in _CONTENTS and value is not None}
     if (file := wire.get('file')) is not None:
         content = file.get('bytes')
         part |= {'url': file.get('uri')} if content is None else {'raw': content}
-        wire = cast('_Part', {**wire, 'filename': file.get('name'), 'media_type': file.get('mimeType')})
+        wire = {**wire, 'filename': file.get('name'), 'media_type': file.get('mimeType')}
     if 'data' in wire and not part:
         part['data'] = None
     if len(part) != 1:
@@ -138,59 +151,26 @@ def _unwrapped(part: dict[str, Any]) -> dict[str, Any]:
     return {**plain, 'data': cast('Any', data['value']), **({'metadata': rest} if rest else {})}
 
 
-_Parts = list[Annotated[_Part, AfterValidator(_part)]]
-_Text = str | None
-_Metadata = dict[str, Any] | None
-_Names = list[str] | None
-
-
-@with_config(PROTO_JSON)
-class _MessageFields(TypedDict):
-    role: Annotated[str, PlainValidator(_role)]
-    parts: NotRequired[_Parts | None]
-    message_id: NotRequired[_Text]
-    context_id: NotRequired[_Text]
-    task_id: NotRequired[_Text]
-    metadata: NotRequired[_Metadata]
-    extensions: NotRequired[_Names]
-    reference_task_ids: NotRequired[_Names]
+_Part = _lenient(Part, _part, file=_File)
 
 
 def _message(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'message_id': '', 'parts': [], **present_fields(wire)}
+    return {'message_id': '', 'parts': [], **_present(wire)}
 
 
-_Message = Annotated[_MessageFields, AfterValidator(_message)]
-
-
-@with_config(PROTO_JSON)
-class _ArtifactFields(TypedDict):
-    artifact_id: NotRequired[_Text]
-    name: NotRequired[_Text]
-    description: NotRequired[_Text]
-    parts: NotRequired[_Parts | None]
-    metadata: NotRequired[_Metadata]
-    extensions: NotRequired[_Names]
+_Message = _lenient(Message, _message, 'role', role=Annotated[str, PlainValidator(_role)], parts=list[_Part])
 
 
 def _artifact(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'artifact_id': '', 'parts': [], **present_fields(wire)}
+    return {'artifact_id': '', 'parts': [], **_present(wire)}
 
 
-_Artifact = Annotated[_ArtifactFields, AfterValidator(_artifact)]
-
-
-class _StatusFields(TypedDict):
-    state: Annotated[TaskState, PlainValidator(_state)]
-    message: NotRequired[_Message | None]
-    timestamp: NotRequired[_Text]
-
-
-_Status = Annotated[_StatusFields, AfterValidator(present_fields)]
+_Artifact = _lenient(Artifact, _artifact, parts=list[_Part])
+_Status = _lenient(TaskStatus, _present, 'state', state=Annotated[str, PlainValidator(_state)], message=_Message)
 
 
 def _with_context(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'context_id': '', **present_fields(wire)}
+    return {'context_id': '', **_present(wire)}
 
 
 def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,35 +179,9 @@ def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
     return HtmlTask(_with_context(wire))
 
 
-@with_config(PROTO_JSON)
-class _TaskFields(TypedDict):
-    id: str
-    context_id: NotRequired[_Text]
-    status: _Status
-    artifacts: NotRequired[list[_Artifact] | None]
-    history: NotRequired[list[_Message] | None]
-    metadata: NotRequired[_Metadata]
-
-
-_Task = Annotated[_TaskFields, AfterValidator(_task)]
-
-
-@with_config(PROTO_JSON)
-class _StatusUpdateFields(TypedDict):
-    task_id: str
-    context_id: NotRequired[_Text]
-    status: _Status
-    metadata: NotRequired[_Metadata]
-
-
-@with_config(PROTO_JSON)
-class _ArtifactUpdateFields(TypedDict):
-    task_id: str
-    context_id: NotRequired[_Text]
-    artifact: _Artifact
-    append: NotRequired[bool | None]
-    last_chunk: NotRequired[bool | None]
-    metadata: NotRequired[_Metadata]
+_Task = _lenient(Task, _task, 'id', 'status', status=_Status, artifacts=list[_Artifact], history=list[_Message])
+_StatusUpdate = _lenient(TaskStatusUpdateEvent, _with_context, 'task_id', 'status', status=_Status)
+_ArtifactUpdate = _lenient(TaskArtifactUpdateEvent, _with_context, 'task_id', 'artifact', artifact=_Artifact)
 
 
 _KINDS = {
@@ -252,22 +206,24 @@ def _wrapped(value: object) -> object:
     return wire if field is None else {field: wire}
 
 
-@with_config(PROTO_JSON)
-class _EventFields(TypedDict, total=False):
-    task: _Task | None
-    message: _Message | None
-    status_update: Annotated[_StatusUpdateFields, AfterValidator(_with_context)] | None
-    artifact_update: Annotated[_ArtifactUpdateFields, AfterValidator(_with_context)] | None
-
-
 def _one(wire: Mapping[str, Any]) -> dict[str, Any]:
-    event = present_fields(wire)
+    event = _present(wire)
     if len(event) != 1:
         raise PydanticCustomError('event', 'must hold exactly one of task, message, statusUpdate and artifactUpdate')
     return event
 
 
-_Event = Annotated[_EventFields, BeforeValidator(_wrapped), AfterValidator(_one)]
+_Event = _ANNOTATED[
+    _lenient(
+        StreamResponse,
+        _one,
+        task=_Task,
+        message=_Message,
+        status_update=_StatusUpdate,
+        artifact_update=_ArtifactUpdate,
+    ),
+    BeforeValidator(_wrapped),
+]
 
 _EXACT = ConfigDict({**PROTO_JSON, 'extra': 'forbid'})
 _Filled = Annotated[str, Field(min_length=1)]
@@ -315,23 +271,15 @@ class _Response(TypedDict):
     error: NotRequired[None]
 
 
-@with_config(PROTO_JSON)
-class _ListFields(TypedDict, total=False):
-    tasks: list[_Task] | None
-    next_page_token: str | None
-    page_size: int | None
-    total_size: int | None
-
-
 def _with_tasks(wire: Mapping[str, Any]) -> dict[str, Any]:
-    return {'tasks': [], **present_fields(wire)}
+    return {'tasks': [], **_present(wire)}
 
 
 _TASK = TypeAdapter[Any](_Task)
 _EVENT = TypeAdapter[Any](_Event)
 _STREAMED_EVENT = TypeAdapter[Any](_StreamedEvent)
 _RESPONSE = TypeAdapter[Any](_Response)
-_LIST = TypeAdapter[Any](Annotated[_ListFields, AfterValidator(_with_tasks)])
+_LIST = TypeAdapter[Any](_lenient(ListTasksResult, _with_tasks, tasks=list[_Task]))
 
 
 _MOST_FAULTS = 1_000
@@ -358,7 +306,7 @@ def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> A
         except ValidationError as error:
             if error.error_count() > _MOST_FAULTS:
                 raise AnswerUnreadable(f'more than {_MOST_FAULTS} values cannot be read') from None
-            found = error.errors(include_url=False, include_context=False, include_input=False)
+            found = faults_of(error)
             value = value if faults else deepcopy(value)
             faults += [f'{".".join(map(str, fault["loc"]))}: {fault["msg"]}'.removeprefix(': ') for fault in found]
             # An absent field cannot be left out, but the object that needs it.
@@ -519,7 +467,7 @@ def _object(wire: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _objects(wire: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects in the list of a field. Other values are logged."""
     value = wire.get(name)
-    listed = cast('list[object]', value) if isinstance(value, list) else []
+    listed = as_list(value)
     objects = [cast('dict[str, Any]', item) for item in listed if isinstance(item, dict)]
     if value is not None and (len(objects) < len(listed) or not isinstance(value, list)):
         _warn(_agent.get(), f'{name}: must be a list of objects')
@@ -542,15 +490,6 @@ def _authentication(wire: _Authentication) -> dict[str, Any] | None:
     return {'scheme': scheme, **({'credentials': credentials} if credentials else {})} if scheme else None
 
 
-@with_config(PROTO_JSON)
-class _ConfigFields(TypedDict):
-    id: NotRequired[str | None]
-    task_id: NotRequired[str | None]
-    url: str
-    token: NotRequired[str | None]
-    authentication: NotRequired[Annotated[_Authentication, AfterValidator(_authentication)] | None]
-
-
 def _flat_config(value: object) -> object:
     """Return a configuration of A2A 0.3, which is nested, in the form of 1.0."""
     if not isinstance(value, dict):
@@ -560,13 +499,15 @@ def _flat_config(value: object) -> object:
     return {'taskId': wire.get('taskId'), **cast('dict[str, Any]', nested)} if isinstance(nested, dict) else wire
 
 
-_Config = Annotated[_ConfigFields, BeforeValidator(_flat_config), AfterValidator(present_fields)]
-
-
-@with_config(PROTO_JSON)
-class _ConfigsFields(TypedDict, total=False):
-    configs: list[_Config] | None
-    next_page_token: str | None
+_Config = _ANNOTATED[
+    _lenient(
+        TaskPushNotificationConfig,
+        _present,
+        'url',
+        authentication=Annotated[_Authentication, AfterValidator(_authentication)],
+    ),
+    BeforeValidator(_flat_config),
+]
 
 
 def _in_object(value: object) -> object:
@@ -575,7 +516,12 @@ def _in_object(value: object) -> object:
 
 
 _CONFIG = TypeAdapter[Any](_Config)
-_CONFIGS = TypeAdapter[Any](Annotated[_ConfigsFields, BeforeValidator(_in_object), AfterValidator(present_fields)])
+_CONFIGS = TypeAdapter[Any](
+    _ANNOTATED[
+        _lenient(ListTaskPushNotificationConfigResult, _present, configs=list[_Config]),
+        BeforeValidator(_in_object),
+    ]
+)
 
 
 def read_config(value: object) -> TaskPushNotificationConfig:
@@ -596,20 +542,13 @@ _MAX_TEXT = 1_000
 _MAX_DETAILS = 100
 _CONTROLS = re.compile(r'[\x00-\x1f\x7f-\x9f]+')
 
-_JSON_RPC: Mapping[str, type[A2AError]] = {
-    'PARSE_ERROR': errors.JSONParseError,
-    'INVALID_REQUEST': errors.InvalidRequestError,
-    'METHOD_NOT_FOUND': errors.MethodNotFoundError,
-    'INVALID_PARAMS': errors.InvalidParamsError,
-    'INTERNAL_ERROR': errors.InternalError,
-}
 _A2A: Mapping[str, type[A2AError]] = {
     error.reason: error
     for error in cast('list[type[Exception]]', [getattr(errors, name) for name in errors.__all__])
     if issubclass(error, A2AError) and error.reason is not None
 }
 _BY_CODE: Mapping[int, type[A2AError]] = MappingProxyType(
-    {error.code: error for error in (*_JSON_RPC.values(), *_A2A.values())}
+    {error.code: error for error in (*errors.JSON_RPC_ERRORS.values(), *_A2A.values())}
 )
 _BY_STATUS: Mapping[int, type[A2AError]] = MappingProxyType(
     {
@@ -646,7 +585,7 @@ def rpc_error(error: object, status: int) -> A2AError:
     kind = None if status == 200 else _BY_STATUS.get(status)
     if kind is None or status in (400, 404):
         kind = _BY_CODE.get(code if type(code) is int else 0)
-    return _error(kind, text, _list(data), code)
+    return _error(kind, text, as_list(data), code)
 
 
 def http_error(body: object, status: int) -> A2AError:
@@ -657,7 +596,7 @@ def http_error(body: object, status: int) -> A2AError:
         status: HTTP status of the answer.
     """
     wire = as_object(as_object(body).get('error'))
-    return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
+    return _error(_BY_STATUS.get(status), wire.get('message'), as_list(wire.get('details')), status)
 
 
 def status_error(status: int, url: str, body: object = None) -> A2AError:
@@ -682,7 +621,7 @@ def _reason(value: object) -> str:
         return value
     fields = as_object(value)
     inner: list[object] = [fields[name] for name in _REASONS if name in fields]
-    reasons: list[str] = [_reason(item) for item in (*_list(value)[:_MAX_DETAILS], *inner)]
+    reasons: list[str] = [_reason(item) for item in (*as_list(value)[:_MAX_DETAILS], *inner)]
     return next(filter(None, reasons), '')
 
 
@@ -694,9 +633,10 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
         if isinstance(reason, str):
             named = _A2A.get(reason)
             if named is None and (kind is None or kind in _VAGUE):
-                named = _JSON_RPC.get(reason)
+                named = errors.JSON_RPC_ERRORS.get(reason)
             kind = named or kind
-            metadata |= {name: _line(value) for name, value in _strings(detail.get('metadata'))}
+            facts = as_object(detail.get('metadata'))
+            metadata |= {name: _line(value) for name, value in facts.items() if isinstance(value, str)}
         violations += _violations(detail.get('fieldViolations'))
     if kind is None:
         kind, metadata = A2AError, {**metadata, 'code': _line(str(code))}
@@ -705,20 +645,10 @@ def _error(kind: type[A2AError] | None, text: object, details: list[object], cod
 
 
 def _violations(value: object) -> Iterator[FieldViolation]:
-    for violation in map(as_object, _list(value)[:_MAX_DETAILS]):
+    for violation in map(as_object, as_list(value)[:_MAX_DETAILS]):
         field, description = violation.get('field'), violation.get('description')
         if isinstance(field, str) and isinstance(description, str):
             yield FieldViolation(_line(field), _line(description))
-
-
-def _strings(value: object) -> Iterator[tuple[str, str]]:
-    for name, text in as_object(value).items():
-        if isinstance(text, str):
-            yield name, text
-
-
-def _list(value: object) -> list[object]:
-    return cast('list[object]', value) if isinstance(value, list) else []
 
 
 def _line(text: str) -> str:

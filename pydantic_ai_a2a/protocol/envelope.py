@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
 from itertools import islice
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn, NotRequired, Union, cast
 from urllib.parse import parse_qsl
 
 from pydantic import ConfigDict, Discriminator, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, from_json, to_json
+from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import (
@@ -29,6 +29,7 @@ from ..errors import (
     MethodNotFoundError,
     PayloadTooLargeError,
 )
+from ..types import faults_of
 from .fields import DIGITS_AS_ZERO, LONG_NUMBER, MAX_ID, MAX_ITEMS
 from .operations import Operation, Params, RpcRefused, RpcRequest
 
@@ -183,35 +184,21 @@ def check_params(
 
     Args:
         values: The params in the body or the query.
-        path: The params in the path.
+        path: The params in the path, by the field names of error texts.
         params: The type of the params.
         fields: As for `Requests`.
 
     Raises:
         InvalidParamsError: The params do not fit the operation, or contradict the path.
     """
-    try:
-        return params.validate_json(to_json(with_path(values, path, fields)))
-    except ValidationError as error:
-        raise invalid(error, fields) from None
-
-
-def with_path(values: Mapping[str, object], path: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, object]:
-    """Return the params of a body or a query with the params of the path, unvalidated.
-
-    Args:
-        values: The params in the body or the query.
-        path: The params in the path, by the field names of error texts.
-        fields: As for `Requests`.
-
-    Raises:
-        InvalidParamsError: The params contradict the path.
-    """
     for name, value in values.items():
         field = fields.get(name, name)
         if value not in (None, '', path.get(field, value)):
             raise InvalidParamsError.of(field, 'must be the same as in the path')
-    return {**values, **path}
+    try:
+        return params.validate_json(to_json({**values, **path}))
+    except ValidationError as error:
+        raise invalid(error, fields) from None
 
 
 def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
@@ -315,7 +302,7 @@ def _fault(
         return InvalidRequestError('Invalid request: method must be a string')
     if method not in methods:
         return MethodNotFoundError()
-    if error.error_count() == 1 and details(error)[0]['type'] == 'json_invalid':
+    if error.error_count() == 1 and faults_of(error)[0]['type'] == 'json_invalid':
         return _unreadable(request, fields)
     return invalid(error, fields, envelope=2)
 
@@ -340,11 +327,6 @@ _MAX_DEPTH = 8
 _OPAQUE = {('data',), ('metadata',)}
 
 
-def details(error: ValidationError) -> Sequence[ErrorDetails]:
-    """Return the details of a refused value, without the value."""
-    return error.errors(include_url=False, include_context=False, include_input=False)
-
-
 def invalid(
     error: ValidationError,
     fields: Mapping[str, str] = MappingProxyType({}),
@@ -365,7 +347,7 @@ def invalid(
             _path(detail['loc'][envelope:], fields),
             'must not hold control characters' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
         )
-        for detail in details(error)
+        for detail in faults_of(error)
     )
 
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NotRequired
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
-from typing_extensions import TypedDict
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
 from . import requests, stored
 from .envelope import Requests
-from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, Struct, list_params, names_of, read_message
-from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
+from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
+from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation, Params, RpcRequest
 from .requests import older_params
 
@@ -30,25 +29,11 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 )
 """The operations by FastA2A's method names."""
 
-_DIALECT = 'fasta2a'
-
 
 @with_config(CAMEL_CASE)
 class _Message(MessageFields):
     role: Annotated[str, PlainValidator(role)]
     parts: Parts
-
-
-@with_config(CAMEL_CASE)
-class _Configuration(Configuration, total=False):
-    push_notification_config: requests.Target | None
-    task_push_notification_config: requests.Target | None
-
-
-class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[_Configuration | None]
-    metadata: NotRequired[Struct | None]
 
 
 def _task_state(value: object) -> TaskState:
@@ -62,12 +47,12 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=False))]
+_Send = Annotated[SendRequest[_Message, requests.Target], AfterValidator(partial(send_params, wait=False))]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
-_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
+_FIELDS = names_of(FlatPart, _Message, Configuration, SendRequest, TaskParams, _ListParams)
 _REQUESTS = Requests(
     METHODS,
-    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(_DIALECT)},
+    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(tenants=False)},
     _FIELDS,
 )
 
@@ -104,7 +89,7 @@ def own_part(part: Mapping[str, Any], media_type: str = 'mediaType') -> dict[str
 class FastA2ADialect(OlderCodec):
     """The dialect of FastA2A 2.1's own client."""
 
-    dialect: ClassVar[str] = _DIALECT
+    dialect: ClassVar[str] = 'fasta2a'
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
@@ -132,19 +117,12 @@ class FastA2ADialect(OlderCodec):
         """Write an update under its key. All chunks before the last append."""
         payload = from_json(event.payload)
         if event.state is not None:
-            return self.encode_status(payload['statusUpdate'])
+            update = payload['statusUpdate']
+            return to_json({'statusUpdate': {**update, 'status': self._status(update['status'])}})
         update = payload['artifactUpdate']
-        is_last = bool(update.get('lastChunk'))
-        return self.encode_artifact(update, append=not is_last or bool(update.get('append')), last=is_last)
-
-    def encode_status(self, update: Mapping[str, Any]) -> bytes:
-        """Write a status update, from its 1.0 JSON."""
-        return to_json({'statusUpdate': {**update, 'status': self._status(update['status'])}})
-
-    def encode_artifact(self, update: Mapping[str, Any], *, append: bool, last: bool) -> bytes:
-        """Write an artifact update, from its 1.0 JSON."""
-        artifact = self._artifact(update['artifact'])
-        return to_json({'artifactUpdate': {**update, 'artifact': artifact, 'append': append, 'lastChunk': last}})
+        last = bool(update.get('lastChunk'))
+        flags = {'append': not last or bool(update.get('append')), 'lastChunk': last}
+        return to_json({'artifactUpdate': {**update, 'artifact': self._artifact(update['artifact']), **flags}})
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         written = {**message, 'role': stored.ROLES[message['role']]}

@@ -122,6 +122,13 @@ PROTO_JSON = ConfigDict(alias_generator=to_camel, validate_by_name=True, validat
 
 
 @with_config(PROTO_JSON)
+class Tenanted(TypedDict):
+    """The tenant of a request of A2A 1.0."""
+
+    tenant: NotRequired[str | None]
+
+
+@with_config(PROTO_JSON)
 class FlatPart(TypedDict):
     """A part with its content next to its other fields."""
 

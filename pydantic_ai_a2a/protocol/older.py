@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, NotRequired
+from typing import Annotated, Any, ClassVar, Generic, NotRequired, TypeVar
 
 from pydantic import AfterValidator, StrictBool, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import CancelParams, GetParams, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
-from .fields import CAMEL_CASE, Count, Id, Lines, Struct
+from .fields import CAMEL_CASE, Count, Id, Lines, Struct, read_message
 from .operations import Codec
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
@@ -31,21 +31,36 @@ def role(value: object) -> str:
     raise PydanticCustomError('role', 'must be user: clients speak as users')
 
 
+M = TypeVar('M')
+"""The form of a message."""
+W = TypeVar('W')
+"""The form of a webhook."""
+
+
 @with_config(CAMEL_CASE)
-class Configuration(TypedDict, total=False):
+class Configuration(TypedDict, Generic[W], total=False):
     """The client's wishes for the answer to a message."""
 
     accepted_output_modes: Lines | None
     blocking: StrictBool | None
     history_length: Count | None
+    push_notification_config: W | None
+    task_push_notification_config: W | None
 
 
-def send_params(wire: Mapping[str, Any], *, dialect: str, wait: bool) -> SendParams:
+class SendRequest(TypedDict, Generic[M, W]):
+    """The params of a message."""
+
+    message: Annotated[M, AfterValidator(read_message)]
+    configuration: NotRequired[Configuration[W] | None]
+    metadata: NotRequired[Struct | None]
+
+
+def send_params(wire: Mapping[str, Any], *, wait: bool) -> SendParams:
     """Return the params of a message from the fields of its request.
 
     Args:
         wire: The message, the wishes for the answer, and the metadata of the request.
-        dialect: Name of the codec.
         wait: True if the answer waits for the task by default.
     """
     wishes: Mapping[str, Any] = wire.get('configuration') or {}
@@ -60,7 +75,6 @@ def send_params(wire: Mapping[str, Any], *, dialect: str, wait: bool) -> SendPar
         push_config=wishes.get('task_push_notification_config') if push is None else push,
         push_field=f'configuration.{"taskPushNotificationConfig" if push is None else "pushNotificationConfig"}',
         metadata=wire.get('metadata'),
-        dialect=dialect,
         also_ends=_ALSO_ENDS,
     )
 

@@ -29,7 +29,7 @@ from ..types import (
     TaskEvent,
     frozen,
 )
-from .requests import target_fields
+from .requests import target_json
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card, by the name on the card (§4.4.3)."""
@@ -267,11 +267,6 @@ Params = (
 """The decoded params of an operation."""
 
 
-def tenant_of(params: Params | None) -> str:
-    """Return the tenant in params; empty if there is none, or for versions without tenants."""
-    return '' if params is None else params.tenant
-
-
 class RpcRequest(NamedTuple):
     """One JSON-RPC request."""
 
@@ -406,8 +401,7 @@ class Codec(ABC):
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a push notification configuration (§4.3.1)."""
         target = registered.target
-        fields = target_fields(target, {'scheme': target.scheme})
-        return to_json({'id': target.id, 'taskId': registered.task_id, **fields})
+        return to_json({'id': target.id, 'taskId': registered.task_id, **target_json(target)})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:
         """Write push notification configurations of a task, with the token of the next page."""

@@ -24,7 +24,7 @@ from ..types import (
     SubscribeParams,
 )
 from . import stored
-from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
+from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId, Tenanted
 
 
 def _written(**fields: object) -> dict[str, Any]:
@@ -34,14 +34,6 @@ def _written(**fields: object) -> dict[str, Any]:
 
 def _message(message: Message) -> dict[str, Any]:
     return from_json(stored.dump_message(message))
-
-
-def _target(target: PushTarget) -> dict[str, Any]:
-    return {**_written(id=target.id), **target_fields(target, {'scheme': target.scheme})}
-
-
-def _nested_target(target: PushTarget) -> dict[str, Any]:
-    return {**_written(id=target.id), **target_fields(target, {'schemes': [target.scheme]})}
 
 
 def _list_params(params: ListParams, state: Callable[[str], str]) -> dict[str, Any]:
@@ -56,20 +48,28 @@ def _list_params(params: ListParams, state: Callable[[str], str]) -> dict[str, A
     )
 
 
-def _flat_push_params(params: object) -> dict[str, Any]:
+def _params(params: Any) -> dict[str, Any]:
+    """Return the params, without the tenant, that A2A 1.0 and FastA2A write alike."""
+    if isinstance(params, GetParams):
+        return _written(id=params.id, historyLength=params.history_length)
+    if isinstance(params, CancelParams):
+        return _written(id=params.id, metadata=params.metadata)
+    if isinstance(params, SubscribeParams):
+        return {'id': params.id}
     if isinstance(params, CreatePushParams):
-        return {'taskId': params.task_id, **_target(params.target)}
+        return {'taskId': params.task_id, **target_json(params.target)}
     if isinstance(params, PushParams):
         return _written(taskId=params.task_id, id=params.id)
-    listed = cast('ListPushParams', params)
-    return _written(taskId=listed.task_id, pageSize=listed.page_size, pageToken=listed.page_token)
+    if isinstance(params, ListPushParams):
+        return _written(taskId=params.task_id, pageSize=params.page_size, pageToken=params.page_token)
+    return {}
 
 
 def newer_params(params: Any) -> dict[str, Any]:
     """Return params as JSON values of A2A 1.0."""
     written = _written(tenant=params.tenant)
     if isinstance(params, SendParams):
-        push = None if params.push_config is None else _target(params.push_config)
+        push = None if params.push_config is None else target_json(params.push_config)
         configuration = _written(
             acceptedOutputModes=params.accepted_output_modes,
             taskPushNotificationConfig=push,
@@ -78,17 +78,9 @@ def newer_params(params: Any) -> dict[str, Any]:
         )
         written |= {'message': _message(params.message)}
         return written | _written(configuration=configuration or None, metadata=params.metadata)
-    if isinstance(params, GetParams):
-        return written | _written(id=params.id, historyLength=params.history_length)
     if isinstance(params, ListParams):
         return written | _list_params(params, lambda state: from_json(stored.STATE_NAMES[cast('Any', state)]))
-    if isinstance(params, CancelParams):
-        return written | _written(id=params.id, metadata=params.metadata)
-    if isinstance(params, SubscribeParams):
-        return written | {'id': params.id}
-    if isinstance(params, (CreatePushParams, PushParams, ListPushParams)):
-        return written | _flat_push_params(params)
-    return written
+    return written | _params(params)
 
 
 def older_params(
@@ -103,34 +95,22 @@ def older_params(
         nested: True for 0.3, whose push notification configurations have a form of their own.
     """
     if isinstance(params, SendParams):
-        target = params.push_config
+        push = None if params.push_config is None else target_json(params.push_config, nested=nested)
         configuration = _written(
-            blocking=not params.return_immediately,
-            historyLength=params.history_length,
-            **{push_field: None if target is None else (_nested_target if nested else _target)(target)},
+            blocking=not params.return_immediately, historyLength=params.history_length, **{push_field: push}
         )
         configuration['acceptedOutputModes'] = list(params.accepted_output_modes)
         sent = message(_message(params.message))
         return _written(message=sent, configuration=configuration, metadata=params.metadata)
-    if isinstance(params, (GetParams, CancelParams, SubscribeParams)):
-        return _written(
-            id=params.id,
-            historyLength=params.history_length if isinstance(params, GetParams) else None,
-            metadata=params.metadata if isinstance(params, CancelParams) else None,
-        )
     if isinstance(params, ListParams):
         return _list_params(params, str)
-    if isinstance(params, (CreatePushParams, PushParams, ListPushParams)):
-        return _nested_push_params(params) if nested else _flat_push_params(params)
-    return {}
-
-
-def _nested_push_params(params: CreatePushParams | PushParams | ListPushParams) -> dict[str, Any]:
-    if isinstance(params, CreatePushParams):
-        return {'taskId': params.task_id, 'pushNotificationConfig': _nested_target(params.target)}
-    if isinstance(params, PushParams):
+    if nested and isinstance(params, CreatePushParams):
+        return {'taskId': params.task_id, 'pushNotificationConfig': target_json(params.target, nested=True)}
+    if nested and isinstance(params, PushParams):
         return _written(id=params.task_id, pushNotificationConfigId=params.id)
-    return {'id': params.task_id}
+    if nested and isinstance(params, ListPushParams):
+        return {'id': params.task_id}
+    return _params(params)
 
 
 # --- push notification configurations in each version's form, to the vocabulary and back ------------------------------
@@ -171,25 +151,19 @@ class _Target(TypedDict):
     authentication: NotRequired[_Authentication | None]
 
 
-@with_config(PROTO_JSON)
-class _Create(_Target):
+class _Create(_Target, Tenanted):
     task_id: Id
-    tenant: NotRequired[str | None]
 
 
-@with_config(PROTO_JSON)
-class _One(TypedDict):
+class _One(Tenanted):
     task_id: Id
     id: Id
-    tenant: NotRequired[str | None]
 
 
-@with_config(PROTO_JSON)
-class _All(TypedDict):
+class _All(Tenanted):
     task_id: Id
     page_size: NotRequired[Annotated[Count, Field(ge=1, le=100)] | None]
     page_token: NotRequired[Line | None]
-    tenant: NotRequired[str | None]
 
 
 @with_config(CAMEL_CASE)
@@ -242,14 +216,12 @@ def read_target(wire: Mapping[str, Any]) -> PushTarget:
     )
 
 
-def target_fields(target: PushTarget, scheme: Mapping[str, object]) -> dict[str, object]:
-    """Return the JSON members of a target, except its id. `scheme` is the version's spelling of its scheme."""
-    fields: dict[str, object] = {'url': target.url}
-    if target.token is not None:
-        fields['token'] = target.token
+def target_json(target: PushTarget, *, nested: bool = False) -> dict[str, Any]:
+    """Return a target as JSON values; `nested` in A2A 0.3, which has a list of schemes."""
+    fields = {**_written(id=target.id), 'url': target.url, **_written(token=target.token)}
     if target.scheme is not None:
-        credentials = {} if target.credentials is None else {'credentials': target.credentials}
-        fields['authentication'] = {**scheme, **credentials}
+        scheme = {'schemes': [target.scheme]} if nested else {'scheme': target.scheme}
+        fields['authentication'] = {**scheme, **_written(credentials=target.credentials)}
     return fields
 
 
@@ -259,42 +231,45 @@ OlderTarget = Annotated[_OlderTarget, AfterValidator(read_target)]
 """A target as A2A 0.3 writes it."""
 
 
-def _create(wire: _Create, dialect: str) -> CreatePushParams:
-    tenant = _tenant(wire, dialect)
-    return CreatePushParams(task_id=wire['task_id'], target=read_target(wire), dialect=dialect, tenant=tenant)
+def _create(wire: _Create, tenants: bool) -> CreatePushParams:
+    return CreatePushParams(task_id=wire['task_id'], target=read_target(wire), tenant=_tenant(wire, tenants))
 
 
-def _one(wire: _One, dialect: str) -> PushParams:
-    return PushParams(task_id=wire['task_id'], id=wire['id'], tenant=_tenant(wire, dialect))
+def _one(wire: _One, tenants: bool) -> PushParams:
+    return PushParams(task_id=wire['task_id'], id=wire['id'], tenant=_tenant(wire, tenants))
 
 
-def _all(wire: _All, dialect: str) -> ListPushParams:
+def _all(wire: _All, tenants: bool) -> ListPushParams:
     return ListPushParams(
         task_id=wire['task_id'],
         page_size=wire.get('page_size'),
         page_token=wire.get('page_token') or '',
-        tenant=_tenant(wire, dialect),
+        tenant=_tenant(wire, tenants),
     )
 
 
-def _tenant(wire: Mapping[str, Any], dialect: str) -> str:
-    return (wire.get('tenant') or '') if dialect == '1.0' else ''
+def _tenant(wire: Mapping[str, Any], tenants: bool) -> str:
+    return (wire.get('tenant') or '') if tenants else ''
 
 
-def flat(dialect: str) -> dict[str, Any]:
-    """Return the params of the operations, by their names in 1.0, for the dialects with a task's `taskId`."""
-    one = Annotated[_One, AfterValidator(partial(_one, dialect=dialect))]
+def flat(*, tenants: bool) -> dict[str, Any]:
+    """Return the params of the operations, by their names in 1.0, for the dialects with a task's `taskId`.
+
+    Args:
+        tenants: True if the dialect has tenants.
+    """
+    one = Annotated[_One, AfterValidator(partial(_one, tenants=tenants))]
     return {
-        'CreateTaskPushNotificationConfig': Annotated[_Create, AfterValidator(partial(_create, dialect=dialect))],
+        'CreateTaskPushNotificationConfig': Annotated[_Create, AfterValidator(partial(_create, tenants=tenants))],
         'GetTaskPushNotificationConfig': one,
-        'ListTaskPushNotificationConfigs': Annotated[_All, AfterValidator(partial(_all, dialect=dialect))],
+        'ListTaskPushNotificationConfigs': Annotated[_All, AfterValidator(partial(_all, tenants=tenants))],
         'DeleteTaskPushNotificationConfig': one,
     }
 
 
 def _older_create(wire: Mapping[str, Any]) -> CreatePushParams:
     target = read_target(wire['push_notification_config'])
-    return CreatePushParams(task_id=wire['task_id'], target=target, field='pushNotificationConfig', dialect='0.3')
+    return CreatePushParams(task_id=wire['task_id'], target=target, field='pushNotificationConfig')
 
 
 def _older_one(wire: Mapping[str, Any]) -> PushParams:

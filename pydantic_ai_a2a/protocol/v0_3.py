@@ -19,8 +19,8 @@ from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
 from . import requests, stored
 from .envelope import Requests
-from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of, read_message
-from .older import TASKS, Configuration, OlderCodec, TaskParams, older_code, role, send_params
+from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
+from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation, Params, RpcRequest
 from .requests import older_params
 
@@ -29,7 +29,6 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 )
 """The operations by their 0.3 method names."""
 
-_DIALECT = '0.3'
 _FILE_NAMES = {'raw': 'bytes', 'url': 'uri', 'filename': 'name', 'mediaType': 'mimeType'}
 """The fields of a file in 1.0, and their names in 0.3."""
 _NEWER_NAME = re.compile(rf'(\bmessage\.parts\[[0-9]+\]\.)({"|".join(_FILE_NAMES)})\b')
@@ -94,20 +93,8 @@ class _Message(MessageFields):
     parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-@with_config(CAMEL_CASE)
-class _Configuration(Configuration, total=False):
-    push_notification_config: requests.OlderTarget | None
-    task_push_notification_config: requests.OlderTarget | None
-
-
-class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[_Configuration | None]
-    metadata: NotRequired[Struct | None]
-
-
-_Send = Annotated[_SendParams, AfterValidator(partial(send_params, dialect=_DIALECT, wait=True))]
-_FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
+_Send = Annotated[SendRequest[_Message, requests.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+_FIELDS = names_of(_File, _Part, _Message, Configuration, SendRequest, TaskParams)
 _REQUESTS = Requests(
     METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
 )
@@ -139,7 +126,7 @@ def _own_name(match: re.Match[str]) -> str:
 class V0_3(OlderCodec):
     """A2A 0.3."""
 
-    dialect: ClassVar[str] = _DIALECT
+    dialect: ClassVar[str] = '0.3'
     extensions_header: ClassVar[str] = 'X-A2A-Extensions'
     refusals: ClassVar[Mapping[Capability, tuple[type[A2AError], str | None]]] = {
         **REFUSALS,
@@ -187,8 +174,7 @@ class V0_3(OlderCodec):
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
-        target = registered.target
-        config = {'id': target.id, **requests.target_fields(target, {'schemes': [target.scheme]})}
+        config = requests.target_json(registered.target, nested=True)
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, PlainValidator, StrictBool, TypeAdapter, wi
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from ..errors import A2AError
+from ..errors import JSON_RPC_ERRORS, A2AError
 from ..types import (
     CancelParams,
     CardParams,
@@ -40,6 +40,7 @@ from .fields import (
     MessageFields,
     Parts,
     Struct,
+    Tenanted,
     list_params,
     names_of,
     params_of,
@@ -91,9 +92,7 @@ class _Configuration(TypedDict, total=False):
     return_immediately: StrictBool | None
 
 
-@with_config(PROTO_JSON)
-class _SendMessageRequest(TypedDict):
-    tenant: NotRequired[str | None]
+class _SendMessageRequest(Tenanted):
     message: Annotated[_Message, AfterValidator(read_message)]
     configuration: NotRequired[_Configuration | None]
     metadata: NotRequired[Struct | None]
@@ -117,35 +116,21 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
     )
 
 
-@with_config(PROTO_JSON)
-class _GetTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
+class _SubscribeToTaskRequest(Tenanted):
     id: Id
+
+
+class _GetTaskRequest(_SubscribeToTaskRequest):
     history_length: NotRequired[Count | None]
 
 
 @with_config(PROTO_JSON)
-class _ListTasksRequest(ListFields, total=False):
-    tenant: str | None
+class _ListTasksRequest(ListFields, Tenanted, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-@with_config(PROTO_JSON)
-class _CancelTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
-    id: Id
+class _CancelTaskRequest(_SubscribeToTaskRequest):
     metadata: NotRequired[Struct | None]
-
-
-@with_config(PROTO_JSON)
-class _SubscribeToTaskRequest(TypedDict):
-    tenant: NotRequired[str | None]
-    id: Id
-
-
-@with_config(PROTO_JSON)
-class _CardRequest(TypedDict, total=False):
-    tenant: str | None
 
 
 _Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
@@ -161,8 +146,8 @@ _PARAMS: Mapping[str, Any] = {
     'ListTasks': _List,
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
-    'GetExtendedAgentCard': Annotated[_CardRequest, params_of(CardParams)],
-    **requests.flat('1.0'),
+    'GetExtendedAgentCard': Annotated[Tenanted, params_of(CardParams)],
+    **requests.flat(tenants=True),
 }
 """The params of the operations."""
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
@@ -185,13 +170,7 @@ _PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
 _PLACE = re.compile(r'\{(\w+)\}')
 """A param in the path of an operation."""
 _DOMAIN = 'a2a-protocol.org'
-_REASONS = {
-    -32700: 'PARSE_ERROR',
-    -32600: 'INVALID_REQUEST',
-    -32601: 'METHOD_NOT_FOUND',
-    -32602: 'INVALID_PARAMS',
-    -32603: 'INTERNAL_ERROR',
-}
+_REASONS = {error.code: reason for reason, error in JSON_RPC_ERRORS.items()}
 
 
 def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:

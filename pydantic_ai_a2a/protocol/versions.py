@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
-from ..types import as_object
+from ..types import as_list, as_object
 from .envelope import parse_json
 from .operations import OPERATIONS, Codec, HttpCodec, RpcRefused
 from .v1_0 import V1_0
@@ -65,6 +65,8 @@ class Versions:
         """The codec of requests that do not tell their version."""
         self.http = HTTP if HTTP.dialect in self.served else None
         """The codec of the HTTP+JSON binding; None if it is not served."""
+        self.over_http = () if self.http is None else (HTTP.dialect,)
+        """Names of the versions over the HTTP+JSON binding."""
         self._named = lru_cache(maxsize=_KEPT)(self._find_named)
         self._named_http = lru_cache(maxsize=_KEPT)(self._find_http)
 
@@ -115,10 +117,9 @@ class Versions:
         return None if name is None else codec_of(name)
 
     def _find_http(self, version: str) -> HttpCodec:
-        served = () if self.http is None else (HTTP.dialect,)
-        self._find(version, served)
+        self._find(version, self.over_http)
         if self.http is None:
-            raise self.not_served(HTTP.dialect, served)
+            raise self.not_served(HTTP.dialect, self.over_http)
         return self.http
 
     def _find(self, version: str, served: Collection[str]) -> str | None:
@@ -214,7 +215,4 @@ def _message(params: object) -> dict[str, Any] | None:
 
 def _has_bare_part(message: dict[str, Any]) -> bool:
     """True if a part of the message has no `kind`: 0.3 requires it, and FastA2A's dialect does not have it."""
-    parts = message.get('parts')
-    return isinstance(parts, list) and any(
-        isinstance(part, dict) and 'kind' not in part for part in cast('list[Any]', parts)
-    )
+    return any(isinstance(part, dict) and 'kind' not in part for part in as_list(message.get('parts')))

@@ -15,7 +15,7 @@ from ..protocol.fields import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..store.ports import PushConfig, PushConfigs, Takes
-from ..types import PushTarget
+from ..types import PushTarget, Registered
 from .addresses import AddressPolicy, AddressRefused, PrivateHost
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -57,14 +57,14 @@ class Registration:
         takes = 'statuses' if codec_of(dialect).pushes_tasks else self._takes
         return PushConfig(id=target.id, version=dialect, takes=takes, body=self._cipher.dump(target))
 
-    def target(self, task_id: str, config: PushConfig, correlation_id: str) -> PushTarget:
-        """Return the registered target of a configuration.
+    def registered(self, task_id: str, config: PushConfig, correlation_id: str) -> Registered:
+        """Return a configuration of a task for an answer.
 
         Raises:
             InternalError: The key of the encryption is no longer in `Push.keys`.
         """
         try:
-            return self._cipher.load(config.body)
+            return Registered(task_id, self._cipher.load(config.body))
         except Unreadable as error:
             text = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
             logger.error(text, config.id, task_id, error, correlation_id)

@@ -25,7 +25,7 @@ from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..public_hosts import literal
 from ..settings import Push
-from ..signing.notifications import SIGNATURE_HEADER, SignPush
+from ..signing.algorithms import SIGNATURE_HEADER, SignPush
 from ..store.ports import Backend, Delivery, Outbox, TaskReader
 from ..telemetry import metrics, push_span, trace_headers
 from ..types import PushTarget

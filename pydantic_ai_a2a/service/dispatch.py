@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from inspect import isawaitable
@@ -35,14 +35,13 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported, tenant_of
+from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..settings import MakeCard
 from ..store.ports import Submission
 from ..types import (
     AgentCard,
-    AgentExtension,
     Call,
     Caller,
     Message,
@@ -97,9 +96,8 @@ class Dispatcher:
     service: Service
     guard: Guard
     metering: Metering | None = None
-    extensions: Extensions
-    capabilities: Collection[str]
-    """Capabilities that the agent card declares (§4.4.3)."""
+    card: CardTemplate
+    """Declares the capabilities and the extensions."""
     extended: ExtendedCard | None = None
     direct: DirectReplies | None = None
     """Answers messages with messages; None: all answers are tasks."""
@@ -107,8 +105,6 @@ class Dispatcher:
     """Tenants that requests may name; None: the names of tenants are ignored."""
     start: Callable[[], Awaitable[None]]
     """Starts the app, if its lifespan has not."""
-    agent: str
-    """Name of the agent, for spans."""
     keep: Callable[[Iterable[tuple[bytes, bytes]], Caller], dict[str, Any]] | None = None
     """Makes the facts of a call that runs read, from its headers and caller; None if no run reads facts."""
 
@@ -192,7 +188,7 @@ class Dispatch:
             named = {
                 'a2a.protocol.version': version_of(codec),
                 'a2a.tenant': self._tenant,
-                'gen_ai.agent.name': parts.agent,
+                'gen_ai.agent.name': parts.card.name,
             }
             span = self._hold(telemetry.operation_span(operation.name, request.headers, named))
             traceparent = telemetry.dump_trace()
@@ -203,6 +199,7 @@ class Dispatch:
             traceparent=traceparent,
             kept=facts,
             size=size,
+            dialect=codec.dialect,
             request=request,
             live=self._live,
             left=left,
@@ -270,17 +267,19 @@ class Dispatch:
         parts, request, caller = self._parts, self._request, self._caller
         assert caller is not None, 'admit() has found the caller'
         if parts.tenants is not None:
-            caller = self._caller = await self._in_tenant(parts.tenants, caller, tenant, tenant_of(params))
+            caller = self._caller = await self._in_tenant(
+                parts.tenants, caller, tenant, '' if params is None else params.tenant
+            )
         if parts.guard.scoped:
             self._authorize(caller, operation, params)
         if operation.lists:
             parts.guard.check_list(caller, request)
         if operation.capability is not None:
-            refuse_unsupported(operation, parts.capabilities, codec.refusals)
+            refuse_unsupported(operation, parts.card.capabilities, codec.refusals)
         if isinstance(params, SendParams) and (sent := header(request.headers, _DEPTH)) is not None:
             chains.depth.set(chains.depth_of(sent))
         requested = header(request.headers, codec.extensions_key)
-        if requested is not None or parts.extensions.required:
+        if requested is not None or parts.card.needs_extensions:
             params = self._activate(requested, params, codec)
         return caller, params
 
@@ -303,11 +302,21 @@ class Dispatch:
             self._parts.guard.authorize(caller, name, self._request)
 
     def _activate(self, requested: str | None, params: Params | None, codec: Codec) -> Params | None:
-        """Return the params with their active extensions, which the answer's headers repeat (§4.6)."""
-        name = codec.extensions_header
-        enforce = isinstance(params, SendParams) or not codec.reads_without_extensions
-        active = self._parts.extensions.activate(requested, name=name, enforce=enforce)
-        self.headers = echo(active, name)
+        """Return the params with their active extensions, which the answer's headers repeat (§4.6).
+
+        FastA2A's own functions decide which extensions are active.
+        """
+        name, declared = codec.extensions_header, self._parts.card.extensions
+        active = select_activated_extensions(declared, parse_extensions_header(requested))
+        headers = ((name, format_extensions_header(active)),) if active else ()
+        missing = missing_required_extensions(declared, active)
+        if missing and (isinstance(params, SendParams) or not codec.reads_without_extensions):
+            raise ExtensionSupportRequiredError(
+                f'The agent requires an extension that the request does not declare in {name}.',
+                metadata={'requiredExtensions': ', '.join(missing)},
+                headers=dict(headers),
+            )
+        self.headers = headers
         self._live = LIVE_TEXT_URI in active
         if active and isinstance(params, SendParams):
             return replace(params, extensions=tuple(active))
@@ -339,7 +348,7 @@ class Dispatch:
     async def _reply(
         self, direct: DirectReplies, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
     ) -> DirectMessage:
-        submission = await self._parts.service.check_direct(call, params)
+        submission = await self._parts.service.submissions.check_direct(call, params)
         message = await direct.answer(submission, call.correlation_id, gone)
         if message is None:
             raise ClientGone
@@ -423,44 +432,6 @@ def _continued(public: AgentCard, more: Mapping[str, Any]) -> Mapping[str, Any]:
         name: [*fields[name], *value] if isinstance(value, list) and name in fields else value
         for name, value in more.items()
     }
-
-
-# --- the protocol extensions that a request activates (§4.6), by FastA2A's own rules ----------------------------------
-
-
-class Extensions:
-    """The extensions that the agent card declares."""
-
-    def __init__(self, declared: Sequence[AgentExtension]) -> None:
-        self.declared = list(declared)
-        self.required = any(extension.get('required') for extension in declared)
-        """True if a request needs to declare extensions."""
-
-    def activate(self, requested: str | None, *, name: str, enforce: bool) -> list[str]:
-        """Return the requested extensions that are active.
-
-        Args:
-            requested: Value of the request's header.
-            name: The header's name.
-            enforce: True if the request must declare the extensions that the agent requires.
-
-        Raises:
-            ExtensionSupportRequiredError: The request does not declare an extension that the agent requires.
-        """
-        active = select_activated_extensions(self.declared, parse_extensions_header(requested))
-        missing = missing_required_extensions(self.declared, active)
-        if missing and enforce:
-            raise ExtensionSupportRequiredError(
-                f'The agent requires an extension that the request does not declare in {name}.',
-                metadata={'requiredExtensions': ', '.join(missing)},
-                headers=dict(echo(active, name)),
-            )
-        return active
-
-
-def echo(active: list[str], name: str) -> tuple[tuple[str, str], ...]:
-    """Return the response headers that name the active extensions."""
-    return ((name, format_extensions_header(active)),) if active else ()
 
 
 # --- the errors that callers get instead of answers, and their audit lines --------------------------------------------

@@ -117,7 +117,7 @@ class Submissions:
         if params.push_config is not None:
             registration = registration_of(self._push)
             target = params.push_config
-            push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
+            push_config, push_url = registration.config(target, call.dialect, params.push_field), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message, declares_tools = params.message, False
@@ -153,7 +153,7 @@ class Submissions:
             context_id=context_id or (stored.new_id() if task_id is None else None),
             request=_request(params, call, schema),
             traceparent=call.traceparent,
-            dialect=params.dialect,
+            dialect=call.dialect,
             at=self._now(),
             size=size,
             unread_limit=self._limits.messages,
@@ -371,7 +371,7 @@ class ApproverAccess:
             raise InvalidParamsError.of(params.push_field, 'only the owner of a task can add a webhook: leave it out')
         message = params.message
         decision = Message(role='user', parts=message['parts'], message_id=message['message_id'], task_id=task_id)
-        return SendParams(message=decision, dialect=params.dialect)
+        return SendParams(message=decision)
 
     def submission(self, submission: Submission, header: TaskHeader, pause: Pause | None) -> Submission:
         """Return the message of an approver as a message to the owner's task. The run keeps the request of the owner.

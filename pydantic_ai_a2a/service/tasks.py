@@ -100,12 +100,10 @@ class Service:
         self._backend = backend
         self._offers = offers
         self._limits = settings.limits
-        self._max_wait = settings.limits.max_wait
+        self._max_wait = settings.limits.max_wait  # a read of the setting is a call
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
-        self.check = submissions.check
-        """Checks a message without storage, and converts the message to the stored form."""
-        self.check_direct = submissions.check_direct
-        """Like `check`, for a message that is answered without a task."""
+        self.submissions = submissions
+        """Checks messages without storage, and converts them to the stored form."""
         self._load = partial(_loaded, backend)
         self._vault = vault
         self._metering = metering
@@ -121,7 +119,7 @@ class Service:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return decided
-        submission = await self.check(call, params)
+        submission = await self.submissions.check(call, params)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
@@ -147,7 +145,7 @@ class Service:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
-        submission = await self.check(call, params)
+        submission = await self.submissions.check(call, params)
         if not submission.new:
             await self._check_seen(submission.task_id, call)
         if self._vault is not None:
@@ -178,7 +176,7 @@ class Service:
                 f'The task is {header.state}, but only a task in auth-required can be resumed.'
             )
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
-        submission = await self.check(call, SendParams(message=message))
+        submission = await self.submissions.check(call, SendParams(message=message))
         # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
@@ -194,7 +192,7 @@ class Service:
         if task_id is None or (found := await approvers.find(call, task_id)) is None:
             return None
         params = approvers.message(task_id, params)
-        submission = approvers.submission(await self.check(call, params), *found)
+        submission = approvers.submission(await self.submissions.check(call, params), *found)
         accepted = await self._submit(submission, call, params.message)
         return await approvers.after(accepted.header)
 
@@ -370,16 +368,16 @@ class Service:
     async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = registration_of(self._push)
-        task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
+        task_id, config = params.task_id, registration.config(params.target, call.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
-        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+        return registration.registered(task_id, config, call.correlation_id)
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """Return a webhook of a task (§3.1.8)."""
         registration = registration_of(self._push)
         task_id = params.task_id
         config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
-        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+        return registration.registered(task_id, config, call.correlation_id)
 
     async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
         """Return webhooks of a task, and the token of the next page (§3.1.9)."""
@@ -387,9 +385,7 @@ class Service:
         task_id = params.task_id
         configs = await registration.configs.list(task_id, call.caller.owner)
         page, following = registration.page_of(configs, task_id, params.page_size, params.page_token)
-        return [
-            Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
-        ], following
+        return [registration.registered(task_id, config, call.correlation_id) for config in page], following
 
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Stop deliveries to a webhook (§3.1.10)."""

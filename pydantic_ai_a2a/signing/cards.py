@@ -12,9 +12,8 @@ from uuid import uuid4
 import rfc8785
 from pydantic_core import to_json
 
-from .algorithms import Key
+from .algorithms import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, Key
 from .keys import Signer
-from .notifications import BODY_DIGEST, LIFETIME, NOTIFICATION_ID
 
 _REQUIREMENTS = 'securityRequirements'
 _ANNOTATIONS = frozenset({'default', 'examples'})
@@ -174,10 +173,14 @@ def _any(value: object, place: str) -> Any:
         raise NotSignable(f'{place} has a number beyond the range of a double') from None
 
 
-def _struct(value: object, place: str) -> Any:
+def _object(value: object, place: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise NotSignable(f'{place} is not an object')
-    return _any(cast('object', value), place)
+    return cast('Mapping[str, object]', value)
+
+
+def _struct(value: object, place: str) -> Any:
+    return _any(_object(value, place), place)
 
 
 def _list(item: Reader) -> Reader:
@@ -191,19 +194,14 @@ def _list(item: Reader) -> Reader:
 
 def _map(item: Reader) -> Reader:
     def read(value: object, place: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise NotSignable(f'{place} is not an object')
-        entries = cast('Mapping[str, object]', value).items()
-        return {name: item(entry, f'{place}.{name}') for name, entry in entries}
+        return {name: item(entry, f'{place}.{name}') for name, entry in _object(value, place).items()}
 
     return read
 
 
 def _message(name: str) -> Reader:
     def read(value: object, place: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise NotSignable(f'{place or "the card"} is not an object')
-        wire = cast('Mapping[str, object]', value)
+        wire = _object(value, place or 'the card')
         fields: dict[str, Any] = {}
         for field, reader in FIELDS[name].items():
             if wire.get(field) is not None:
@@ -321,7 +319,7 @@ def without_empty(value: Any, depth: int = 1) -> Any:
 # Signs the cards and the push notifications of an app.
 
 
-class AppSigner:
+class AppSigner(Signer):
     """Signs with the keys of a setting.
 
     Args:
@@ -335,14 +333,12 @@ class AppSigner:
     """
 
     def __init__(self, keys: Sequence[Key], setting: str, url: str, key_set_url: str) -> None:
-        self._signer = Signer(keys, setting, key_set_url)
+        super().__init__(keys, setting, key_set_url)
         self._url = url
-        self.keys = self._signer.keys
-        """The keys, the newest first."""
 
     def sign_card(self, wire: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON of a card with signatures; see `cards.sign_card`."""
-        return sign_card(wire, self._signer)
+        return sign_card(wire, self)
 
     def sign_push(self, url: str, notification_id: str, body: bytes, now: int) -> str:
         """Return the signature of a push notification; see `SignPush`."""
@@ -356,7 +352,7 @@ class AppSigner:
             NOTIFICATION_ID: notification_id,
             BODY_DIGEST: sha256(body).hexdigest(),
         }
-        return self._signer.token(to_json(claims))
+        return self.token(to_json(claims))
 
 
 def _origin(url: str) -> str:

@@ -129,7 +129,7 @@ def _bare(data: dict[str, Any]) -> dict[str, Any]:
 def fits(public: Mapping[str, Any], algorithm: str) -> bool:
     """Return True if a public key can be used for an algorithm."""
     kind, curve = KEY_TYPES[algorithm]
-    return public['kty'] == kind and curve in (None, public.get('crv'))
+    return public.get('kty') == kind and curve in (None, public.get('crv'))
 
 
 def _thumbprint(public: Mapping[str, Any]) -> str:
@@ -177,9 +177,12 @@ def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> KeyTabl
 
 def read_key(data: Mapping[str, Any], algorithm: str) -> PyJWK | None:
     """Return the public key for an algorithm; None if the key cannot be used for the algorithm."""
-    kind, curve = KEY_TYPES[algorithm]
-    fits = data.get('kty') == kind and (curve is None or data.get('crv') == curve)
-    if not fits or data.get('use', 'sig') != 'sig' or data.get('alg', algorithm) != algorithm or 'd' in data:
+    if (
+        not fits(data, algorithm)
+        or data.get('use', 'sig') != 'sig'
+        or data.get('alg', algorithm) != algorithm
+        or 'd' in data
+    ):
         return None
     if not isinstance(data.get('kid'), str | None):
         return None

@@ -6,12 +6,14 @@ Their marks say why not. All other tests of this folder run in A2A 1.0 over JSON
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from ..dialects import BINDINGS, Dialect, speaking
 
 DEFAULT = '1.0'
+WIRE = Path(__file__).parent / 'wire'
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if any('version' in (names.split(',') if isinstance(names, str) else names) for names in given):
         return  # its cases say which version they are of
     mark = metafunc.definition.get_closest_marker('versions')
-    if mark is None and 'wire' not in metafunc.definition.path.parts and 'rows' not in metafunc.fixturenames:
+    if mark is None and WIRE not in metafunc.definition.path.parents and 'rows' not in metafunc.fixturenames:
         return
     framed = metafunc.definition.get_closest_marker('json_rpc') is not None
     names = [

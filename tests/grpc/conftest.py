@@ -13,7 +13,7 @@ from pydantic_ai_a2a.grpc.call import GrpcCall
 def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     """The methods whose calls the server has done with, in this order."""
     ended: asyncio.Queue[str] = asyncio.Queue()
-    serve = GrpcCall._serve  # pyright: ignore[reportPrivateUsage]
+    serve = GrpcCall.serve
 
     async def then_tell(call: GrpcCall) -> None:
         try:
@@ -21,5 +21,5 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
         finally:
             ended.put_nowait(call._operation.name)  # pyright: ignore[reportPrivateUsage]
 
-    monkeypatch.setattr(GrpcCall, '_serve', then_tell)
+    monkeypatch.setattr(GrpcCall, 'serve', then_tell)
     return ended

@@ -10,9 +10,9 @@ import pytest
 from starlette.types import Message, Scope
 
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.http import base, slow_clients
-from pydantic_ai_a2a.http.base import CHUNK, AnswerUnread
-from pydantic_ai_a2a.http.slow_clients import Readers, Unsent
+from pydantic_ai_a2a.http import base
+from pydantic_ai_a2a.service import slow_clients
+from pydantic_ai_a2a.service.slow_clients import CHUNK, AnswerUnread, Readers, Unsent
 
 from ..bounds import LIMIT
 
@@ -57,7 +57,7 @@ async def test_an_answer_that_is_counted_no_longer_can_be_forgotten_again() -> N
     clients = readers()
     with clients.answer(40) as answer:
         clients.unsent.forget(answer)
-        clients.unsent.change(answer, 30)
+        answer.left = 30
         assert clients.unsent.bytes == 0
     assert clients.unsent.bytes == 0
 
@@ -170,7 +170,7 @@ async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() 
 
     cut = await asyncio.to_thread(asyncio.run, begin())
     with clients.answer(100):
-        clients.unsent.change(cut, 10)
+        cut.left = 10
         assert (cut.left, clients.unsent.bytes, clients.unsent.ending) == (10, 100, 0)
 
 

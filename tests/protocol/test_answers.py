@@ -105,7 +105,7 @@ PARAMS: dict[str, st.SearchStrategy[Any]] = {
     'DeleteTaskPushNotificationConfig': st.builds(PushParams, task_id=NAME, id=NAME),
     'GetExtendedAgentCard': st.just(CardParams()),
 }
-OWN = ('dialect', 'also_ends', 'ended_too', 'push_field', 'field')
+OWN = ('also_ends', 'ended_too', 'push_field', 'field')
 """Fields that a decoder adds."""
 
 

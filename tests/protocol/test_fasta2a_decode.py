@@ -80,7 +80,6 @@ def test_what_its_client_sends_becomes_a_request() -> None:
         params=SendParams(
             message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]},
             return_immediately=True,
-            dialect='fasta2a',
             also_ends=WAITS,
         ),
     )
@@ -126,7 +125,6 @@ def test_every_field_of_a_send_comes_through() -> None:
             accepted_output_modes=('text/plain', 'application/json'),
             push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             metadata={'trace': 'x'},
-            dialect='fasta2a',
             also_ends=WAITS,
         ),
     )
@@ -160,7 +158,6 @@ def test_null_and_empty_values_are_unset() -> None:
     assert sent(**params) == SendParams(
         message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}]},
         return_immediately=True,
-        dialect='fasta2a',
         also_ends=WAITS,
     )
     assert sent(configuration=None) == sent(configuration={}) == sent()
@@ -257,7 +254,7 @@ def test_a_bool_is_true_or_false(value: object) -> None:
         (
             'tasks/pushNotification/set',
             {'taskId': 't', 'url': 'x', 'tenant': 'acme'},
-            CreatePushParams(task_id='t', target=PushTarget(id='', url='x'), dialect='fasta2a'),
+            CreatePushParams(task_id='t', target=PushTarget(id='', url='x')),
         ),
         ('tasks/pushNotification/get', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
         ('tasks/pushNotificationConfig/list', {'taskId': 't'}, ListPushParams(task_id='t')),

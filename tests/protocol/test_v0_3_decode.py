@@ -40,9 +40,7 @@ def test_a_plain_send_becomes_a_request() -> None:
     assert CODEC.decode(body) == RpcRequest(
         id=b'"x"',
         operation=OPERATIONS['SendMessage'],
-        params=SendParams(
-            message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]}, dialect='0.3', also_ends=WAITS
-        ),
+        params=SendParams(message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]}, also_ends=WAITS),
     )
 
 
@@ -99,7 +97,6 @@ def test_every_field_of_a_send_comes_through() -> None:
             push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             push_field='configuration.pushNotificationConfig',
             metadata={'trace': 'x'},
-            dialect='0.3',
             also_ends=WAITS,
         )
     )
@@ -177,7 +174,6 @@ def test_null_and_empty_values_are_unset() -> None:
 
     assert sent(**params) == SendParams(
         message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}, {'raw': 'AA=='}]},
-        dialect='0.3',
         also_ends=WAITS,
     )
     assert sent(configuration=None) == sent(configuration={}) == sent()
@@ -290,7 +286,6 @@ PUSH = 'tasks/pushNotificationConfig/'
                 task_id='t',
                 target=PushTarget(id='', url='x', scheme='Basic'),
                 field='pushNotificationConfig',
-                dialect='0.3',
             ),
         ),
         (f'{PUSH}get', {'id': 't'}, PushParams(task_id='t')),

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
 from ...types import new_correlation_id
-from ..base import CachedAnswer, cached_answer, send_cached
+from ..base import CachedAnswer
 from ..http_json import AnyPath
 from .steps import Steps
 
@@ -101,7 +101,7 @@ class Playground:
         page = (_STATIC / 'index.html').read_text(encoding='utf-8')
         for name, value in self._facts.items():
             page = page.replace(f'{{{{{name}}}}}', escape(value))
-        return cached_answer(page.encode(), _HEADERS, media_type=b'text/html; charset=utf-8')
+        return CachedAnswer(page.encode(), _HEADERS, media_type=b'text/html; charset=utf-8')
 
 
 class _Page:
@@ -114,7 +114,7 @@ class _Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope['path'].endswith('/') == self._slash:
-            await send_cached(scope, send, self._page())
+            await self._page()(scope, receive, send)
             return
         place = f'./{quote(self._name)}/' if self._slash else f'../{quote(self._name)}'
         await RedirectResponse(place)(scope, receive, send)
@@ -124,9 +124,9 @@ class _File:
     """Serves the files of the page, as an ASGI app."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_cached(scope, send, _file(scope['path_params']['file']))
+        await _file(scope['path_params']['file'])(scope, receive, send)
 
 
 @cache
 def _file(name: str) -> CachedAnswer:
-    return cached_answer((_STATIC / name).read_bytes(), _HEADERS, media_type=FILES[name])
+    return CachedAnswer((_STATIC / name).read_bytes(), _HEADERS, media_type=FILES[name])

@@ -18,8 +18,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
-from pydantic_ai_a2a.http import slow_clients
-from pydantic_ai_a2a.http.base import CHUNK
+from pydantic_ai_a2a.service import slow_clients
+from pydantic_ai_a2a.service.slow_clients import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
 from ...dialects import Call

@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
 from math import inf
 from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from starlette.types import Message, Receive, Scope, Send
-
-from ..errors import OverloadedError
+from ..errors import ClientGone, OverloadedError
 from ..protocol.stored import joined
-from .base import CHUNK, AnswerUnread
 
 T = TypeVar('T')
+
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+"""Sends an ASGI message."""
+
+CHUNK = 65_536
+"""Bytes of one send: servers wait for clients that do not read between two sends, and never during a send."""
+
+
+class AnswerUnread(ClientGone):
+    """The client takes too long to read its answer, which is broken off. The text is for the log."""
+
 
 _NEW, _KNOWN, _LATE = range(3)
 _Waiting: TypeAlias = dict[asyncio.Task[Any], int]
@@ -78,82 +85,6 @@ class SlowClients:
                 task.cancel()
 
 
-# --- unread bodies ----------------------------------------------------------------------------------------------------
-# Ends the connections of requests that are answered before their bodies were read.
-#
-# Else a refused client could hold its connection open with a body that never ends.
-
-_REST = 64_000_000
-"""Maximum bytes of a refused body to discard."""
-_REST_TIME = 5.0
-"""Maximum seconds to discard a refused body."""
-
-CLOSE = ('Connection', 'close')
-"""The header that ends a connection with an answer."""
-_RAW = (b'connection', b'close')
-
-
-def has_body(scope: Scope) -> bool:
-    """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
-    if scope.get('http_version', '1.1')[0] != '1':
-        return False
-    for name, value in scope['headers']:
-        if name == b'transfer-encoding' or (name == b'content-length' and value != b'0'):
-            return True
-    return False
-
-
-def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """Return a `receive` and a `send` that end the connection after an answer that comes before the end of the body."""
-    if not has_body(scope):
-        return receive, send
-    unread = True
-
-    async def receive_too() -> Message:
-        nonlocal unread
-        message = await receive()
-        unread = bool(message.get('more_body'))
-        return message
-
-    async def send_and_close(message: Message) -> None:
-        if unread and message['type'] == 'http.response.start':
-            headers = list(message.get('headers', ()))
-            if _RAW not in headers:
-                message = {**message, 'headers': [*headers, _RAW]}
-        await send(message)
-
-    return receive_too, send_and_close
-
-
-def discarding(receive: Receive, send: Send) -> Send:
-    """Return a `send` for a client that is still sending: it discards the rest of the body before the answer ends.
-
-    A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
-    client may lose the answer. Many clients read an answer only after they have sent the whole body.
-    """
-
-    async def send_and_discard(message: Message) -> None:
-        if message['type'] != 'http.response.body':
-            await send(message)
-            return
-        await send({**message, 'more_body': True})
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REST_TIME):
-                await _discard(receive)
-        await send({'type': 'http.response.body', 'body': b''})
-
-    return send_and_discard
-
-
-async def _discard(receive: Receive) -> None:
-    rest = _REST
-    while rest > 0:
-        message = await receive()
-        if not message.get('more_body'):
-            return
-        rest -= len(message.get('body', b''))
-
-
 # --- memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent` ------------------
 # An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
 # process, and count unsent bytes in `UNSENT`.
@@ -162,8 +93,6 @@ _STALL = 1.0
 """Seconds without progress after which a client is a slow reader."""
 _CHUNKS_AT_ONCE = 8
 """Chunks to send before other requests are served, even to a fast client."""
-_UNCOPIED = CHUNK // 2
-"""Bytes from which a piece is not copied to join it with others."""
 _PIECES_AT_ONCE = 500_000
 """Bytes to write before other requests are served."""
 
@@ -174,12 +103,20 @@ class Unsent:
     def __init__(self) -> None:
         self._lock = Lock()
         self._answers: set[UnsentAnswer] = set()
-        self.bytes = 0
-        """Unsent bytes, without cut answers."""
         self._ending: set[UnsentAnswer] = set()
         """Cut answers. Each keeps its memory until its event loop has ended the request."""
-        self.ending = 0
+
+    @property
+    def bytes(self) -> int:
+        """Unsent bytes, without cut answers."""
+        with self._lock:
+            return _bytes_of(self._answers)
+
+    @property
+    def ending(self) -> int:
         """Unsent bytes of cut answers."""
+        with self._lock:
+            return _bytes_of(self._ending)
 
     def admit(self, answer: UnsentAnswer, limit: int) -> bool:
         """Count an answer that fits beside the other answers; cut the slowest readers to make room.
@@ -188,17 +125,17 @@ class Unsent:
         beside the cut answers: a busy event loop takes a while to end these requests.
         """
         with self._lock:
-            if self._ending and self.ending + answer.left > limit:
+            if self._ending and _bytes_of(self._ending) + answer.left > limit:
                 return False
-            if self._answers and self.bytes + answer.left > limit and not self._make_room(answer.left, limit):
+            excess = _bytes_of(self._answers) + answer.left - limit
+            if self._answers and excess > 0 and not self._make_room(excess):
                 return False
             self._answers.add(answer)
-            self.bytes += answer.left
         return True
 
-    def _make_room(self, size: int, limit: int) -> bool:
+    def _make_room(self, excess: int) -> bool:
         """Cut readers if the cut makes enough room; else cut no reader."""
-        now, excess = monotonic(), self.bytes + size - limit
+        now = monotonic()
         slow = sorted((answer for answer in self._answers if answer.is_slow(now)), key=lambda answer: answer.pace(now))
         cut: list[UnsentAnswer] = []
         while slow and excess > 0:
@@ -207,33 +144,20 @@ class Unsent:
         if excess > 0 and len(cut) < len(self._answers):
             return False
         for answer in cut:
-            self._forget(answer)
+            self._answers.remove(answer)
             if answer.cut():
                 self._ending.add(answer)
-                self.ending += answer.left
         return True
-
-    def change(self, answer: UnsentAnswer, size: int) -> None:
-        """Change the size of an answer."""
-        with self._lock:
-            if answer in self._answers:
-                self.bytes += size - answer.left
-            elif answer in self._ending:
-                self.ending += size - answer.left
-            answer.left = size
 
     def forget(self, answer: UnsentAnswer) -> None:
         """Count an answer no longer."""
         with self._lock:
-            if answer in self._answers:
-                self._forget(answer)
-            elif answer in self._ending:
-                self._ending.remove(answer)
-                self.ending -= answer.left
+            self._answers.discard(answer)
+            self._ending.discard(answer)
 
-    def _forget(self, answer: UnsentAnswer) -> None:
-        self._answers.remove(answer)
-        self.bytes -= answer.left
+
+def _bytes_of(answers: Iterable[UnsentAnswer]) -> int:
+    return sum(answer.left for answer in answers)
 
 
 UNSENT = Unsent()
@@ -258,34 +182,23 @@ class UnsentAnswer:
 
     async def write(self, pieces: Iterable[bytes]) -> None:
         """Store the pieces to send; serve other requests between many pieces."""
-        if self.left <= _PIECES_AT_ONCE:
-            pieces = joined([*pieces], b'')  # few pieces are left for the loop
-        short: list[bytes] = []
-        size = stored = paused = 0
+        batch: list[bytes] = []
+        size = stored = 0
         for piece in pieces:
-            length = len(piece)
-            short.append(piece)
-            size += length
-            if length < _UNCOPIED and size - stored < CHUNK:
-                continue
-            self._store(short)
-            stored = size
-            if size - paused > _PIECES_AT_ONCE:
-                paused = size
+            batch.append(piece)
+            size += len(piece)
+            if size - stored > _PIECES_AT_ONCE:
+                self._pieces += joined(batch, b'')
+                batch.clear()
+                stored = size
                 await asyncio.sleep(0)
-        self._pieces.append(b''.join(short))
-        self._readers.unsent.change(self, size)
+        self._pieces += joined(batch, b'')
+        self.left = size
 
     def ready(self, size: int) -> None:
         """Set the size of an answer that the client can read from now on."""
         self._begun = self._moved = monotonic()
-        self._readers.unsent.change(self, size)
-
-    def _store(self, pieces: list[bytes]) -> None:
-        """Store pieces, and clear the list. Joined short pieces take a sixth of the time."""
-        long = pieces.pop() if len(pieces[-1]) >= _UNCOPIED else b''
-        self._pieces += (b''.join(pieces), long)
-        pieces.clear()
+        self.left = size
 
     async def send(self, send: Send, *, more: bool = False) -> None:
         """Send the pieces as the client takes them.
@@ -306,7 +219,7 @@ class UnsentAnswer:
             await send({'type': 'http.response.body', 'body': chunk, 'more_body': True})
             self._sent += len(chunk)
             self._moved = monotonic()
-            self._readers.unsent.change(self, self.left - len(chunk))
+            self.left -= len(chunk)
             if n % _CHUNKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -353,13 +266,6 @@ def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
     parts: list[memoryview] = []
     room = CHUNK
     while pieces:
-        if _UNCOPIED <= len(pieces[0]) <= CHUNK:
-            if parts:
-                yield b''.join(parts)
-                parts.clear()
-                room = CHUNK
-            yield pieces.popleft()
-            continue
         piece = memoryview(pieces.popleft())
         while piece:
             parts.append(piece[:room])
@@ -396,10 +302,7 @@ class Readers:
             OverloadedError: The answer does not fit beside the unsent answers.
         """
         answer = UnsentAnswer(self, size, monotonic() if ready else inf)
-        self._admit(answer)
-        return answer
-
-    def _admit(self, answer: UnsentAnswer) -> None:
         if not self.unsent.admit(answer, self._limit):
             text = 'The server holds too many unread bytes of answers; try again later.'
             raise OverloadedError(text, headers={'Retry-After': '1'})
+        return answer
