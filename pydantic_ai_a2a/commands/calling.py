@@ -6,13 +6,16 @@ import asyncio
 import json
 import mimetypes
 import sys
+import threading
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import click
+from anyio.from_thread import start_blocking_portal
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
@@ -259,8 +262,14 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
 
 # --- a conversation with a remote agent -------------------------------------------------------------------------------
 # Messages, answers to questions, and Ctrl-C.
-# The event loop stands still while the command asks at the prompt.
+#
+# The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
 
+T = TypeVar('T')
+_WAKE = 1.0
+"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
+_END = 15.0
+"""Seconds for the cancellation of a task after Ctrl-C."""
 _QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
 
@@ -286,19 +295,40 @@ class Talk:
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
-        self._runner = asyncio.Runner()
-        """Runs a step of the conversation. After Ctrl-C, it cancels the step and waits for its end."""
+        self._exits = ExitStack()
         self._task: Task | None = None
         self.context_id: str | None = None
         """The conversation of the last answer."""
 
     def __enter__(self) -> Self:
-        self._runner.run(self.client.__aenter__())
+        with ExitStack() as exits:
+            self._portal = exits.enter_context(start_blocking_portal())
+            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._runner:
-            self._runner.run(self.client.__aexit__(None, None, None))
+        self._exits.close()
+
+    def _run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
+        ended = threading.Event()
+
+        async def call() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        future = self._portal.start_task_soon(call)
+        try:
+            while not ended.wait(_WAKE) and not future.done():
+                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            ended.wait(_END)
+            raise
 
     def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
         """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
@@ -324,7 +354,7 @@ class Talk:
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = cast('Task', self._runner.run(self.client.get(task_id)).task)
+        task = cast('Task', self._run(partial(self.client.get, task_id)).task)
         calls = _approvals(waiting := question_of(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
@@ -339,7 +369,7 @@ class Talk:
     def watch(self, task_id: str) -> int:
         """Show the events of a task until it stops. Return the exit code. Ctrl-C ends only the command."""
         try:
-            outcome = self._runner.run(self._show(self.client.subscribe(task_id)))
+            outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
         except KeyboardInterrupt:
             say(f'the task {task_id} goes on')
             return CTRL_C
@@ -349,7 +379,7 @@ class Talk:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
         answer = decide(question_of(task))
         if 'denied' in answer:
-            return self._runner.run(self.client.cancel(task['id'])).outcome
+            return self._run(partial(self.client.cancel, task['id'])).outcome
         try:
             return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
         except InvalidParamsError as error:
@@ -359,7 +389,7 @@ class Talk:
     def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
         updates = self.client.stream(parts, **options)
-        return self._runner.run(self._show(RemoteTasks(self.client).follow(updates), before))
+        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates), before))
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
         screen = screen_for(self._form, before)
@@ -408,9 +438,9 @@ class Talk:
             return CTRL_C
         self.context_id = task['context_id']
         try:
-            latest = self._runner.run(self.client.get(task['id'], history_length=0))
+            latest = self._run(partial(self.client.get, task['id'], history_length=0))
             if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
-                latest = self._runner.run(self.client.cancel(task['id']))
+                latest = self._run(partial(self.client.cancel, task['id']))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:

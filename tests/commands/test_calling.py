@@ -44,6 +44,12 @@ def url() -> Iterator[str]:
         yield server.url.removesuffix('/')
 
 
+@pytest.fixture(autouse=True)
+def awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands look often for a Ctrl-C that came just before they began to wait."""
+    monkeypatch.setattr(calling, '_WAKE', 0.001)
+
+
 def plain(text: str) -> str:
     """The text, with a word in the place of each id."""
     return IDS.sub('ID', text)
