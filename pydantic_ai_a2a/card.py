@@ -157,10 +157,6 @@ class CardTemplate:
         self._http_json = settings.http_json
         self._grpc: Callable[[str], str] | None = None
         self._sign = sign
-        self.forms: Mapping[str, Sequence[str]] = {
-            version: settings.versions if sign is None else (version,) for version in settings.versions
-        }
-        """The versions whose fields a card has, by the version of the client."""
         self._card = _checked(_card(facts, settings, self._modes))
         self.missing = _missing(facts, settings)
         """What the user has not given, and by which others find the agent."""
@@ -181,7 +177,7 @@ class CardTemplate:
     @property
     def by_version(self) -> bool:
         """True if clients of different versions get different cards."""
-        return self._sign is not None and len(self.forms) > 1
+        return self._sign is not None and len(self._versions) > 1
 
     def render(self, url: str, tenant: str = '', version: str = _NEWER) -> bytes:
         """Return the card as JSON.
@@ -250,7 +246,9 @@ class CardTemplate:
         return self._json(self.public(url, tenant), version)
 
     def _json(self, card: AgentCard, version: str) -> bytes:
-        versions = self.forms.get(version) or next(iter(self.forms.values()))
+        versions = self._versions
+        if self._sign is not None:
+            versions = (version,) if version in versions else versions[:1]
         wire = _wire(card, versions)
         if self._sign is not None and _NEWER in versions:
             return to_json(self._sign(wire))
@@ -267,16 +265,12 @@ class CardTemplate:
 
 
 def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterface:
-    if not tenant:
-        return AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
-    if version == _OLDER:
-        return AgentInterface(url=_of_tenant(url, tenant), protocol_binding=binding, protocol_version=version)
-    return AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
-
-
-def _of_tenant(url: str, tenant: str) -> str:
-    """Return the URL of a tenant for clients of versions without a tenant field."""
-    return f'{url.removesuffix("/")}/{quote(tenant, safe="")}/'
+    if tenant and version == _OLDER:  # has no field for the tenant
+        url, tenant = f'{url.removesuffix("/")}/{quote(tenant, safe="")}/', ''
+    interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+    if tenant:
+        interface['tenant'] = tenant
+    return interface
 
 
 def etag(card: bytes) -> str:

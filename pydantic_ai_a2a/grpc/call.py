@@ -129,10 +129,9 @@ class GrpcCall(Exchange):
         """Return once the client has gone."""
         await asyncio.shield(self._left)
 
-    def drop(self) -> None:
+    def drop(self) -> bool:
         """Break off the stream of a reader too far behind, unless it breaks off already."""
-        if not self._cut:
-            super().drop()
+        return self._cut or super().drop()
 
     async def answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
         """Write a stream, or the one message of an answer."""

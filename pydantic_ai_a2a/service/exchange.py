@@ -187,10 +187,10 @@ class Exchange(ABC):
         """Convert a long message."""
         return await asyncio.to_thread(convert, *args)
 
-    def drop(self) -> None:
+    def drop(self) -> bool:
         """Break off the stream of a reader too far behind."""
         assert self.task is not None, 'the request has a stream'
-        self.task.cancel()
+        return self.task.cancel()
 
     def room(self, size: int) -> AbstractContextManager[UnsentAnswer | None]:
         """Reserve room for an answer, or for a part of a stream; a short one needs none.
