@@ -23,14 +23,14 @@ from .app.serve import serve
 from .arguments import seconds
 from .client.agent_finder import Target
 from .client.client import A2AClient
-from .client.content import text_of
-from .client.following import STOPPED, Update
+from .client.content import status_message
+from .client.following import Update
 from .client.messages import Content, SendOptions, WaitOptions
 from .client.results import OutputT, RemoteResult, answering
 from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
 from .conversion.remote_calls import open_calls
 from .protocol.stored import json_of
-from .types import Message, StreamResponse, Task, TaskState
+from .types import STOPPED, Message, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------
 
@@ -218,9 +218,8 @@ def status_of(result: RemoteResult) -> str:
     """Return the state and the status message of a task, as a sentence."""
     if result.task is None:
         return 'The agent has answered without a task.'
-    status = result.task['status']
-    text = text_of(message['parts']) if (message := status.get('message')) is not None else ''
-    return f'The task is {status["state"]}{f": {text!r}" if text else ""}.'
+    text, _ = status_message(result.task)
+    return f'The task is {result.state}{f": {text!r}" if text else ""}.'
 
 
 # --- the values of the fixtures `a2a_client` and `a2a_server` ---------------------------------------------------------

@@ -11,7 +11,7 @@ from ..arguments import checked
 from ..types import ApiKeySecurityScheme, Caller, HttpSecurityScheme, SecurityScheme
 from .callers import Authenticator, InvalidCredentials, RequestInfo, redacted
 
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of HTTP (RFC 9110): the legal names of headers and cookies."""
 
 
@@ -53,7 +53,7 @@ class APIKeyAuth(Authenticator):
         if len(named) > 1:
             raise ValueError('An API key has one place: give header=, query= or cookie=, not several.')
         [(self._place, self._parameter)] = named or [('header', 'X-API-Key')]
-        if _NAME.fullmatch(self._parameter) is None:
+        if HTTP_NAME.fullmatch(self._parameter) is None:
             raise ValueError(f'{self._parameter!r} cannot be the name of a {self._place} parameter.')
         scheme = ApiKeySecurityScheme(name=self._parameter, location=self._place)
         if description is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from math import ceil
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import jwt
@@ -25,7 +25,7 @@ from jwt.exceptions import (
 )
 
 from ..errors import OverloadedError
-from ..signing.algorithms import KEY_TYPES
+from ..signing.algorithms import ALGORITHMS, check_algorithms
 from ..signing.keys import KeyTable, read_keys
 from .callers import InvalidCredentials
 from .issuers import checked_url, connected, fetch_json
@@ -42,29 +42,6 @@ _REASONS: Mapping[type[PyJWTError], str] = {
     InvalidSignatureError: 'signature',
     MissingRequiredClaimError: 'claim missing',
 }
-
-
-class _Keys(Protocol):
-    """The source of the keys of tokens."""
-
-    async def find(self, kid: str | None, algorithm: str) -> PyJWK | bytes:
-        """Return the key that a token names, for the token's algorithm.
-
-        Raises:
-            InvalidCredentials: The key does not exist.
-            OverloadedError: The keys are not available at the moment.
-        """
-        ...
-
-
-class _Secret:
-    """A shared secret, the key of all tokens."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    async def find(self, kid: str | None, algorithm: str) -> bytes:
-        return self._secret
 
 
 class Verifier:
@@ -93,16 +70,19 @@ class Verifier:
         self._issuer = issuer
         self._audiences = audiences
         self._leeway = leeway
-        self._keys: _Keys
+        self._keys: Jwks | bytes
+        """The keys of the issuer, or the shared secret."""
         if secret is None:
-            self._algorithms = _pinned(algorithms, KEY_TYPES, tuple(KEY_TYPES))
+            self._algorithms = ALGORITHMS if algorithms is None else tuple(algorithms)
+            check_algorithms(self._algorithms, ALGORITHMS, 'algorithms=')
             url = checked_url(jwks_url or discovery or '')
             self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
         else:
             if jwks_url is not None:
                 raise ValueError('Give secret= or jwks_url=, not both.')
-            self._algorithms = _pinned(algorithms, _SHARED, ('HS256',))
-            self._keys = _Secret(_checked_secret(secret, self._algorithms))
+            self._algorithms = ('HS256',) if algorithms is None else tuple(algorithms)
+            check_algorithms(self._algorithms, _SHARED, 'algorithms=')
+            self._keys = _checked_secret(secret, self._algorithms)
 
     async def claims(self, token: str) -> dict[str, Any]:
         """Return the verified claims of a token.
@@ -118,7 +98,8 @@ class Verifier:
         algorithm: object = header.get('alg')
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidCredentials('algorithm')
-        key = await self._keys.find(header.get('kid'), algorithm)
+        keys = self._keys
+        key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
         try:
             return jwt.decode(
                 token,
@@ -133,14 +114,6 @@ class Verifier:
             raise InvalidCredentials('expired', 'The token has expired') from None
         except PyJWTError as error:
             raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
-
-
-def _pinned(names: Sequence[str] | None, kind: Mapping[str, object], default: tuple[str, ...]) -> tuple[str, ...]:
-    algorithms = default if names is None else tuple(names)
-    wrong = [name for name in algorithms if name not in kind]
-    if wrong or not algorithms:
-        raise ValueError(f'algorithms= must be of {", ".join(kind)}, not {", ".join(wrong) or "empty"}.')
-    return algorithms
 
 
 def _checked_secret(secret: bytes, algorithms: Sequence[str]) -> bytes:
@@ -259,9 +232,9 @@ class Jwks:
 
     async def _ask(self) -> dict[str, Any]:
         async with connected() as client:
-            if not self._discovery:
-                return await fetch_json(client, self._url)
             document = await fetch_json(client, self._url)
+            if not self._discovery:
+                return document
             if document.get('issuer') != self._issuer:
                 raise ValueError('the discovery document names another issuer')
             return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))

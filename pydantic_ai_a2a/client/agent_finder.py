@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..card import CardSchemas
-from ..conversion.schemas import CLIENT_SCHEMA_URI, UnusableSchema, check_schema, inlined_schema
+from ..conversion.schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused, needs_extra
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
@@ -94,24 +94,22 @@ class AgentFinder:
         self._cards = RemoteCards(connections, url, self._verifier, card_url)
         self._chosen: tuple[AgentCard, Transport] | None = None
 
-    @property
-    def verifies(self) -> bool:
-        """True if the signatures of cards are verified."""
-        return self._verifier is not None
-
     async def card(self) -> tuple[AgentCard, str | None]:
         """Return the card, and its URL if the card was fetched."""
         return (self._card, None) if self._card is not None else await self._cards.get()
 
-    def extend(self, card: AgentCard) -> None:
-        """Use the extended card in the place of the card."""
+    async def extended(self, wire: object, url: str) -> AgentCard:
+        """Return the extended card in JSON from a URL, and use it in the place of the card.
+
+        Raises:
+            CardRefused: The JSON is no card, or no trusted key has signed the card.
+            RemoteUnavailable: A key set cannot be fetched now.
+        """
+        card = await self._cards.read(wire, url)
         if self._card is not None:
             self._card = card
         self._cards.extend(card)
-
-    async def verified(self, wire: object, url: str) -> AgentCard:
-        """Return a card that was fetched as JSON from a URL, after the verification of its signatures."""
-        return await self._cards.read(wire, url)
+        return card
 
     async def interface(self) -> tuple[AgentCard, Transport]:
         """Return the card, and the interface that is called by it."""
@@ -123,7 +121,7 @@ class AgentFinder:
                 binding=self._binding,
                 version=self._version,
                 trusted_origins=self._trusted,
-                signed=self.verifies,
+                signed=self._verifier is not None,
             )
             if isinstance(self._auth, ClientCredentials):
                 self._auth.check(card, 'The agent card' if url is None else shown(url))
@@ -194,11 +192,6 @@ def output_type(card: AgentCard) -> type[dict[str, Any]]:
     if schema is None:
         raise CardRefused(f'The agent card of {card["name"][:200]} declares no outputSchema.')
     return StructuredDict(_checked(card, lambda: inlined_schema(schema, 'outputSchema')))
-
-
-def takes_schemas(card: AgentCard) -> bool:
-    """Return True if a message to an agent may have a JSON Schema for its answer."""
-    return CLIENT_SCHEMA_URI in extensions_of(card)
 
 
 def _checked(card: AgentCard, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class RemoteCards:
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag
-        async with self._connections.open('GET', url, headers=headers, public=True) as response:
+        async with self._connections.open('GET', url, headers, public=True) as response:
             status, answered = response.status_code, response.headers
             if status == 304 and kept is not None:
                 # Trusted keys may have changed since.
@@ -220,8 +220,8 @@ def choose(
     card: AgentCard,
     card_url: str | None,
     *,
-    binding: str | None,
-    version: str | None,
+    binding: str | None = None,
+    version: str | None = None,
     trusted_origins: Collection[str],
     signed: bool = False,
 ) -> Interface:
@@ -230,8 +230,8 @@ def choose(
     Args:
         card: The card.
         card_url: URL of the card; None for a card that the user has given, and that may name any URL.
-        binding: The one binding to use; None for any.
-        version: The one version to use, also if the card does not name it; None for any.
+        binding: The one binding to use. Default: any.
+        version: The one version to use, also if the card does not name it. Default: any.
         trusted_origins: Origins besides the card's that an interface may have.
         signed: True if the card is signed, so that its URLs are called as they are.
 
@@ -239,11 +239,11 @@ def choose(
         CardRefused: There is no such interface, or it has another origin than the card.
     """
     entries = [entry for entry in card.get('supported_interfaces', ()) if binding in (None, entry['protocol_binding'])]
-    interfaces = [interface for entry in entries if (interface := _spoken(entry, card_url))]
+    interfaces = [interface for entry in entries if (interface := spoken(entry, card_url))]
     wanted = [interface for interface in interfaces if version in (None, interface.version)]
     if not wanted and version is not None:
         forced: list[AgentInterface] = [{**entry, 'protocol_version': version} for entry in entries]
-        wanted = [interface for entry in forced if (interface := _spoken(entry, card_url))]
+        wanted = [interface for entry in forced if (interface := spoken(entry, card_url))]
     place = 'The agent card' if card_url is None else shown(card_url)
     if not wanted:
         offered = sorted(
@@ -264,7 +264,8 @@ def _text(entry: AgentInterface, name: str) -> str:
     return str(entry.get(name, ''))[:40]
 
 
-def _spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
+def spoken(entry: AgentInterface, card_url: str | None) -> Interface | None:
+    """Return an interface of a card; None for a version or a binding that this client does not speak."""
     version = _VERSION.match(entry.get('protocol_version', ''))
     numbers = None if version is None else (int(version[1]), int(version[2]))
     numbers = (0, 3) if numbers == (0, 2) else numbers  # servers of 0.2 answer the methods of 0.3

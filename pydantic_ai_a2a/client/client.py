@@ -25,6 +25,7 @@ from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
+from ..protocol.requests import read_target
 from ..types import (
     AgentCard,
     CancelParams,
@@ -43,7 +44,7 @@ from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app
 from .cards import extensions_of
 from .connections import Auth, Connections
 from .following import Follower, Update
-from .messages import Content, SendOptions, WaitOptions, message_of, push_target, send_params
+from .messages import Content, SendOptions, WaitOptions, message_of, send_params
 from .results import Conversation, OutputT, RemoteResult, Sender, Sent
 from .transport import Transport
 from .trust import TrustedKeys
@@ -54,10 +55,6 @@ class _Exchange(NamedTuple):
 
     follower: Follower
     params: SendParams
-    streams: bool
-    """True if the agent streams."""
-    may_repeat: bool
-    """True if the message may be sent again."""
     sent: Sent
 
 
@@ -237,11 +234,9 @@ class A2AClient(Sender):
         card, transport = await self._finder.interface()
         if not card['capabilities'].get('extended_agent_card'):
             raise UnsupportedOperationError(f'The agent {card["name"][:200]} offers no extended card.')
-        params = CardParams(tenant=transport.tenant)
-        wire: object = await transport.call('GetExtendedAgentCard', params, reader=lambda wire: wire)
-        extended = await self._finder.verified(wire, transport.url)
-        self._finder.extend(extended)
-        return deepcopy(extended)
+        params = CardParams()
+        wire: object = await transport.call('GetExtendedAgentCard', params)
+        return deepcopy(await self._finder.extended(wire, transport.url))
 
     @checked
     async def send(
@@ -277,8 +272,8 @@ class A2AClient(Sender):
                 exchange = await self._exchange(content, sending, output_type)
                 params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
-                waits = exchange.may_repeat and limit is None
-                stream = exchange.streams and not waits and not return_immediately
+                waits = exchange.follower.may_repeat and limit is None
+                stream = exchange.follower.streams and not waits and not return_immediately
                 if return_immediately or not (waits or stream):
                     params = replace(params, return_immediately=True)
                 async with aclosing(exchange.follower.send(params, stream=stream)) as updates:
@@ -309,8 +304,9 @@ class A2AClient(Sender):
             options: See `SendOptions`.
         """
         exchange = await self._exchange(content, options, output_type)
-        params = replace(exchange.params, return_immediately=not exchange.streams)
-        updates = exchange.follower.send(params, stream=exchange.streams)
+        streams = exchange.follower.streams
+        params = replace(exchange.params, return_immediately=not streams)
+        updates = exchange.follower.send(params, stream=streams)
         async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 update.result_of = exchange.sent.result
@@ -325,8 +321,8 @@ class A2AClient(Sender):
             last_event_id: Number of the last event that was received, for agents that number events.
         """
         card, transport = await self._finder.interface()
-        follower, _, _ = self._following(card, transport)
-        async with chains.waiting.get(), aclosing(follower.subscribe(task_id, last_event_id)) as updates:
+        updates = self._following(card, transport).subscribe(task_id, last_event_id)
+        async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 update.result_of = Sent(self, card).result
                 yield update
@@ -343,7 +339,7 @@ class A2AClient(Sender):
             TaskNotFoundError: The caller has no such task.
         """
         card, transport = await self._finder.interface()
-        params = GetParams(id=task_id, history_length=history_length, tenant=transport.tenant)
+        params = GetParams(id=task_id, history_length=history_length)
         return Sent(self, card).result(await transport.call('GetTask', params))
 
     @checked
@@ -372,7 +368,6 @@ class A2AClient(Sender):
             since=None if since is None else round(since.timestamp() * 1000),
             history_length=history_length,
             include_artifacts=include_artifacts,
-            tenant=transport.tenant,
         )
         async for task in transport.items('ListTasks', params):
             yield Sent(self, card, without_artifacts=not include_artifacts).result(task)
@@ -390,7 +385,7 @@ class A2AClient(Sender):
             TaskNotCancelableError: The task has ended.
         """
         card, transport = await self._finder.interface()
-        params = CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant)
+        params = CancelParams(id=task_id, metadata=metadata)
         return Sent(self, card).result(await transport.call('CancelTask', params))
 
     @checked
@@ -402,29 +397,29 @@ class A2AClient(Sender):
             TaskNotFoundError: The caller has no such task.
             InvalidParamsError: The agent does not accept the URL.
         """
-        transport = await self._transport()
-        params = CreatePushParams(task_id=task_id, target=push_target(config), tenant=transport.tenant)
+        _, transport = await self._finder.interface()
+        params = CreatePushParams(task_id=task_id, target=read_target(config))
         return await transport.call('CreateTaskPushNotificationConfig', params)
 
     @checked
     async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
         """Return a webhook of a task (§3.1.8)."""
-        transport = await self._transport()
-        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        _, transport = await self._finder.interface()
+        params = PushParams(task_id=task_id, id=config_id)
         return await transport.call('GetTaskPushNotificationConfig', params)
 
     @checked
     async def list_push_configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Return all webhooks of a task (§3.1.9)."""
-        transport = await self._transport()
-        params = ListPushParams(task_id=task_id, tenant=transport.tenant)
+        _, transport = await self._finder.interface()
+        params = ListPushParams(task_id=task_id)
         return [config async for config in transport.items('ListTaskPushNotificationConfigs', params)]
 
     @checked
     async def delete_push_config(self, task_id: str, config_id: str) -> None:
         """Remove a webhook of a task (§3.1.10)."""
-        transport = await self._transport()
-        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        _, transport = await self._finder.interface()
+        params = PushParams(task_id=task_id, id=config_id)
         await transport.call('DeleteTaskPushNotificationConfig', params)
 
     @checked
@@ -439,21 +434,12 @@ class A2AClient(Sender):
     async def _exchange(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _Exchange:
         message = message_of(content)
         card, transport = await self._finder.interface()
-        follower, streams, may_repeat = self._following(
-            card, transport, resend=options.get('resend', False), message_id=message['message_id']
-        )
+        follower = self._following(card, transport, options.get('resend', False), message['message_id'])
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
-        params = send_params(message, options, card, transport.tenant, output_type)
-        return _Exchange(follower, params, streams, may_repeat, Sent(self, card, options, output_type, adapter))
+        params = send_params(message, options, card, output_type)
+        return _Exchange(follower, params, Sent(self, card, options, output_type, adapter))
 
-    def _following(
-        self, card: AgentCard, transport: Transport, *, resend: bool = False, message_id: str = ''
-    ) -> tuple[Follower, bool, bool]:
+    def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
-        follower = Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
-        return follower, streams, may_repeat
-
-    async def _transport(self) -> Transport:
-        _, transport = await self._finder.interface()
-        return transport
+        return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_core import from_json
 
+from ..auth.keys import HTTP_NAME
 from ..errors import (
     A2AError,
     CardRefused,
@@ -39,9 +40,8 @@ MAX_VALUES = 1_000_000
 PACE = 100_000
 """Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
-"""The legal name and value of a header (RFC 9110)."""
+"""The legal value of a header (RFC 9110)."""
 
 
 class NotConnected(RemoteUnavailable):
@@ -64,9 +64,9 @@ class Connections:
     """The HTTP client of each event loop.
 
     Args:
-        headers: Headers of every request.
-        auth: Authentication of every request.
-        client: The user's own HTTP client, which is never closed here; None: a client is made for each event loop.
+        headers: Headers of every request. Default: none.
+        auth: Authentication of every request. Default: none.
+        client: The user's own HTTP client, which is never closed here. Default: a client for each event loop.
         timeout: Limit of a connection attempt, of silence and of short answers, in seconds.
         transport: The way to an app in this process; None: the network.
 
@@ -78,9 +78,9 @@ class Connections:
     def __init__(
         self,
         *,
-        headers: Mapping[str, str],
-        auth: Auth | None,
-        client: httpx2.AsyncClient | None,
+        headers: Mapping[str, str] = {},
+        auth: Auth | None = None,
+        client: httpx2.AsyncClient | None = None,
         timeout: float,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class Connections:
         bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
         self._headers = {**headers, **bearer}
         for name, value in self._headers.items():
-            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            if not HTTP_NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ValueError(f'The header {name!r} has characters that HTTP does not allow in a header.')
         self._auth = None if isinstance(auth, str | ClientCredentials) else auth
         self._tokens = auth if isinstance(auth, ClientCredentials) else None
@@ -118,9 +118,9 @@ class Connections:
         self,
         method: str,
         url: str,
-        *,
         headers: Mapping[str, str],
         content: bytes | None = None,
+        *,
         public: bool = False,
     ) -> AsyncGenerator[httpx2.Response]:
         """Send a request. The body of the answer is read within the context.
@@ -146,7 +146,7 @@ class Connections:
                 yield response
                 return
         if token is None:
-            again = self.open(method, url, headers=headers, content=content)
+            again = self.open(method, url, headers, content)
         else:
             # The issuer may have revoked the token, or the agent may have another key of the issuer by now.
             again = self._open(method, url, _with_token(headers, await self._token(tokens, token)), content)

@@ -14,10 +14,12 @@ from pydantic_ai.messages import BinaryContent, FileUrl
 from ..conversion.inbound import url_kind
 from ..conversion.schemas import problem
 from ..errors import RemoteProtocolError
-from ..types import Artifact, Message, Part, Task, dump_json
+from ..types import TERMINAL, Artifact, Message, Part, Task, dump_json
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'
+FAILED = TERMINAL - {'completed'}
+"""States of a task that has ended without an answer."""
 
 
 def content_of(answer: Task | Message) -> Any:
@@ -57,11 +59,17 @@ def partial_text(answer: Task | Message) -> str:
 
 def ending_of(task: Task) -> str:
     """Return the state of a task as a sentence, with what the agent says about it."""
-    message = task['status'].get('message')
-    text = '' if message is None else text_of(message['parts'])
-    name = None if message is None else message.get('metadata', {}).get('correlationId')
-    shown = '' if name is None else f' Correlation id: {name}.'
+    text, correlation_id = status_message(task)
+    shown = '' if correlation_id is None else f' Correlation id: {correlation_id}.'
     return f'The remote task {task["id"]} is {task["status"]["state"]}. {text}'.rstrip() + shown
+
+
+def status_message(task: Task) -> tuple[str, str | None]:
+    """Return the text of the status message, and the correlation id of a failure; empty and None without them."""
+    message = task['status'].get('message')
+    return (
+        ('', None) if message is None else (text_of(message['parts']), message.get('metadata', {}).get('correlationId'))
+    )
 
 
 def messages_of(task: Task) -> Iterator[Message]:

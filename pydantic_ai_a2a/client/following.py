@@ -18,6 +18,8 @@ from ..errors import (
 )
 from ..notebooks import HtmlTask
 from ..types import (
+    INTERRUPTED,
+    STOPPED,
     Artifact,
     GetParams,
     Message,
@@ -36,12 +38,6 @@ from .transport import Transport
 if TYPE_CHECKING:
     from .results import RemoteResult
 
-STOPPED: frozenset[TaskState] = frozenset(
-    {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
-)
-"""States in which a task does nothing until its client does something, if ever."""
-WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
-"""States in which a task waits for its client, and a stream may stay open."""
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
@@ -61,9 +57,9 @@ class Follower:
 
     def __init__(self, transport: Transport, *, streams: bool, patience: float, may_repeat: bool) -> None:
         self._transport = transport
-        self._streams = streams
+        self.streams = streams
         self._patience = Patience(patience)
-        self._may_repeat = may_repeat
+        self.may_repeat = may_repeat
         self._last = START
         self._task_id: str | None = None
         self._event_id: int | None = None
@@ -95,19 +91,17 @@ class Follower:
                 async for update in updates:
                     yield update
 
-    async def subscribe(self, task_id: str, last_event_id: int | None) -> AsyncGenerator[Update, None]:
+    def subscribe(self, task_id: str, last_event_id: int | None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task that there is already."""
         self._task_id, self._event_id = task_id, last_event_id
-        async with aclosing(self._rest(task_id)) as updates:
-            async for update in updates:
-                yield update
+        return self._rest(task_id)
 
     async def _rest(self, task_id: str) -> AsyncGenerator[Update, None]:
         """Yield the further events of the task, until it stops."""
-        # The official server of 0.3 sends artifacts twice to clients that subscribe again, so this client polls.
-        subscribes = self._streams and self._transport.dialect == '1.0'
         try:
             while not self._done:
+                # The official server of 0.3 sends artifacts twice to clients that subscribe again.
+                subscribes = self.streams and self._transport.codec.dialect == '1.0'
                 async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
                     async for update in updates:
                         yield update
@@ -123,16 +117,13 @@ class Follower:
                 yield update
             if self._done:
                 return
-        params = SubscribeParams(id=task_id, tenant=self._transport.tenant)
+        params = SubscribeParams(id=task_id)
         try:
             async with aclosing(self._read('SubscribeToTask', params)) as updates:
                 async for update in updates:
                     yield update
         except (UnsupportedOperationError, MethodNotFoundError):
-            # The task has ended meanwhile, or the agent does not let clients subscribe.
-            async with aclosing(self._poll(task_id)) as updates:
-                async for update in updates:
-                    yield update
+            self.streams = False  # the task has ended meanwhile, or the agent does not let clients subscribe
         except (A2AError, RemoteUnavailable) as error:
             await self._patience.wait(error)
         else:
@@ -165,8 +156,8 @@ class Follower:
                     self._event_id = number
                 self._count(event, size)
                 yield self._take(event)
-                if self._done and self._last.state in WAITING:
-                    return
+                if self._done and self._last.state in INTERRUPTED:
+                    return  # the stream may stay open
         if not self._done:
             raise RemoteUnavailable(f'{self._transport.url} has ended the stream before the task.')
 
@@ -193,7 +184,7 @@ class Follower:
         return update
 
     async def _get(self, task_id: str) -> Task:
-        params = GetParams(id=task_id, tenant=self._transport.tenant)
+        params = GetParams(id=task_id)
         while True:
             try:
                 task: Task = await self._transport.call('GetTask', params)
@@ -210,7 +201,7 @@ class Follower:
             RemoteUnavailable: The agent may have started a task, and another message would start another.
             A2AError: The agent has refused the message.
         """
-        if isinstance(error, RemoteUnavailable) and not self._may_repeat and not isinstance(error, NotConnected):
+        if isinstance(error, RemoteUnavailable) and not self.may_repeat and not isinstance(error, NotConnected):
             raise RemoteUnavailable(
                 f'{error} The task may have been started. `resend=True` sends the message again, to agents that run a '
                 'message only once.'

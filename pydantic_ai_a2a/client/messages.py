@@ -15,21 +15,26 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from ..conversion.outbound import file_part
-from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
-from ..conversion.schemas import UnusableSchema, checked, metadata_of, with_client_schema
+from ..conversion.schemas import (
+    CLIENT_SCHEMA_URI,
+    CLIENT_TOOLS_URI,
+    UnusableSchema,
+    checked,
+    metadata_of,
+    with_client_schema,
+)
 from ..errors import UnsupportedOperationError
 from ..protocol import stored
+from ..protocol.requests import read_target
 from ..types import (
     AgentCard,
     Message,
     Part,
-    PushTarget,
     SendParams,
     TaskPushNotificationConfig,
     as_object,
     dump_json,
 )
-from .agent_finder import takes_schemas
 from .cards import extensions_of
 
 
@@ -165,9 +170,7 @@ def usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
 
 
-def send_params(
-    message: Message, options: SendOptions, card: AgentCard, tenant: str, output_type: type[Any] | None
-) -> SendParams:
+def send_params(message: Message, options: SendOptions, card: AgentCard, output_type: type[Any] | None) -> SendParams:
     """Return the params that send a message with its options.
 
     Raises:
@@ -175,7 +178,7 @@ def send_params(
     """
     is_file = isinstance(output_type, type) and issubclass(output_type, BinaryContent | FileUrl)
     schema = None
-    if output_type is not None and not is_file and takes_schemas(card):
+    if output_type is not None and not is_file and CLIENT_SCHEMA_URI in extensions_of(card):
         schema = usable(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
@@ -184,30 +187,17 @@ def send_params(
             message[name] = value
     extensions = tuple(options.get('extensions', ()))
     if (tools := options.get('tools')) is not None:
-        if CLIENT_TOOLS not in extensions_of(card):
+        if CLIENT_TOOLS_URI not in extensions_of(card):
             raise UnsupportedOperationError(
-                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
+                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS_URI}.'
             )
         message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
-        extensions += (CLIENT_TOOLS,)
+        extensions += (CLIENT_TOOLS_URI,)
     push = options.get('push')
     return SendParams(
         message=message,
         accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
-        push_config=None if push is None else push_target(push),
+        push_config=None if push is None else read_target(push),
         metadata=options.get('metadata'),
         extensions=extensions,
-        tenant=tenant,
-    )
-
-
-def push_target(config: TaskPushNotificationConfig) -> PushTarget:
-    """Return a webhook as the protocol sends the webhook."""
-    authentication = config.get('authentication')
-    return PushTarget(
-        id=config.get('id', ''),
-        url=config['url'],
-        token=config.get('token'),
-        scheme=None if authentication is None else authentication['scheme'],
-        credentials=None if authentication is None else authentication.get('credentials'),
     )

@@ -66,7 +66,6 @@ class NotificationVerifier:
         ImportError: The extra `jwt` is not installed.
     """
 
-    @checked
     def __init__(
         self,
         trusted: TrustedKeys,
@@ -78,10 +77,10 @@ class NotificationVerifier:
         first_time: FirstTime | None = None,
     ) -> None:
         try:
-            from .signatures import TokenVerifier  # noqa: PLC0415 - of an extra
+            from .signatures import KeyFinder  # noqa: PLC0415 - of an extra
         except ImportError as error:
             raise ImportError(needs_extra('NotificationVerifier', 'jwt')) from error
-        self._tokens = TokenVerifier(trusted)
+        self._keys = KeyFinder(trusted)
         self._issuer = issuer
         self._audience = origin(audience)
         self._max_age = seconds(max_age)
@@ -119,7 +118,7 @@ class NotificationVerifier:
         tokens = [value for name, value in headers.items() if name.lower() == SIGNATURE_HEADER.lower()]
         if len(tokens) != 1:
             raise NotificationRefused(f'The notification has no {SIGNATURE_HEADER}, or several.')
-        claims = await self._tokens.claims(tokens[0])
+        claims = await self._keys.claims(tokens[0])
         if claims.get('iss') != self._issuer:
             raise NotificationRefused('The notification is of another agent.')
         if origin(str(claims.get('aud'))) != self._audience:

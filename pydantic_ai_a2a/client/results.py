@@ -21,9 +21,10 @@ from ..conversion.outbound import type_name
 from ..conversion.remote_calls import open_calls
 from ..errors import RemoteError, TaskNotFoundError, UnsupportedOperationError
 from ..notebooks import task_html, text_html
-from ..types import AgentCard, Message, Part, Task, TaskState, dump_json
+from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
 from .agent_finder import output_schema
 from .content import (
+    FAILED,
     answer_parts,
     as_lines,
     content_of,
@@ -32,17 +33,15 @@ from .content import (
     named,
     output_problem,
     partial_text,
-    text_of,
+    status_message,
     value_of,
 )
-from .following import WAITING, Update
+from .following import Update
 from .messages import Content, SendOptions, WaitOptions
 from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 
 if TYPE_CHECKING:
     from .client import A2AClient
-
-FAILED = ('failed', 'rejected', 'canceled')
 
 OutputT = TypeVar('OutputT', default=Any)
 
@@ -115,8 +114,8 @@ class RemoteResult(Generic[OutputT]):
         """
         if (waiting := self.waiting) is not None:
             return '\n'.join(call['text'] for call in waiting['pending']) or waiting['text']
-        if self.task is not None and self.state in FAILED and (message := self.task['status'].get('message')):
-            return text_of(message['parts'])
+        if self.task is not None and self.state in FAILED and 'message' in self.task['status']:
+            return status_message(self.task)[0]
         return as_lines([[named(part) for part in parts] for parts in self._parts()])
 
     @property
@@ -209,7 +208,7 @@ class RemoteResult(Generic[OutputT]):
         Raises:
             RemoteProtocolError: Two calls have the same id, so an answer to one of them would answer both.
         """
-        if self.task is None or self.state not in WAITING:
+        if self.task is None or self.state not in INTERRUPTED:
             return None
         return waiting_task(self._sent.card['name'], self.task)
 
@@ -416,7 +415,7 @@ class Conversation(Sender):
 
     def _keep(self, answer: AnswerT) -> AnswerT:
         self.context_id = answer.context_id or self.context_id
-        self._waiting_task = answer.task_id if answer.state in WAITING else None
+        self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
         return answer
 
     async def _forgets(self, options: SendOptions) -> bool:
@@ -424,7 +423,7 @@ class Conversation(Sender):
         if self._waiting_task is None or 'task_id' in options:
             return False
         with suppress(TaskNotFoundError):  # the task is gone
-            if (await self._client.get(self._waiting_task, history_length=0)).state in WAITING:
+            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
                 return False
         self._waiting_task = None
         return True

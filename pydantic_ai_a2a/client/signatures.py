@@ -1,4 +1,4 @@
-"""The check of the signatures of agent cards (§8.4.3)."""
+"""The check of the signatures of agent cards (§8.4.3) and of push notifications."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ..signing.cards import (
     signed_content,
 )
 from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
+from ..types import as_object
 from .trust import TrustedKeys
 from .urls import origin, shown
 
@@ -64,8 +65,8 @@ class CardVerifier:
             CardUnverified: No signature is of a trusted key.
             RemoteUnavailable: A key set cannot be fetched now, and no other signature is of a trusted key.
         """
-        card = cast('dict[str, Any]', wire) if isinstance(wire, dict) else {}
-        signatures: Any = card.get('signatures')
+        card = as_object(wire)
+        signatures = card.get('signatures')
         if not isinstance(signatures, list) or not signatures:
             raise CardUnverified(
                 f'{place} has a card without signatures, and a signature of a trusted key is required.'
@@ -95,7 +96,7 @@ class CardVerifier:
         """Return the first payload with a signature of a trusted key, and whether the signature has the digest."""
         reason, unavailable = '', None
         for payload, entry in product(payloads, signatures):
-            signature = cast('dict[str, Any]', entry) if isinstance(entry, dict) else {}
+            signature = as_object(entry)
             protected = str(signature.get('protected'))
             try:
                 header = await self._keys.verify(protected, payload, signature.get('signature'))
@@ -175,6 +176,23 @@ class KeyFinder:
         self._known.add(url)
         return header
 
+    async def claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a JSON Web Token, such as of a push notification. Their meaning is not checked.
+
+        Raises:
+            NotificationRefused: No trusted key has made the signature.
+            RemoteUnavailable: The key set cannot be fetched now.
+        """
+        try:
+            protected, payload, signature = split_token(token)
+            await self.verify(protected, payload, signature)
+        except Unverified as error:
+            raise NotificationRefused(f'The signature of the notification {error}.') from None
+        try:
+            return as_object(from_json(payload))
+        except ValueError:
+            return {}
+
     def _configured(self, kid: str | None, algorithm: str) -> list[KeyPair]:
         """Return the configured key with the id, else the configured keys without an id."""
         fitting = [
@@ -222,38 +240,3 @@ def _members(entry: Key | Mapping[str, Any]) -> Sequence[Key]:
 def _bare_origin(url: str) -> str:
     scheme, _, rest = url.partition('://')
     return f'{scheme}://{rest.partition("/")[0]}'
-
-
-# --- the check of the signatures of push notifications ----------------------------------------------------------------
-
-
-class TokenVerifier:
-    """Verifies JSON Web Tokens with trusted keys.
-
-    Args:
-        trusted: The trusted keys.
-
-    Raises:
-        ValueError: A key or an origin cannot be used.
-    """
-
-    def __init__(self, trusted: TrustedKeys) -> None:
-        self._keys = KeyFinder(trusted)
-
-    async def claims(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token. The meaning of the claims is not checked.
-
-        Raises:
-            NotificationRefused: No trusted key has made the signature.
-            RemoteUnavailable: The key set cannot be fetched now.
-        """
-        try:
-            protected, payload, signature = split_token(token)
-            await self._keys.verify(protected, payload, signature)
-        except Unverified as error:
-            raise NotificationRefused(f'The signature of the notification {error}.') from None
-        try:
-            claims: object = from_json(payload)
-        except ValueError:
-            claims = None
-        return cast('dict[str, Any]', claims) if isinstance(claims, dict) else {}

@@ -1,15 +1,20 @@
-"""Requests and event streams of one interface: JSON-RPC (§9), HTTP+JSON (§11) or gRPC (§10)."""
+"""Requests and event streams of one interface: JSON-RPC (§9), HTTP+JSON (§11) or gRPC (§10).
+
+Each has a client span. The requests are sent within the span, and so carry its trace.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import httpx2
+from opentelemetry.trace import Span
+from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
@@ -17,7 +22,6 @@ from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteU
 from ..protocol.answers import (
     AnswerUnreadable,
     http_error,
-    read_card,
     read_config,
     read_configs,
     read_event,
@@ -33,11 +37,11 @@ from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
 from ..protocol.versions import codec_of
 from ..settings import LONG
+from ..telemetry import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
 from .cards import Interface
 from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
-from .spans import attributes_of, traced, traced_stream
-from .urls import shown
+from .urls import origin, shown
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     'SendMessage': read_event,
@@ -48,8 +52,10 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     'GetTaskPushNotificationConfig': read_config,
     'ListTaskPushNotificationConfigs': read_configs,
     'DeleteTaskPushNotificationConfig': lambda _: None,
-    'GetExtendedAgentCard': read_card,
+    'GetExtendedAgentCard': lambda wire: wire,  # read once its signatures are verified
 }
+_ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
+"""Operations whose answer is a task or a message."""
 _REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
 """Operations that every server of A2A 1.0 has over JSON-RPC."""
 _OLDER = codec_of('fasta2a')
@@ -63,15 +69,16 @@ _LONGEST_REASON = 4_000
 _LONGEST_NUMBER = 18
 """Most digits of the number of an event."""
 
+Events: TypeAlias = AsyncGenerator[tuple[StreamResponse, int | None, int], None]
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of HTTP."""
 
-    verb: str
+class Request(NamedTuple):
+    """One request of HTTP, as `Connections.open` takes it."""
+
+    method: str
     url: str
     headers: dict[str, str]
-    body: bytes | None
+    content: bytes | None
 
 
 class Transport:
@@ -87,47 +94,44 @@ class Transport:
         self._connections = connections
         self._interface = interface
         self._live = live
-        self._codec: Codec = codec_of(interface.version)
-        self.attributes = attributes_of(interface)
-        """Attributes of the interface for spans."""
-
-    @property
-    def dialect(self) -> str:
-        """Name of the codec: `1.0`, `0.3`, or `fasta2a`."""
-        return self._codec.dialect
+        self.codec: Codec = codec_of(interface.version)
+        """Of A2A 1.0 or 0.3, or of FastA2A if the agent turns out to speak its dialect only."""
+        self._attributes = _attributes_of(interface)
 
     @property
     def url(self) -> str:
         """URL of the interface for errors, without credentials."""
         return shown(self._interface.url)
 
-    @property
-    def tenant(self) -> str:
-        """Tenant of the interface; empty for none."""
-        return self._interface.tenant
-
-    @traced
-    async def call(self, name: str, params: Params, reader: Callable[[object], Any] | None = None) -> Any:
+    async def call(self, name: str, params: Params) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
 
         Args:
             name: The operation.
             params: Its params.
-            reader: Reads the JSON of the answer; None: the reader of the operation.
 
         Raises:
             A2AError: The agent refuses the operation.
             RemoteUnavailable: The agent has not answered.
             RemoteProtocolError: The answer is not A2A.
         """
-        operation, codec = OPERATIONS[name], self._codec
+        if not recording():
+            return await self._answer(name, params)
+        with inside(client_span(name, params, self._attributes), end=True) as span:
+            answer = await self._answer(name, params)
+            if name in _ABOUT_TASKS:
+                _name_task(span, answer)
+            return answer
+
+    async def _answer(self, name: str, params: Params) -> Any:
+        operation, codec = OPERATIONS[name], self.codec
         try:
-            return await self._call(codec, operation, params, reader)
+            return await self._call(codec, operation, params)
         except MethodNotFoundError:
             if not self._may_be_older(codec, name):
                 raise
-        answer = await self._call(_OLDER, operation, params, reader)
-        self._codec = _OLDER
+        answer = await self._call(_OLDER, operation, params)
+        self.codec = _OLDER
         return answer
 
     async def items(self, name: str, params: ListParams | ListPushParams) -> AsyncGenerator[Any, None]:
@@ -141,10 +145,7 @@ class Transport:
             params = replace(params, page_token=token)
         raise self.unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
 
-    @traced_stream
-    async def stream(
-        self, name: str, params: Params, *, last_event_id: int | None = None
-    ) -> AsyncGenerator[tuple[StreamResponse, int | None, int], None]:
+    def stream(self, name: str, params: Params, *, last_event_id: int | None = None) -> Events:
         """Perform a streaming operation, and yield its events; see `call` for the errors.
 
         Each event comes with its number and its bytes. The number is None if the agent numbers no events; else a
@@ -155,17 +156,36 @@ class Transport:
             params: Its params.
             last_event_id: Number of the last event that was received; the agent sends the events after it.
         """
-        operation, codec = OPERATIONS[name], self._codec
+        events = self._events(name, params, last_event_id)
+        return self._traced(events, name, params) if recording() else events
+
+    async def _traced(self, events: Events, name: str, params: Params) -> Events:
+        span = client_span(name, params, self._attributes)
+        try:
+            async with aclosing(events):
+                while True:
+                    # Between the events, the code of the reader runs, whose spans are not within this one.
+                    with inside(span, end=False):
+                        event = await anext(events, None)
+                    if event is None:
+                        return
+                    _name_task(span, event[0])
+                    yield event
+        finally:
+            span.end()
+
+    async def _events(self, name: str, params: Params, last_event_id: int | None) -> Events:
+        operation, codec = OPERATIONS[name], self.codec
         headers = {'accept': 'text/event-stream'}
         if last_event_id is not None:
             headers['last-event-id'] = str(last_event_id)
         while True:
             try:
-                async with self._open(codec, operation, params, headers) as response:
+                async with self._connections.open(*self.request(codec, operation, params, headers)) as response:
                     if response.status_code != 200 or _media_type(response) != 'text/event-stream':
                         # A refusal, or one event as JSON.
                         event, size = await self._event(response, await self._connections.read(response))
-                        self._codec = codec
+                        self.codec = codec
                         yield event, None, size
                         return
                     reader = EventReader(MAX_ANSWER)
@@ -173,7 +193,7 @@ class Transport:
                         for data, event_id in reader.read(piece):
                             if data:
                                 event, size = await self._event(response, data)
-                                self._codec = codec
+                                self.codec = codec
                                 yield event, _number(event_id), size
                 return
             except EventTooLong:
@@ -190,12 +210,10 @@ class Transport:
         """
         return codec.dialect == '1.0' and self._interface.binding == 'JSONRPC' and name in _REQUIRED
 
-    async def _call(
-        self, codec: Codec, operation: Operation, params: Params, reader: Callable[[object], Any] | None
-    ) -> Any:
-        async with self._open(codec, operation, params, {}) as response:
+    async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
+        async with self._connections.open(*self.request(codec, operation, params)) as response:
             body = await self._connections.read(response)
-        args = reader or _READERS[operation.name], response, body
+        args = _READERS[operation.name], response, body
         return self._read(*args) if len(body) < LONG else await asyncio.to_thread(self._read, *args)
 
     async def _event(self, response: httpx2.Response, data: bytes) -> tuple[StreamResponse, int]:
@@ -225,18 +243,14 @@ class Transport:
         except AnswerUnreadable as error:
             raise self.unreadable(str(error)) from None
 
-    def _open(
-        self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
-        request = self.request(codec, operation, params)
-        return self._connections.open(
-            request.verb, request.url, headers={**request.headers, **headers}, content=request.body
-        )
-
-    def request(self, codec: Codec, operation: Operation, params: Params) -> Request:
-        """Return the request of an operation."""
+    def request(
+        self, codec: Codec, operation: Operation, params: Params, more_headers: Mapping[str, str] = {}
+    ) -> Request:
+        """Return the request of an operation, in the tenant of the interface."""
         url = self._interface.url
-        headers = {'content-type': 'application/json', 'accept': 'application/json'}
+        if self._interface.tenant:
+            params = replace(params, tenant=self._interface.tenant)
+        headers = {'content-type': 'application/json', 'accept': 'application/json', **more_headers}
         if codec.dialect != 'fasta2a':
             headers['a2a-version'] = codec.dialect
         if isinstance(params, SendParams) and (depth := chains.depth.get()) is not None:
@@ -272,10 +286,10 @@ class Transport:
             answer = text.strip() if is_text else None
         if self._interface.binding != 'JSONRPC':
             return self._checked(status, answer, response)
-        wire = cast('dict[str, object]', answer) if isinstance(answer, dict) else {}
+        wire = as_object(answer)
         if (error := wire.get('error')) is not None and (status < 400 or isinstance(error, dict)):
             raise _with_headers(rpc_error(cast('object', error), status), response)
-        self._checked(status, cast('object', answer), response)
+        self._checked(status, answer, response)
         if 'result' not in wire:
             raise self.unreadable('the answer is no JSON-RPC response')
         return wire['result']
@@ -301,6 +315,25 @@ class Transport:
     def unreadable(self, reason: str) -> RemoteProtocolError:
         """Return the error for an answer that is not A2A."""
         return RemoteProtocolError(f'{self.url} has not answered in the form of A2A: {reason}.')
+
+
+def _attributes_of(interface: Interface) -> dict[str, AttributeValue]:
+    """Return the attributes that the spans of all requests to an interface have."""
+    host, _, port = origin(interface.url).partition('://')[2].rpartition(':')
+    return {
+        'a2a.protocol.version': interface.version,
+        'a2a.tenant': interface.tenant,
+        'gen_ai.agent.name': interface.agent,
+        'server.address': host.strip('[]'),
+        'server.port': int(port or 0),
+    }
+
+
+def _name_task(span: Span, answer: Any) -> None:
+    """Name the task of an answer or an event in its span. Pieces of artifacts name nothing new."""
+    found = answer.get('task') or answer.get('message') or answer.get('status_update') or answer
+    state = found.get('status', {}).get('state')
+    name_task(span, found.get('task_id') or found.get('id'), found.get('context_id'), state)
 
 
 def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arguments import checked
-from ..signing.algorithms import ALGORITHMS, Key
+from ..signing.algorithms import ALGORITHMS, Key, check_algorithms
 
 
 @checked
@@ -26,8 +26,4 @@ class TrustedKeys:
     def __post_init__(self) -> None:
         if not self.keys and not self.origins:
             raise ValueError('TrustedKeys needs keys= or origins=: without both, no signature can be verified.')
-        wrong = [name for name in self.algorithms if name not in ALGORITHMS]
-        if wrong or not self.algorithms:
-            raise ValueError(
-                f'TrustedKeys.algorithms must be of {", ".join(ALGORITHMS)}, not {", ".join(wrong) or "empty"}.'
-            )
+        check_algorithms(self.algorithms, ALGORITHMS, 'TrustedKeys.algorithms')

@@ -1,4 +1,4 @@
-"""The command line `pydantic-ai-a2a`, one module for each command.
+"""The command line `pydantic-ai-a2a`, with a module for related commands.
 
 Arguments come in. Text, an exit code and a running server go out.
 """

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
 import click
@@ -21,17 +20,18 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.client import A2AClient
-from ..client.following import STOPPED, WAITING, Update
+from ..client.content import partial_text
+from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.urls import shown
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
-from ..types import Message, Part, Task
-from .cli import INTERRUPTED
+from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
+from .cli import CTRL_C
 from .remote import Remote, agent_options
-from .screens import Form, artifact_text, json_options, question_of, screen_for
+from .screens import Form, json_options, question_of, screen_for
 from .terminal import ask, echo, safe, say
 
 WAITS = 3
@@ -156,7 +156,7 @@ def chat(*, remote: Remote, context: str) -> int:
             except EOFError:
                 return 0
             except (KeyboardInterrupt, click.Abort):
-                return INTERRUPTED
+                return CTRL_C
             if line == '/exit':
                 return 0
             if line == '/help':
@@ -166,7 +166,7 @@ def chat(*, remote: Remote, context: str) -> int:
             elif line:
                 code = talk.send([Part(text=line)], context_id=context)
                 context = talk.context_id or ''
-                if code == WAITS or (code == INTERRUPTED and not sys.stdin.isatty()):
+                if code == WAITS or (code == CTRL_C and not sys.stdin.isatty()):
                     return code
 
 
@@ -307,9 +307,7 @@ class Talk:
             self._exits = exits.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._exits.close()
 
     def _run(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -340,7 +338,7 @@ class Talk:
         self._task = None
         try:
             outcome = self._follow(parts, task_id, context_id)
-            while self._asks and 'status' in outcome and outcome['status']['state'] in WAITING:
+            while self._asks and 'status' in outcome and outcome['status']['state'] in INTERRUPTED:
                 outcome = self._answered(outcome)
         except (KeyboardInterrupt, click.Abort):
             return self._interrupted()
@@ -374,7 +372,7 @@ class Talk:
             outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
         except KeyboardInterrupt:
             say(f'the task {task_id} goes on')
-            return INTERRUPTED
+            return CTRL_C
         return self._ended(outcome)
 
     def _answered(self, task: Task) -> Task | Message:
@@ -383,7 +381,7 @@ class Talk:
         if 'denied' in answer:
             return self._run(partial(self.client.cancel, task['id'])).outcome
         try:
-            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
+            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
         except InvalidParamsError as error:
             say(f'the agent refuses the answer: {error.message}')
             return task
@@ -424,7 +422,7 @@ class Talk:
             return 0
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
-        if state in WAITING:
+        if state in INTERRUPTED:
             how = '; approve with --approve, deny with --deny REASON' if _approvals(question_of(outcome)) else ''
             say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
             return WAITS
@@ -437,19 +435,14 @@ class Talk:
         task = self._task
         if task is None:
             say('interrupted before the agent has named its task')
-            return INTERRUPTED
+            return CTRL_C
         self.context_id = task['context_id']
         try:
-            task = self._run(partial(self._canceled, task))
+            latest = self._run(partial(self.client.get, task['id'], history_length=0))
+            if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
+                latest = self._run(partial(self.client.cancel, task['id']))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
-            say(f'the task {task["id"]} is {task["status"]["state"]}')
-        return INTERRUPTED
-
-    async def _canceled(self, task: Task) -> Task:
-        """Return the task after the cancellation. Cancel a waiting task; a running task is canceled already."""
-        latest = await self.client.get(task['id'], history_length=0)
-        if latest.state not in STOPPED - WAITING:
-            latest = await self.client.cancel(task['id'])
-        return cast('Task', latest.task)
+            say(f'the task {task["id"]} is {latest.state}')
+        return CTRL_C

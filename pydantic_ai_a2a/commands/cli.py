@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-INTERRUPTED = 130
+CTRL_C = 130
 """Exit code after Ctrl-C."""
 
 
@@ -22,4 +22,4 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         run(arguments)
     except KeyboardInterrupt:
         sys.stderr.write('pydantic-ai-a2a: interrupted\n')
-        sys.exit(INTERRUPTED)
+        sys.exit(CTRL_C)

@@ -15,37 +15,28 @@ import click
 from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
-from .cli import INTERRUPTED
+from .cli import CTRL_C
 from .terminal import SafeLog, safe, say
 
-_HELP = {
-    'running': {
-        'serve': 'Serve an app or an agent over HTTP and gRPC.',
-        'worker': 'Run the tasks of an app that other processes serve.',
-    },
-    'stores': {
-        'migrate': 'Upgrade the schema of a store.',
-        'export': 'Write the tasks and conversations of an owner.',
-        'erase': 'Erase the tasks and conversations of an owner.',
-        'dead-letters': 'List or retry failed tasks (dead letters).',
-        'dead-deliveries': 'List or retry failed push notifications.',
-    },
-    'queue': {'queue': 'Show or pause the queue of a store, and cancel tasks.'},
-    'hash_key': {'hash-key': 'Make a key or token for a caller, and its hash.'},
-    'client': {
-        'card': 'Show the card of an agent.',
-        'tasks': 'List your tasks at an agent.',
-        'cancel': 'Cancel a task of an agent.',
-    },
-    'doctor': {'doctor': 'Examine an agent, and say what to change.'},
-    'calling': {
-        'send': 'Send a message to an agent, and show the answer.',
-        'chat': 'Talk with an agent, one line a message.',
-        'watch': 'Show the events of a task until it stops.',
-    },
+_COMMANDS = {
+    'serve': ('running', 'Serve an app or an agent over HTTP and gRPC.'),
+    'worker': ('running', 'Run the tasks of an app that other processes serve.'),
+    'migrate': ('stores', 'Upgrade the schema of a store.'),
+    'export': ('stores', 'Write the tasks and conversations of an owner.'),
+    'erase': ('stores', 'Erase the tasks and conversations of an owner.'),
+    'dead-letters': ('stores', 'List or retry failed tasks (dead letters).'),
+    'dead-deliveries': ('stores', 'List or retry failed push notifications.'),
+    'queue': ('queue', 'Show or pause the queue of a store, and cancel tasks.'),
+    'hash-key': ('hash_key', 'Make a key or token for a caller, and its hash.'),
+    'card': ('remote', 'Show the card of an agent.'),
+    'tasks': ('remote', 'List your tasks at an agent.'),
+    'cancel': ('remote', 'Cancel a task of an agent.'),
+    'doctor': ('remote', 'Examine an agent, and say what to change.'),
+    'send': ('calling', 'Send a message to an agent, and show the answer.'),
+    'chat': ('calling', 'Talk with an agent, one line a message.'),
+    'watch': ('calling', 'Show the events of a task until it stops.'),
 }
-"""The first sentence of each command, by module. A module is loaded when one of its commands is chosen."""
-_MODULES = {name: module for module, commands in _HELP.items() for name in commands}
+"""The module of each command, which is loaded when the command is chosen, and its first sentence."""
 
 
 def run(arguments: Sequence[str] | None) -> NoReturn:
@@ -54,7 +45,7 @@ def run(arguments: Sequence[str] | None) -> NoReturn:
     (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
     commands = _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',
-        commands=[Command(name, short_help=text) for names in _HELP.values() for name, text in names.items()],
+        commands=[Command(name, short_help=text) for name, (_, text) in _COMMANDS.items()],
         context_settings={'help_option_names': ['-h', '--help']},
     )
     click.version_option(package_name='pydantic-ai-a2a')(commands).main(arguments, prog_name='pydantic-ai-a2a')
@@ -76,8 +67,9 @@ class _CommandLine(Group):
             raise ClickException(safe(str(error))) from error
         except KeyboardInterrupt:
             say('interrupted')
-            ctx.exit(INTERRUPTED)
+            ctx.exit(CTRL_C)
 
 
 def _load(name: str) -> Command:
-    return getattr(import_module(f'.{_MODULES[name]}', __package__), name.replace('-', '_'))
+    module, _ = _COMMANDS[name]
+    return getattr(import_module(f'.{module}', __package__), name.replace('-', '_'))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from ..errors import TaskNotCancelableError, TaskNotFoundError
 from ..settings import Limits
-from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, check_cancel
-from .stores import Store, cancel_task, opened, owner_options, store_options, time_of, write_rows
-from .terminal import say
+from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery
+from .stores import Store, cancel_task, json_lines, opened, owner_options, store_options, time_of, write_rows
+from .terminal import awaited, say
 
-_JSON = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 _STATES = sorted(LIVE | INTERRUPTED)
 
 
@@ -31,16 +28,13 @@ queue = _Queue('queue', help='Show or pause the queue of a store, and cancel tas
 
 @queue.command()
 @store_options
-@_JSON
-def show(store: Store, as_json: bool) -> int:
+@json_lines
+@awaited
+async def show(store: Store, as_json: bool) -> int:
     """Show the tasks of each namespace in numbers.
 
     ACCEPTED and ENDED are of the last five minutes. OLDEST is the age of the oldest queued task in seconds.
     """
-    return asyncio.run(_show(store, as_json))
-
-
-async def _show(store: Store, as_json: bool) -> int:
     every = store.namespace is None
     if every and store.target is None:
         store = store._replace(namespace='every')  # a backend has one; all are shown
@@ -61,13 +55,10 @@ async def _show(store: Store, as_json: bool) -> int:
 @owner_options
 @click.option('--older-than', type=float, default=0, metavar='SECONDS', help='Only tasks whose status is so old.')
 @click.option('--limit', type=click.IntRange(1, 10_000), default=100, show_default=True, help='The most tasks.')
-@_JSON
-def list_(*, store: Store, as_json: bool, **options: Any) -> int:
+@json_lines
+@awaited
+async def list_(store: Store, as_json: bool, *, state: Any, owner: str | None, older_than: float, limit: int) -> int:
     """List tasks that have not ended, the newest status first."""
-    return asyncio.run(_list(store, as_json, **options))
-
-
-async def _list(store: Store, as_json: bool, *, state: Any, owner: str | None, older_than: float, limit: int) -> int:
     tasks: list[TaskHeader] = []
     async with opened(store) as backend:
         at = backend.now()
@@ -96,38 +87,31 @@ async def _list(store: Store, as_json: bool, *, state: Any, owner: str | None, o
 @click.option(
     '--grace', default=Limits().cancel_grace, show_default=True, metavar='SECONDS', help='Time for its run to stop.'
 )
-def cancel(task_id: str, store: Store, grace: float) -> int:
+@awaited
+async def cancel(task_id: str, store: Store, grace: float) -> int:
     """Cancel a task of any owner."""
-    return asyncio.run(_cancel(task_id, store, grace))
-
-
-async def _cancel(task_id: str, store: Store, grace: float) -> int:
     async with opened(store) as backend:
-        task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
-        if task is None:
-            raise TaskNotFoundError
-        check_cancel(task.header)
-        canceled = await cancel_task(backend, task.header, grace)
-    if not canceled:
-        raise TaskNotCancelableError
+        await cancel_task(backend, task_id, grace)
     return 0
 
 
 @queue.command()
 @store_options
-def pause(store: Store) -> int:
+@awaited
+async def pause(store: Store) -> int:
     """Start no further task of a namespace, in any process.
 
     Running tasks go on, and new tasks are accepted and wait.
     """
-    return asyncio.run(_pause(store, paused=True))
+    return await _pause(store, paused=True)
 
 
 @queue.command()
 @store_options
-def resume(store: Store) -> int:
+@awaited
+async def resume(store: Store) -> int:
     """Start the tasks of a paused namespace again."""
-    return asyncio.run(_pause(store, paused=False))
+    return await _pause(store, paused=False)
 
 
 async def _pause(store: Store, *, paused: bool) -> int:

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 from click import UsageError, option
 
-from ..client.content import answer_parts, artifact_parts, content_of, text_of
-from ..client.following import WAITING, Update
+from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
+from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
 from ..protocol.stored import json_of
-from ..types import Message, Part, Task
-from .terminal import Command, as_json, echo, say
+from ..types import INTERRUPTED, Message, Part, Task
+from .terminal import Command, echo, say
 
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
 
@@ -75,8 +75,8 @@ class Screen:
         self.close()
         _show_parts([part for parts in answer for part in parts])
         message = status.get('message')
-        if status['state'] in WAITING:
-            if not is_asked and (question := question_of(outcome)['text']) not in artifact_text(outcome):
+        if status['state'] in INTERRUPTED:
+            if not is_asked and (question := question_of(outcome)['text']) not in partial_text(outcome):
                 echo(question)
         elif message is not None and message['parts'] not in answer:
             _show_status(message, failed=status['state'] in ('failed', 'rejected'))
@@ -111,14 +111,14 @@ class _JsonScreen(Screen):
         pass
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        echo(as_json(json_of(outcome)))
+        echo(json.dumps(json_of(outcome)))
 
 
 class _JsonLinesScreen(Screen):
     """Writes each event as a line of JSON."""
 
     def show(self, update: Update) -> None:
-        echo(as_json(json_of(update.event)))
+        echo(json.dumps(json_of(update.event)))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         pass
@@ -140,11 +140,6 @@ def screen_for(form: Form, before: str = '') -> Screen:
 def question_of(task: Task) -> RemoteQuestion:
     """Return the question of a task whose artifacts the screen has shown."""
     return waiting_task('', {**task, 'artifacts': []})
-
-
-def artifact_text(task: Task) -> str:
-    """Return the text of all artifacts of a task."""
-    return _text(artifact_parts(task))
 
 
 def _text(answer: Sequence[Sequence[Part]]) -> str:

@@ -21,10 +21,11 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp
 
 from ..app.stores import open_store
-from ..audit import Event, Fact, audit
+from ..audit import Fact, audit
 from ..errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError, needs_extra
 from ..protocol import stored
 from ..protocol.v1_0 import V1_0
+from ..service.tasks import canceled
 from ..settings import Limits
 from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedConversation, ExportedTask, Outbox
 from ..store.postgres.settings import Postgres
@@ -32,9 +33,9 @@ from ..store.postgres.statements import script_of
 from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
-from ..types import ANONYMOUS, LIVE, TERMINAL, Caller, TaskHeader, TaskQuery, new_correlation_id
+from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options
-from .terminal import Command, echo, say, write_table
+from .terminal import Command, awaited, echo, say, write_table
 
 
 class Store(NamedTuple):
@@ -158,6 +159,7 @@ def owner_or_anonymous(owner: str | None, context_id: str | None) -> str:
 # --- the commands `list` and `retry`, once for dead letters and dead deliveries ---------------------------------------
 
 _PAGE = 100
+json_lines = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 Item = TypeVar('Item', DeadLetter, DeadDelivery)
 
 
@@ -186,14 +188,16 @@ def commands_for(
     retry_options: Sequence[click.Option] = (),
 ) -> click.Group:
     """Make the group of commands for one kind of dead items."""
-    as_json = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 
     @click.command('list', help=list_help)
     @store_options
     @owner_options
-    @as_json
-    def show(store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
-        return asyncio.run(_list(dead, store, owner, as_json, **options))
+    @json_lines
+    @awaited
+    async def show(store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
+        async with opened(store) as backend:
+            rows = [values async for values in _items(dead, backend, owner, **options)]
+        return write_rows(dead.columns, rows, as_json)
 
     @click.command('retry', help=retry_help)
     @store_options
@@ -202,7 +206,7 @@ def commands_for(
     )
     @click.option('--all', 'everything', is_flag=True, help='Retry all items that were not retried before.')
     @owner_options
-    @as_json
+    @json_lines
     def retry(*, store: Store, ids: Sequence[str], everything: bool, owner: str | None, **options: bool) -> int:
         if bool(ids) == everything:
             raise click.UsageError(f'Choose the items to retry: give --{dead.noun} or --all, not both.')
@@ -223,12 +227,6 @@ def _confirm() -> None:
     if not sys.stdin.isatty():
         raise UsageError(f'{text} To retry failed tasks, add --yes.')
     click.confirm(f'{text} Retry?', abort=True, err=True)
-
-
-async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool, **options: bool) -> int:
-    async with opened(store) as backend:
-        rows = [values async for values in _items(dead, backend, owner, **options)]
-    return write_rows(dead.columns, rows, as_json)
 
 
 def write_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: bool) -> int:
@@ -390,15 +388,8 @@ _AT_ONCE = 100
 )
 @click.option('--compact', is_flag=True, help='Rewrite the SQLite file, so that no erased data stays in the file.')
 @click.option('--json', 'as_json', is_flag=True, help='Write the counts as JSON.')
-def erase(**options: Any) -> int:
-    """Erase the tasks and conversations of an owner.
-
-    With --context, the command erases one context of the owner.
-    """
-    return asyncio.run(_erase(**options))
-
-
-async def _erase(
+@awaited
+async def erase(
     *,
     store: Store,
     owner: str,
@@ -409,6 +400,10 @@ async def _erase(
     compact: bool,
     as_json: bool,
 ) -> int:
+    """Erase the tasks and conversations of an owner.
+
+    With --context, the command erases one context of the owner.
+    """
     what = f'the owner {owner}' + ('' if context_id is None else f' in the context {context_id}')
     async with opened(store) as backend:
         if not yes:
@@ -426,18 +421,13 @@ async def _erase(
     return 0 if erased else 1
 
 
-def _record(event: Event, owner: str, context_id: str | None, **facts: Fact) -> None:
-    """Write an event to the audit log."""
-    who: dict[str, Fact] = {'via': 'command', 'user': _user(), 'owner': owner, 'context': context_id}
-    audit(event, correlation_id=new_correlation_id(), **who, **facts)
-
-
-def _user() -> str:
-    """Return the user of the command, from the operating system."""
+def _who(owner: str) -> dict[str, Fact]:
+    """Return the user of the command and the owner of the data, for the audit log."""
     try:
-        return getuser()
+        user = getuser()
     except (KeyError, OSError):  # for example, users of a container have no names
-        return str(os.getuid())
+        user = str(os.getuid())
+    return {'via': 'command', 'user': user, 'owner': owner}
 
 
 async def _would_erase(backend: Backend, owner: str, context_id: str | None, what: str) -> str:
@@ -499,47 +489,28 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
     finally:
         if erased or ended == 'broken off':  # a broken-off erasure may also have deleted its last batch
             counts = {name: str(count) for name, count in asdict(erased).items()}
-            _record('erased', owner, context_id, counts=counts, ended=ended)
+            facts: dict[str, Fact] = {**_who(owner), 'context': context_id, 'counts': counts, 'ended': ended}
+            audit('erased', correlation_id=new_correlation_id(), **facts)
         await backend.housekeeping.set_erasing(owner, context_id, until=None)
 
 
 async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grace: float) -> None:
+    async def cancel(task_id: str) -> None:
+        with suppress(TaskNotCancelableError, TaskNotFoundError):  # the task has ended meanwhile
+            await cancel_task(backend, task_id, grace)
+
     for state in sorted(LIVE):
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=_AT_ONCE, history_length=0)
         page = await backend.reader.list(query)
-        await asyncio.gather(*(cancel_task(backend, task.header, grace) for task in page.tasks))
+        await asyncio.gather(*(cancel(task.header.id) for task in page.tasks))
 
 
-async def cancel_task(backend: Backend, task: TaskHeader, grace: float) -> bool:
-    """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop.
-
-    Return False if the task had ended before.
-    """
-    canceled = False
-    with suppress(TaskNotCancelableError, TaskNotFoundError):  # the task has ended meanwhile
-        asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())
-        canceled, ended = True, 'asked'
-        try:
-            if asked.state not in TERMINAL:
-                canceled = await _stopped(backend, asked, grace)
-            ended = None
-        finally:
-            if canceled:
-                _record('task-canceled', task.owner, task.context_id, task=task.id, ended=ended)
-    return canceled
-
-
-async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:
-    """End a running task after its request to stop. Return True if the task is cancelled, and had not ended before."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(grace):
-            await backend.events.wait(asked.id, asked.last_event)
-    try:
-        await backend.queue.cancel(asked.id, asked.owner, at=backend.now(), force=True)
-    except TaskNotCancelableError:
-        task = await backend.reader.load(asked.id, asked.owner, history_length=0, artifacts=False)
-        return task is not None and task.header.state == 'canceled'
-    return True
+async def cancel_task(backend: Backend, task_id: str, grace: float) -> None:
+    """Cancel a task of any owner: see `service.tasks.cancel`."""
+    correlation_id = new_correlation_id()
+    await canceled(
+        backend, task_id, None, grace=grace, correlation_id=correlation_id, facts=lambda task: _who(task.owner)
+    )
 
 
 # --- the command `export` ---------------------------------------------------------------------------------------------
@@ -549,15 +520,12 @@ async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:
 @command()
 @store_options
 @whose_options
-def export(store: Store, owner: str, context_id: str | None) -> int:
+@awaited
+async def export(store: Store, owner: str, context_id: str | None) -> int:
     """Write the tasks and conversations of an owner.
 
     The output is JSON Lines. With --context, it holds one context of the owner.
     """
-    return asyncio.run(_export(store, owner, context_id))
-
-
-async def _export(store: Store, owner: str, context_id: str | None) -> int:
     lines = 0
     async with opened(store) as backend:
         async for item in backend.housekeeping.export(owner, context_id):
@@ -588,7 +556,7 @@ def _conversation(conversation: ExportedConversation) -> bytes:
 # Updates a store for a new version of the package, or prints the SQL of the update.
 
 
-class _Store(NamedTuple):
+class _Schema(NamedTuple):
     """The schema of a store."""
 
     script: Callable[[int], str]
@@ -654,21 +622,21 @@ def _settings_of_url(url: str | None) -> SqliteFile | Postgres:
     )
 
 
-def _of_file(file: SqliteFile) -> _Store:
+def _of_file(file: SqliteFile) -> _Schema:
     def script_of_file(taken: int) -> str:
         return script(steps(MIGRATIONS, taken))
 
-    return _Store(script_of_file, partial(stored_version, file), lambda: connect(file).close())
+    return _Schema(script_of_file, partial(stored_version, file), lambda: connect(file).close())
 
 
-def _of_postgres(settings: Postgres) -> _Store:
+def _of_postgres(settings: Postgres) -> _Schema:
     try:
         from ..store.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise
         raise UsageError(needs_extra('PostgreSQL', 'postgres')) from error
-    return _Store(
+    return _Schema(
         partial(script_of, settings, MIGRATIONS),
         lambda: asyncio.run(postgres.once(settings, postgres.stored_version)),
         lambda: asyncio.run(postgres.once(settings, postgres.migrate)),

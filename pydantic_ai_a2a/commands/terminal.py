@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from typing import Any, TypeAlias
 
 import click
@@ -14,6 +15,16 @@ Command: TypeAlias = Callable[..., int]
 
 _CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]')
 """Control characters except tab and line break. They could move the cursor of a terminal or hide text."""
+
+
+def awaited(command: Callable[..., Coroutine[Any, Any, int]]) -> Command:
+    """Make a command of an async function, in an event loop of its own."""
+
+    @wraps(command)
+    def run(**options: Any) -> int:
+        return asyncio.run(command(**options))
+
+    return run
 
 
 def safe(text: str) -> str:
@@ -50,8 +61,3 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         echo('  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
-
-
-def as_json(value: Any) -> str:
-    """Return a value as a line of JSON, without control characters."""
-    return json.dumps(value)

@@ -30,12 +30,12 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from ..client.content import answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
+from ..client.content import FAILED, answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
 from ..client.messages import part_of, usable
 from ..client.waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..conversion.schemas import problem
-from ..types import Message, Part, Task
+from ..types import INTERRUPTED, Message, Part, Task
 from .waiting import APPROVAL, QUESTION, RemoteTurn, local_tools
 
 _DENIED = ToolDenied().message
@@ -58,7 +58,7 @@ class Outgoing:
     """JSON Schema of the answer for an agent that takes schemas; None to ask in words, or for text."""
 
 
-def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_schemas: bool = False) -> Outgoing:
+def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_schemas: bool) -> Outgoing:
     """Return the message to a remote agent.
 
     Args:
@@ -197,8 +197,6 @@ def _answer(call: ToolCallPart, result: ToolReturnPart) -> Any:
 
 # --- the answer of a remote agent as the parts of a model response ----------------------------------------------------
 
-_ENDED = ('failed', 'rejected', 'canceled')
-
 
 def response_parts(
     answer: Task | Message, parameters: ModelRequestParameters, *, agent: str
@@ -216,9 +214,9 @@ def response_parts(
     """
     if 'status' in answer:
         state = answer['status']['state']
-        if state in _ENDED:
+        if state in FAILED:
             raise ModelAPIError(agent, ending_of(answer))
-        if state in ('input-required', 'auth-required'):
+        if state in INTERRUPTED:
             return _waiting(answer, parameters, agent)
     parts = answer_parts(answer)
     items = [item for shown in parts for item in items_of(shown)]

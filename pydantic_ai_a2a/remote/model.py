@@ -36,36 +36,25 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
 from ..arguments import checked
-from ..client.agent_finder import Target, takes_schemas
+from ..client.agent_finder import Target
 from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.content import partial_text
-from ..client.following import STOPPED, Update
+from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
-from ..conversion.schemas import CLIENT_TOOLS_URI as CLIENT_TOOLS
-from ..conversion.schemas import with_client_schema
+from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
-from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Task
+from ..protocol.fields import RUN_METADATA_URI
+from ..types import STOPPED, AgentCard, Message, Task
 from .messages import Outgoing, message_id, outgoing, response_parts
-from .waiting import APPROVAL, QUESTION, Remote, RemoteTurn, details, last_turn, local_tools, used
+from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
 
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Request:
-    """A request to the remote agent."""
-
-    agent: Remote
-    turn: RemoteTurn
-    parameters: ModelRequestParameters
-    updates: AsyncGenerator[Update, None]
 
 
 @checked
@@ -133,8 +122,7 @@ class A2AModel(Model[A2AClient]):
             ModelAPIError: The agent cannot be reached, or its task has failed. The cause has the details.
             UserError: The messages cannot be sent.
         """
-        stream = await self._open(messages, model_settings, model_request_parameters)
-        async with aclosing(stream.request.updates):
+        async with self.request_stream(messages, model_settings, model_request_parameters) as stream:
             async for _ in stream:
                 pass
         return stream.get()
@@ -149,7 +137,7 @@ class A2AModel(Model[A2AClient]):
     ) -> AsyncGenerator[StreamedResponse]:
         """Send the messages that the agent has not seen, and stream its answer. Errors: see `request`."""
         stream = await self._open(messages, model_settings, model_request_parameters)
-        async with aclosing(stream.request.updates):
+        async with aclosing(stream.updates):
             yield stream
 
     async def _open(
@@ -161,18 +149,18 @@ class A2AModel(Model[A2AClient]):
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, str(error)) from error
         tools = local_tools(parameters)
-        if tools and CLIENT_TOOLS not in extensions_of(card):
+        extensions = extensions_of(card)
+        if tools and CLIENT_TOOLS_URI not in extensions:
             raise UserError(
                 f'The remote agent calls tools of its own, and cannot call {", ".join(sorted(tools))}. Remove the '
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
                 'remote agent take tools with `Messages(client_tools=True)`.'
             )
-        agent = Remote(name=card['name'], url=_url(card))
-        turn = last_turn(messages, agent)
-        message = outgoing(turn, parameters, takes_schemas=takes_schemas(card))
+        agent, url = card['name'], _url(card)
+        turn = last_turn(messages, agent, url)
+        message = outgoing(turn, parameters, takes_schemas=CLIENT_SCHEMA_URI in extensions)
         updates = self._updates(card, turn, message, message_id(messages, message))
-        request = _Request(agent=agent, turn=turn, parameters=parameters, updates=updates)
-        return _RemoteStream(parameters, request=request, name=self._model_name)
+        return _RemoteStream(parameters, agent=agent, url=url, turn=turn, updates=updates, name=self._model_name)
 
     async def _updates(
         self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
@@ -182,7 +170,7 @@ class A2AModel(Model[A2AClient]):
             context_id=turn.context_id or '',
             task_id=message.task_id or '',
             accepted_output_modes=message.accepted_output_modes,
-            extensions=[RUN_METADATA] if RUN_METADATA in extensions_of(card) else [],
+            extensions=[RUN_METADATA_URI] if RUN_METADATA_URI in extensions_of(card) else [],
         )
         if message.tools:
             options['tools'] = message.tools
@@ -202,7 +190,10 @@ class A2AModel(Model[A2AClient]):
 class _RemoteStream(StreamedResponse):
     """The answer of a remote agent, in pieces."""
 
-    request: _Request
+    agent: str
+    url: str | None
+    turn: RemoteTurn
+    updates: AsyncGenerator[Update, None]
     name: str
     _answer: Task | Message = field(init=False)
     _shown: str = field(default='', init=False)
@@ -213,12 +204,12 @@ class _RemoteStream(StreamedResponse):
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         try:
-            async for update in self.request.updates:
+            async for update in self.updates:
                 self._take(update)
                 if 'status' in self._answer and (text := partial_text(self._answer)):
                     for event in self._text(text):
                         yield event
-            parts = response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)
+            parts = response_parts(self._answer, self.model_request_parameters, agent=self.agent)
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error
         for n, part in enumerate(parts):
@@ -235,8 +226,8 @@ class _RemoteStream(StreamedResponse):
     def _take(self, update: Update) -> None:
         answer = update.outcome
         self._answer = answer
-        self.provider_details = details(self.request.agent, answer)
-        self._usage = used(self.request.turn, answer)
+        self.provider_details = details(self.agent, answer)
+        self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""
@@ -260,7 +251,7 @@ class _RemoteStream(StreamedResponse):
 
     async def close_stream(self) -> None:
         """Stop reading, and cancel the remote task."""
-        await self.request.updates.aclose()
+        await self.updates.aclose()
 
     @property
     def model_name(self) -> str:
@@ -275,7 +266,7 @@ class _RemoteStream(StreamedResponse):
     @property
     def provider_url(self) -> str | None:
         """URL of the remote agent."""
-        return self.request.agent.url
+        return self.url
 
     @property
     def timestamp(self) -> datetime:

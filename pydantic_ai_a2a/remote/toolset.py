@@ -31,15 +31,15 @@ from ..client.agent_finder import Target, input_schema, output_schema, warn
 from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
-from ..client.content import content_of, digest_id, output_problem, text_of
+from ..client.content import content_of, digest_id, output_problem, status_message
 from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
-from ..protocol.fields import RUN_METADATA_URI as RUN_METADATA
-from ..types import AgentCard, Message, Part, Skill, Task, as_object, dump_json
+from ..protocol.fields import RUN_METADATA_URI
+from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import difference, totals
 
@@ -128,12 +128,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         headers, auth = options.get('headers'), options.get('auth')
         self._headers, self._auth = headers, auth
         self._target = target
-        self._options: dict[str, Any] = {
-            'http_client': options.get('http_client'),
-            'timeout': options.get('timeout', 30.0),
-            'trusted_origins': options.get('trusted_origins', ()),
-            'card_keys': options.get('card_keys'),
-        }
+        of_client = ('http_client', 'timeout', 'trusted_origins', 'card_keys')
+        self._options: dict[str, Any] = {name: value for name, value in options.items() if name in of_client}
         self._is_dynamic = _is_function(headers) or _is_function(auth)
         if self._is_dynamic and not isinstance(target, (str, Mapping)):
             raise UserError('Functions for headers and auth need a target that is a URL or a card.')
@@ -225,8 +221,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise ToolFailed(answer['denied'])
         place = f'{self._id or agent} {name}'
         options = SendOptions()
-        if RUN_METADATA in extensions_of(card):
-            options['extensions'] = [RUN_METADATA]
+        if RUN_METADATA_URI in extensions_of(card):
+            options['extensions'] = [RUN_METADATA_URI]
         tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
         if waiting is None:
             remote_tool = tools[name]
@@ -238,7 +234,9 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         else:
             parts = answer.get('parts', [])
             options['task_id'], options['context_id'] = waiting['task'], waiting['context']
-        message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id') or '', parts))
+        # The same for a resumed run, another for a retried call.
+        message_id = digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, options.get('task_id') or '', parts)
+        message = Message(role='user', parts=parts, message_id=message_id)
         try:
             outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
             result = self._result(agent, place, outcome, ctx, waiting)
@@ -273,16 +271,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         update: Update | None = None
         async with aclosing(self._running.follow(updates)) as followed:
             async for update in followed:
-                await self._tell(agent, update, ctx)
+                if update.task_id is not None and update.state is not None:
+                    progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=update.text)
+                    with suppress(UserError):  # a call without a run has no stream of events
+                        await ctx.emit(progress)
         assert update is not None, 'a stream has an event'
         return update.outcome
-
-    async def _tell(self, agent: str, update: Update, ctx: RunContext[AgentDepsT]) -> None:
-        if update.task_id is None or update.state is None:
-            return
-        progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=update.text)
-        with suppress(UserError):  # a call without a run has no stream of events
-            await ctx.emit(progress)
 
     def _result(
         self,
@@ -297,7 +291,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         state = outcome['status']['state']
         used = totals(outcome)
         ctx.usage.incr(difference(used, {} if waiting is None else waiting.get('usage', {})))
-        if state in ('input-required', 'auth-required'):
+        if state in INTERRUPTED:
             question = waiting_task(agent, outcome)
             question['usage'] = used
             self._remember(ctx, question)
@@ -362,11 +356,6 @@ def _context_of(ctx: RunContext[Any], place: str) -> str | None:
     return None
 
 
-def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:
-    """Return the id of a call's message: the same for a resumed run, another for a retried call."""
-    return digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, task_id, parts)
-
-
 def _returned(place: str, answer: Task | Message, task_id: str | None) -> ToolReturn:
     metadata = {'tool': place, 'task': task_id, 'context': answer.get('context_id')}
     return ToolReturn(return_value=content_of(answer), metadata={PLACE: metadata})
@@ -380,15 +369,11 @@ def _sentence(agent: str, error: A2AError | RemoteError) -> str:
 
 def _end(agent: str, task: Task) -> str:
     """Return the sentence about a task that has not completed."""
-    message = task['status'].get('message')
-    text = text_of(message['parts']) if message is not None else ''
-    metadata: dict[str, Any] = (message or {}).get('metadata') or {}
-    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}' + _named(
-        metadata.get('correlationId')
-    )
+    text, correlation_id = status_message(task)
+    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}{_named(correlation_id)}'
 
 
-def _named(correlation_id: object) -> str:
+def _named(correlation_id: str | None) -> str:
     return f' (correlation id {correlation_id})' if correlation_id else ''
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
+from pydantic.alias_generators import to_snake
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
@@ -16,7 +16,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import Message, Task
+from ..types import INTERRUPTED, Message, Task, as_object
 
 # --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
 
@@ -24,16 +24,6 @@ APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
 QUESTION = 'remote_question'
 """Name of the tool whose calls are the remote questions, and the remote calls that wait for a result."""
-
-_WAITING = ('input-required', 'auth-required')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remote:
-    """A remote agent, as its responses name it."""
-
-    name: str
-    url: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,30 +44,30 @@ class RemoteTurn:
     @property
     def waiting_task(self) -> str | None:
         """The task that waits for its client; None for no task."""
-        return self.details.get('taskId') if self.details.get('state') in _WAITING else None
+        return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: Remote) -> RemoteTurn:
-    """Return the agent's last response in a history, and the messages after it."""
+def last_turn(messages: Sequence[ModelMessage], agent: str, url: str | None) -> RemoteTurn:
+    """Return the last response of the agent with a name and a URL in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
             known = message.provider_details or {}
-            if known.get('agent') == agent.name and message.provider_url == agent.url:
+            if known.get('agent') == agent and message.provider_url == url:
                 return RemoteTurn(new=messages[n + 1 :], response=message, details=known)
     return RemoteTurn(new=messages)
 
 
-def details(agent: Remote, answer: Task | Message) -> dict[str, Any]:
+def details(agent: str, answer: Task | Message) -> dict[str, Any]:
     """Return the provider details of a response."""
-    found: dict[str, Any] = {'agent': agent.name}
+    found: dict[str, Any] = {'agent': agent}
     if context_id := answer.get('context_id'):
         found['contextId'] = context_id
     if 'status' in answer:
         found |= {'taskId': answer['id'], 'state': answer['status']['state']}
         if counts := totals(answer):
             found['usage'] = counts
-        if found['state'] in _WAITING:
-            waiting = waiting_task(agent.name, answer)
+        if found['state'] in INTERRUPTED:
+            waiting = waiting_task(agent, answer)
             values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
             found |= {name: value for name, value in values.items() if value}
     return found
@@ -147,9 +137,7 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
 
 def totals(task: Task) -> dict[str, int]:
     """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
-    data = task.get('metadata', {}).get(RUN_METADATA_URI)
-    usage = cast('dict[str, Any]', data).get('usage') if isinstance(data, dict) else None
-    counts = cast('dict[str, Any]', usage) if isinstance(usage, dict) else {}
+    counts = as_object(as_object(task.get('metadata', {}).get(RUN_METADATA_URI)).get('usage'))
     return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
 
 
@@ -157,7 +145,7 @@ def difference(used: Mapping[str, int], before: Mapping[str, int]) -> RunUsage:
     """Return the usage since an earlier state of the same task."""
     usage = RunUsage()
     for name, count in used.items():
-        field = re.sub('[A-Z]', lambda letter: f'_{letter[0].lower()}', name)
+        field = to_snake(name)
         if isinstance(getattr(usage, field, None), int):
             setattr(usage, field, max(0, count - before.get(name, 0)))
     return usage

@@ -5,7 +5,7 @@ This module needs no package of an extra.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, TypeAlias
 
 Key: TypeAlias = str | bytes | Mapping[str, Any]
@@ -27,6 +27,17 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
 
 ALGORITHMS: tuple[str, ...] = tuple(KEY_TYPES)
 """Names of the algorithms. Shared secrets and `none` are not among them."""
+
+
+def check_algorithms(names: Collection[str], known: Collection[str], setting: str) -> None:
+    """Check the accepted algorithms of a setting.
+
+    Raises:
+        ValueError: An algorithm is not known, or there is none.
+    """
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise ValueError(f'{setting} must be of {", ".join(known)}, not {", ".join(wrong) or "empty"}.')
 
 
 # --- signed push notifications ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.agent_finder import StreamingTransport
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import NotConnected
-from pydantic_ai_a2a.doctor.examination import interfaces
+from pydantic_ai_a2a.doctor import interfaces
 from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import answers
 from pydantic_ai_a2a.protocol.answers import read_card

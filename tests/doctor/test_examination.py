@@ -21,13 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import BearerAuth, Results, serve, to_a2a
+from pydantic_ai_a2a import BearerAuth, Results, doctor, serve, to_a2a
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.doctor import probe
-from pydantic_ai_a2a.doctor.examination import examine, interfaces
-from pydantic_ai_a2a.doctor.probe import Finding
+from pydantic_ai_a2a.doctor import Finding, examine, interfaces
 from pydantic_ai_a2a.protocol.answers import read_card
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
@@ -121,7 +119,7 @@ async def test_a_proxy_that_collects_events_is_named(is_collected: bool, monkeyp
         clock.wall += HOUR
         yield 'two.'
 
-    monkeypatch.setattr(probe, 'time', SimpleNamespace(monotonic=arrive))
+    monkeypatch.setattr(doctor, 'time', SimpleNamespace(monotonic=arrive))
     backend = MemoryBackend('agent', reader_lag=READER_LAG, clock=clock)
     agent = Agent(FunctionModel(_quick, stream_function=slow))
     app = to_a2a(agent, backend=backend, results=Results(stream='mark'))
@@ -148,6 +146,16 @@ def answers(**changed: Response) -> list[Response]:
         'stream': EVENTS,
     }
     return [{**sound, **changed}[name] for name in sound]
+
+
+async def test_each_request_names_the_tenant_of_the_interface() -> None:
+    canned = Canned(*answers())
+    with serve(canned.app, anonymous=True) as server:
+        card = card_at(server.url)
+        canned.card = {**card, 'supportedInterfaces': [{**card['supportedInterfaces'][0], 'tenant': 'acme'}]}
+        await findings(server.url)
+    params = [body['params'] for _, _, _, body in canned.requests if body and body['params']]
+    assert [one.get('tenant') for one in params] == ['acme'] * 6
 
 
 def html(status: int) -> Response:

@@ -141,9 +141,7 @@ async def test_a_cancel_does_not_wait_for_a_tool_that_goes_on(kit: Kit) -> None:
 
 
 async def canceled(backend: Backend, task_id: str) -> None:
-    task = await backend.reader.load(task_id, None)
-    assert task is not None
-    await cancel_task(backend, task.header, 0.0)
+    await cancel_task(backend, task_id, 0.0)
 
 
 async def erased(backend: Backend, task_id: str) -> None:
