@@ -155,8 +155,6 @@ def chat(*, remote: Remote, context: str) -> int:
                 line = read().strip()
             except EOFError:
                 return 0
-            except (KeyboardInterrupt, click.Abort):
-                return CTRL_C
             if line == '/exit':
                 return 0
             if line == '/help':

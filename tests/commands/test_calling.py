@@ -596,7 +596,9 @@ def test_ctrl_c_at_the_plain_prompt_ends_the_command(url: str, monkeypatch: pyte
     with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit) as exit_:
         main(('chat', url))
     assert exit_.value.code == 130
-    assert '/exit ends' in terminal.close()
+    shown = terminal.close()
+    assert '/exit ends' in shown
+    assert shown.rstrip().endswith('interrupted')
 
 
 def test_a_chat_at_a_terminal(url: str) -> None:
