@@ -56,6 +56,8 @@ SLOW = (
     'tests/grpc/test_fuzz.py',
     'tests/notebooks',
     'tests/playground',
+    'tests/ports/test_suites.py::TestBackend::test_an_owner_sees_the_same',
+    'tests/ports/test_suites.py::TestDurable::test_an_owner_sees_the_same',
     'tests/store/postgres/test_backend.py',
     'tests/store/sqlite/test_pages.py',
     'tests/test_benchmarks.py',
@@ -65,7 +67,8 @@ SLOW = (
     'tests/test_postgres.py',
     'tests/test_testing.py',
 )
-"""The tests of these files and folders are slow, like single tests with the mark, and those with a longer form."""
+"""The tests of these files and folders are slow, like single tests with the mark, and those with a longer form. The
+suites of backends need no marks of ours: others run them, too."""
 AT_ONCE = ('tests/chaos', 'tests/test_benchmarks', 'tests/test_package', 'tests/notebooks', 'tests/playground')
 """Slow tests that begin first."""
 COLLECTED = pytest.StashKey[Sequence[pytest.Item]]()

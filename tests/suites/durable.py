@@ -143,7 +143,6 @@ class DurableSuite(PortSuite):
         assert heard == ['due']
         stop()
 
-    @pytest.mark.slow
     async def test_an_owner_sees_the_same_beside_its_namesake_of_another_agent(self, opened: Opened) -> None:
         alone = [seen async for [seen] in lived((opened('alone'), OWNER))]
         async for seen in lived((opened('one'), OWNER), (opened('other'), OWNER)):

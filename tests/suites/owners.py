@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
 
-import pytest
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.usage import RunUsage
@@ -219,7 +218,6 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
 class OwnerSuite(PortSuite):
     """Tests of two owners with the same names."""
 
-    @pytest.mark.slow
     async def test_an_owner_sees_the_same_beside_another_one_with_the_same_names(
         self, make_backend: MakeBackend
     ) -> None:
