@@ -184,7 +184,7 @@ class CachedAnswer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the body, or with HTTP 304 if the client has the body already."""
         if _matches(header(scope['headers'], b'if-none-match'), self._tag):
-            status, headers, body = 304, self._headers, b''
+            status, headers, body = 304, [*self._headers], b''
         else:
             status, headers = 200, self._headers + self._content
             body = b'' if scope['method'] == 'HEAD' else self._body
