@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import grpc
@@ -217,12 +217,12 @@ class GrpcCall(Exchange):
         except aio.InternalError:  # the call has ended meanwhile
             raise ClientGone from None
 
-    async def fail(self, exception: BaseException) -> NoReturn:
+    async def fail(self, exception: BaseException) -> bool:
         """End the call with the status of an error."""
         # A cancel of a call whose client is still there would leave the call open for ever.
         if is_for_the_process(exception, self._task) or (self._left.done() and is_cancelled(exception, self._task)):
             clear_frames(exception.__traceback__)
-            raise exception
+            return False
         self._performing = False
         error = await self.dispatch.refused(exception)
         # The frames may hold a long answer, until the client has taken the refusal, or until a garbage collection.
@@ -232,7 +232,7 @@ class GrpcCall(Exchange):
         code, text, trailing = refusal(error, self._codec, self.correlation_id)
         await self._context.abort(code, text, trailing)
 
-    async def leave(self, gone: ClientGone) -> NoReturn:
+    async def leave(self, gone: ClientGone) -> None:
         """End a call whose client has gone, or reads too slowly. A slow client gets the status after the messages."""
         clear_frames(gone.__traceback__)
         if not gone.args:

@@ -102,16 +102,17 @@ class Exchange(exchange.Exchange):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
             await abort(self.scope)
 
-    async def fail(self, exception: BaseException) -> None:
+    async def fail(self, exception: BaseException) -> bool:
         """Answer with the error of an exception; end a connection whose client may still send the body."""
         if self._streaming or ends_task(exception, asyncio.current_task()):
-            raise exception  # the answer has begun and can only be broken off, or the server ends the request
+            return False  # the answer has begun and can only be broken off, or the server ends the request
         error = await self.dispatch.refused(exception)
         if self.unread and has_body(self.scope):
             error.headers.update([CLOSE])
             if isinstance(error, PayloadTooLargeError):
                 self.send = discarding(self.receive, self.send)
         await self.refuse(error)
+        return True
 
     async def answer(self, operation: Operation, result: Any, choice: CodecChoice) -> None:
         """Send the result of the operation, or the events of a stream."""

@@ -95,8 +95,8 @@ class Exchange(ABC):
         """End the exchange with a client that has gone, or that does not read its answer."""
 
     @abstractmethod
-    async def fail(self, exception: BaseException) -> None:
-        """Answer with the error of an exception, or raise the exception if nobody waits for an answer."""
+    async def fail(self, exception: BaseException) -> bool:
+        """Answer with the error of an exception. Return False if nobody waits for an answer."""
 
     async def serve(self) -> None:
         """Serve the request. All errors are answered here."""
@@ -129,7 +129,8 @@ class Exchange(ABC):
             await self.leave(gone)
         except BaseException as exception:
             dispatch.close(exception)
-            await self.fail(exception)
+            if not await self.fail(exception):
+                raise  # not in `fail`, whose frame would keep the exception, and all its frames, until a collection
         finally:
             if dispatch.held is not None:
                 dispatch.close(sys.exc_info()[1])
