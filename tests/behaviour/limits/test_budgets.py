@@ -285,6 +285,16 @@ async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> N
 
 
 @HTTP
+@pytest.mark.filterwarnings('ignore:A .cost_limit. is set but cannot be enforced')
+async def test_a_model_without_a_known_price_costs_nothing() -> None:
+    unpriced = replace(USED, cost=None)
+    async with budgeted(working(used=unpriced), Budget(window=DAY, cost=0.01)) as (client, _):
+        for _ in range(2):
+            assert state_of(await client.send()) == 'COMPLETED'
+        assert await used(client) == [(2, 200, 0)]
+
+
+@HTTP
 async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
     held = Held(stubborn=False)
     options: Any = {
