@@ -203,15 +203,20 @@ async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_stor
 async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_claimed() -> None:
     class Begins(Storage):
         async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
-            if state == 'working':
+            if state == 'working' and task_id != second:
                 await backend.queue.cancel(second, None, at=AT)
             return await super().update_task(task_id, state, *args, **options)
 
-    backend = backend_of(Begins())
-    first, second = [(await submit(backend, message(new=name))).header.id for name in 'xy']
+    backend = backend_of(storage := Begins())
+    first, second, third = [(await submit(backend, message(new=name))).header.id for name in 'xyz']
     claims = await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=2)
     assert [each.header.id for each in claims] == [first]
     assert (await load(backend, second)).header.state == 'canceled'
+    assert {task_id: task['status']['state'] for task_id, task in storage.tasks.items()} == {
+        first: 'working',
+        second: 'canceled',
+        third: 'submitted',
+    }
 
 
 async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
