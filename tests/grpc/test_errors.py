@@ -86,6 +86,17 @@ async def test_each_error_has_its_status_and_reason() -> None:
     )
 
 
+async def test_a_missing_capability_is_named_before_bad_fields() -> None:
+    inline = say()
+    inline.configuration.task_push_notification_config.url = 'no URL'
+    async with serving(to_a2a(AGENT)) as agent:
+        refused = [
+            await agent.refused('CreateTaskPushNotificationConfig', TaskPushNotificationConfig()),
+            await agent.refused('SendMessage', inline),
+        ]
+    assert [short(one)[2] for one in refused] == ['PUSH_NOTIFICATION_NOT_SUPPORTED'] * 2
+
+
 async def test_media_types_that_the_card_does_not_declare_are_refused() -> None:
     request = say()
     file = request.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')

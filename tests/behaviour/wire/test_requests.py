@@ -82,6 +82,14 @@ async def test_an_object_that_is_no_request_is_an_invalid_request(subtests: pyte
             assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
 
 
+@json_rpc('HTTP+JSON has no envelope')
+async def test_an_object_that_is_no_request_is_one_also_for_a_capability_that_the_agent_lacks() -> None:
+    request = json.loads(rpc('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://a.example/'}))
+    async with untouched() as client:
+        error = refusal(await client.post(json.dumps({**request, 'jsonrpc': '1.0'}).encode()))
+    assert error.reason == 'INVALID_REQUEST'
+
+
 REQUEST_IDS: list[object] = ['text', '', 0, -7, 2**63, None]
 
 
