@@ -363,6 +363,18 @@ async def test_each_update_stays_as_it_was() -> None:
     assert (event, task) == (seen[1][1].event, seen[1][0])
 
 
+@pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'])
+async def test_a_task_is_followed_until_it_stops(state: str) -> None:
+    task = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper().replace("-", "_")}'}}
+    for capabilities, answers in (
+        ({'streaming': True}, [stream({'task': WORKING}, {'task': task})]),
+        ({}, [result({'task': WORKING}), result(task)]),
+    ):
+        async with calling(Canned(*answers, card={**CARD, 'capabilities': capabilities})) as client:
+            states = [update.state async for update in client.stream('hello')]
+        assert states == ['working', state]
+
+
 async def test_an_agent_that_does_not_stream_is_polled() -> None:
     card: dict[str, Any] = {**CARD, 'capabilities': {}}
     canned = Canned(result({'task': WORKING}), result(WORKING), result(WORKING), result(TASK), card=card)

@@ -273,6 +273,15 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     assert isinstance(chosen, Interface)
 
 
+async def test_an_event_that_is_too_long_cannot_be_read() -> None:
+    canned = Canned(*answers(stream=stream('data: ' + 'x' * 10_000_001)))
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        [finding] = [finding for finding in await findings(server.url) if finding.step == 'stream']
+    assert finding.level == 'fault'
+    assert 'has sent an answer that cannot be read' in finding.came
+
+
 async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
     assert bad(await findings('http://127.0.0.1:9')) == ['fault card']
     canned = Canned()

@@ -88,6 +88,16 @@ async def test_an_approval_without_a_usable_schema_is_an_approval(between: Betwe
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
 
 
+async def test_a_schema_that_cannot_be_used_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    asked = waits(pending=[call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
+    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+        task: Any = (await client.send('hello')).outcome
+    assert [pending.get('answerSchema') for pending in waiting_task('', task)['pending']] == [None]
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith('A remote agent asks with a JSON Schema that cannot be used: ')
+    assert 'a_rare_name' in line
+
+
 @in_between
 async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
     asked = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])

@@ -397,6 +397,13 @@ async def test_a_failed_task_is_a_model_error_with_its_correlation_id() -> None:
     assert 'secret' not in str(caught.value)
 
 
+@pytest.mark.parametrize('state', ['failed', 'rejected', 'canceled'])
+async def test_a_task_that_ends_without_a_result_is_a_model_error(state: str) -> None:
+    ended = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper()}'}}
+    with pytest.raises(ModelAPIError, match=f'The remote task t is {state}'):
+        await canned(stream({'task': ended})).run('go')
+
+
 async def test_an_agent_that_cannot_be_reached_is_a_model_error() -> None:
     with pytest.raises(ModelAPIError) as caught:
         await RemoteAgent(A2AClient('http://127.0.0.1:9/', timeout=0.1)).run('go')
