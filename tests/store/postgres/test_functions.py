@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -703,22 +703,39 @@ async def test_calls_and_generators_have_the_same_results_and_rows(schedule: Sch
             await asyncio.to_thread(stage.backend.close)
 
 
-async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(postgres_url, calls=True)
-    await stage.end(*both(await stage.started()))
+@contextmanager
+def counted() -> Generator[list[str]]:
+    """Note the statements of all connections."""
     queries: list[str] = []
 
-    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(connection: object, query: str, *args: Any, **options: Any) -> Any:
             queries.append(query)
             return method(connection, query, *args, **options)
 
         return call
 
-    for name in ('execute', 'fetch', 'fetchrow', 'fetchval', 'executemany'):
-        monkeypatch.setattr(asyncpg.Connection, name, counted(getattr(asyncpg.Connection, name)))
-    await stage.file()
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ('execute', 'fetch', 'fetchrow', 'fetchval', 'executemany'):
+            patch.setattr(asyncpg.Connection, name, noted(getattr(asyncpg.Connection, name)))
+        yield queries
+
+
+async def test_a_run_is_started_and_completed_in_one_round_trip_each(postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    with counted() as queries:
+        await stage.end(*both(await stage.started('u', context='d')))
+    writes = [query for query in queries if 'pg_notify' not in query]
+    assert [query.partition('called.')[2].partition('(')[0] for query in writes] == ['a2a_submit', 'a2a_finish']
+    await asyncio.to_thread(stage.backend.close)
+
+
+async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    with counted() as queries:
+        await stage.file()
     [query] = queries
     assert 'called.a2a_file(' in query
     assert [json.loads(row)['filed'] for row in (await stage.rows())['task']] == [1]

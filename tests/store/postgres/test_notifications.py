@@ -14,6 +14,7 @@ from pydantic_ai_a2a.store.postgres import backend as postgres_listener
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import channel
 from pydantic_ai_a2a.store.shared import WorkerCallbacks
+from pydantic_ai_a2a.types import TaskState
 
 from ...suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, state_of, submit
 from .conftest import Open
@@ -159,6 +160,29 @@ async def test_a_queued_task_is_told_only_to_an_idle_worker_and_its_end_to_who_w
         async with asyncio.timeout(LIMIT):
             await ending_of_u.wait(0)
     ending_of_u.close()
+
+
+@pytest.mark.parametrize('state', ['completed', 'failed'])
+async def test_an_idle_worker_is_told_of_the_next_task_of_a_context_when_the_task_before_ends(
+    state: TaskState, another: Open, postgres_url: str
+) -> None:
+    here, sender, idle = another(), another(), another()
+    work(idle)
+    idle.set_idle('worker', idle=True)
+    stop = here.listen(nothing, nothing)
+    async with told(postgres_url, idle=idle) as counts:
+        await hears(postgres_url, idle, 3)
+        alone = (await submit(here, message(new='alone', context='other'), slot=SLOT)).claim
+        first = (await submit(here, message(new='first', context='c'), slot=SLOT)).claim
+        assert alone is not None
+        assert first is not None
+        await submit(sender, message(new='next', context='c'))
+        await counts.since()
+        await here.queue.finish(alone, ending(alone, state))
+        assert await counts.since() == []
+        await here.queue.finish(first, ending(first, state))
+        assert await counts.since() == [('idle', 'r')]
+    stop()
 
 
 async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
