@@ -24,11 +24,13 @@ from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.store.ports import Claim, Finish
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...suites import values
-from ..stage import ended
+from ..stage import ended, told_to_loop
 
 
 class PanicException(BaseException):
@@ -77,6 +79,26 @@ def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.
     assert [record.message for record in caplog.records if record.exc_info] == [
         'The worker failed while it stopped; its tasks run again once their leases expire.'
     ]
+
+
+async def test_a_store_that_breaks_at_the_end_of_a_run_is_logged_and_the_next_task_is_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Breaking(WrappedQueue):
+        async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+            if claim.header.context_id == 'broken':
+                raise OSError('the disk is gone')
+            return await super().finish(claim, finish)
+
+    backend = MemoryBackend('agent', reader_lag=1000)
+    backend.queue = Breaking(backend.queue)
+    app = to_a2a(Agent(TestModel()), backend=backend)
+    with told_to_loop() as told:
+        async with lifespan(app):
+            await Client(app).send(message(contextId='broken'), returnImmediately=True)
+            assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert told == []
+    assert 'A task could not be stored; the worker tries again at the next heartbeat.' in caplog.messages
 
 
 @pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
