@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Limits, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Messages, Workers, to_a2a
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import unversioned
@@ -179,6 +179,26 @@ async def test_the_lifespan_may_be_run_again_and_the_app_serves_again() -> None:
             first = await Client(app).send(message(prompt, contextId='c'))
     assert texts(first) == ['one + two']
     assert texts(await Client(app).send(message('three', contextId='c'))) == ['one + two + three']
+
+
+async def test_a_message_that_is_stored_after_the_end_is_run_after_the_next_start() -> None:
+    asked, decide = asyncio.Event(), asyncio.Event()
+
+    async def reply(_: Any) -> Literal['task']:
+        asked.set()
+        await decide.wait()
+        return 'task'
+
+    app = to_a2a(Agent(TestModel()), messages=Messages(reply=reply))
+    async with stopping(app) as (client, stack):
+        sending = asyncio.ensure_future(client.send(returnImmediately=True))
+        await asked.wait()
+        await stack.aclose()
+        decide.set()
+        task = await sending
+        assert state_of(task) == 'SUBMITTED'
+        async with lifespan(app):
+            assert state_of(await ended(client, task['id'])) == 'COMPLETED'
 
 
 @covers(ROW)
