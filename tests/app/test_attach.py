@@ -43,6 +43,20 @@ print(app.name, ours, module.__loader__ is module.__spec__.loader, module.__load
     assert ran.stdout.startswith('joker [] True <bound method')
 
 
+def test_agents_have_the_method_although_another_finder_of_modules_goes_first() -> None:
+    code = """
+import sys
+from importlib.machinery import PathFinder
+class Finder:
+    find_spec = PathFinder.find_spec
+sys.meta_path.insert(0, Finder)
+import pydantic_ai_a2a, pydantic_ai
+print(pydantic_ai.Agent('test', name='joker').to_a2a().name)
+"""
+    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout == 'joker\n'
+
+
 def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AbstractAgent, 'to_a2a', 'their own')
     attach()
