@@ -273,6 +273,15 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     assert isinstance(chosen, Interface)
 
 
+async def test_an_answer_in_place_of_which_events_come_cannot_be_read() -> None:
+    canned = Canned(*answers(message=stream({'task': TASK})))
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        [finding] = [finding for finding in await findings(server.url) if finding.step == 'message']
+    assert finding.level == 'fault'
+    assert 'not JSON but text/event-stream' in finding.came
+
+
 async def test_an_event_that_is_too_long_cannot_be_read() -> None:
     canned = Canned(*answers(stream=stream('data: ' + 'x' * 10_000_001)))
     with serve(canned.app, anonymous=True) as server:
