@@ -185,6 +185,17 @@ async def test_an_idle_worker_is_told_of_the_next_task_of_a_context_when_the_tas
     stop()
 
 
+async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_being_asked_again(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    assert not backend.process.looks
+    stop = backend.listen(nothing, nothing)
+    await hears(postgres_url, backend, 2)
+    assert backend.process.looks
+    stop()
+
+
 async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
     another: Open, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
