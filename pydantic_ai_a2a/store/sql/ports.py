@@ -275,9 +275,9 @@ class SqlQueue(Port, TaskQueue):
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         self.database.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
-        if next(self._ends) % runs.EVERY == 0:
-            await self.database.write(_FILE, self.agent)
         try:
+            if next(self._ends) % runs.EVERY == 0:
+                await self.database.write(_FILE, self.agent)
             following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
         finally:
             self.database.leave(claim.header.id, over=finish.status.state in TERMINAL)

@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
-from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
+from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, StoreUnavailable
 from pydantic_ai_a2a.store.events import ThreadFuture
 from pydantic_ai_a2a.store.ports import Slot
+from pydantic_ai_a2a.store.sql import runs
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
-from ...suites.values import AT, LEASE, OWNER, READER_LAG, message, run, state_of, submit
+from ...suites.values import AT, LEASE, OWNER, READER_LAG, claim_one, ending, message, run, state_of, submit
 
 Open = Callable[..., SqliteFileBackend]
 
@@ -316,3 +317,22 @@ async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_f
             assert await state_of(backend, 't') == 'submitted'
     read_on.set()
     await listing
+
+
+async def test_another_process_may_take_a_task_from_the_first_failed_write_of_its_end_on(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write(*_: object) -> None:
+        raise StoreUnavailable('locked')
+
+    backend = another()
+    stop = backend.listen(nothing, nothing)
+    await submit(backend, message(new='t'))
+    claimed = await claim_one(backend, 't')
+    assert backend.process.peers.private('t')
+    monkeypatch.setattr(runs, 'EVERY', 1)  # ended tasks are filed before the end is written
+    monkeypatch.setattr(backend, 'write', write)
+    with pytest.raises(StoreUnavailable):
+        await backend.queue.finish(claimed, ending(claimed))
+    assert not backend.process.peers.private('t')
+    stop()
