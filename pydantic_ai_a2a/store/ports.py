@@ -18,7 +18,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import wraps
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_ai.conversation_store import ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage
@@ -29,6 +30,8 @@ from ..clock import SYSTEM, Clock
 from ..errors import UnsupportedOperationError
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, frozen
+
+MethodT = TypeVar('MethodT', bound=Callable[..., Any])
 
 __all__ = [
     'DEAD_LETTER',
@@ -1183,13 +1186,14 @@ class TaskQueue(Sink):
         """
 
 
-def inner_method(method: Callable[..., Any]) -> Any:
+def inner_method(method: MethodT) -> MethodT:
     """Make a method that calls the same method of the attribute `inner`. The port declares the signature."""
 
+    @wraps(method, updated=())  # without the mark of an abstract method
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.inner, method.__name__)(*args, **kwargs)
 
-    return call
+    return cast('MethodT', call)
 
 
 class WrappedQueue(TaskQueue):
