@@ -209,9 +209,10 @@ class _Reader(Subscription):
 
     def wake(self, limit: int) -> None:
         """Wake the reader after new events, or drop a reader that is too far behind."""
+        mark = self._mark  # read once: the reader takes the next batch in another thread
         if self._waiter is not None:
             self._waiter.resolve()
-        elif self._mark is not None and not self.dropped and self._tail.published - self._mark > limit:
+        elif mark is not None and not self.dropped and self._tail.published - mark > limit:
             self.dropped = True
             _soon(self._loop, self._on_drop)
 
