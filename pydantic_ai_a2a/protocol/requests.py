@@ -205,13 +205,14 @@ class _OlderAll(TypedDict):
 
 def read_target(wire: Mapping[str, Any]) -> PushTarget:
     """Read the target of a webhook, of A2A 1.0 or 0.3."""
-    authentication: Mapping[str, Any] = wire.get('authentication') or {}
-    schemes: list[str | None] = authentication.get('schemes') or [authentication.get('scheme')]
+    authentication: Mapping[str, Any] = wire.get('authentication') or {'scheme': None}
+    # Credentials without a scheme could not be sent: a client's own webhook is not validated, and fails here.
+    scheme = authentication['schemes'][0] if 'schemes' in authentication else authentication['scheme']
     return PushTarget(
         id=wire.get('id') or '',
         url=wire['url'],
         token=wire.get('token') or None,
-        scheme=schemes[0],
+        scheme=scheme,
         credentials=authentication.get('credentials') or None,
     )
 

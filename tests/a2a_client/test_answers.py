@@ -507,6 +507,14 @@ async def test_webhooks_are_managed_over_all_pages() -> None:
         await client.delete_push_config('t', 'a')
 
 
+async def test_a_webhook_whose_credentials_have_no_scheme_is_not_created_without_them() -> None:
+    config: Any = {'url': 'https://me.example', 'authentication': {'credentials': 'secret'}}
+    canned = Canned()
+    async with calling(canned) as client:
+        with pytest.raises(KeyError, match='scheme'):
+            await client.create_push_config('t', config)
+
+
 async def test_a_list_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, '_MOST_PAGES', 3)
     canned = Canned(result({'tasks': [TASK], 'nextPageToken': 'again'}))
