@@ -163,12 +163,12 @@ class GrpcCall(Exchange):
             await self._write_first(stream)
             if subscription is None:
                 return
-            await self.follow(stream, subscription)
+            in_time = await self.follow(stream, subscription)
         except asyncio.CancelledError:
             if subscription is None or not subscription.dropped or self._task.uncancel():
                 raise  # not the reader's lag: the call has ended
             raise ClientGone(_TOO_SLOW) from None
-        if subscription.dropped:
+        if not in_time:
             self._cut = True  # the cancel of the drop may still come
             raise ClientGone(_TOO_SLOW)
 

@@ -152,18 +152,21 @@ class Exchange(ABC):
     async def keep_alive(self) -> None:
         """Tell the client of a stream without events that the stream goes on."""
 
-    async def follow(self, stream: EventStream, subscription: Subscription) -> None:
-        """Write the events of a stream until its end state, the end of its reader or the drain of the server."""
+    async def follow(self, stream: EventStream, subscription: Subscription) -> bool:
+        """Write the events of a stream until its end state, the end of its reader or the drain of the server.
+
+        Return False if events are missing, because the reader was too slow.
+        """
         streams = self.serving.streams
         streams.add(subscription)
         try:
             while True:
                 events = await subscription.next()
                 if subscription.dropped or self.has_left:
-                    return
+                    return not subscription.dropped
                 if not events:
                     if streams.over(stream.task_id):
-                        return
+                        return True
                     await self.keep_alive()
                     continue
                 events, ended = stream.up_to_end(events)
@@ -171,7 +174,7 @@ class Exchange(ABC):
                 del events  # each long event is released once it is sent
                 await writing
                 if ended:
-                    return
+                    return True
         finally:
             streams.remove(subscription)
             subscription.close()
