@@ -17,7 +17,6 @@ from os import urandom
 from time import time_ns
 from typing import Any, cast
 
-from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
 from ..notebooks import HtmlTask
@@ -385,27 +384,46 @@ def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:
 
 # --- tasks and events as JSON values of A2A 1.0, for people and files -------------------------------------------------
 
-_OPAQUE = frozenset({'data', 'metadata'})
-"""Members whose values are not A2A's."""
-_MAY_BE_ABSENT = frozenset({'append', 'artifacts', 'history', 'last_chunk', 'message', 'metadata', 'timestamp'})
-
 
 def json_of(value: Task | Message | StreamResponse) -> dict[str, Any]:
     """Return a task (§4.1.1), a message (§4.1.4), or an event of a stream (§3.2.3)."""
-    return from_json(dump_json(_json_of(value), inf_nan_mode='null'))
+    if 'message_id' in value:
+        return from_json(dump_message(value))
+    if 'status' in value:
+        return _task(value)
+    if 'task' in value:
+        return {'task': _task(value['task'])}
+    if 'message' in value:
+        return {'message': from_json(dump_message(value['message']))}
+    if 'status_update' in value:
+        update = value['status_update']
+        ids = {'taskId': update['task_id'], 'contextId': update['context_id']}
+        return {'statusUpdate': {**ids, 'status': _status(update['status']), **_metadata(update)}}
+    assert 'artifact_update' in value
+    chunk = value['artifact_update']
+    ids = {'taskId': chunk['task_id'], 'contextId': chunk['context_id']}
+    flags = {name: True for name, key in (('append', 'append'), ('lastChunk', 'last_chunk')) if chunk.get(key)}
+    artifact = from_json(dump_artifact(chunk['artifact']))
+    return {'artifactUpdate': {**ids, 'artifact': artifact, **flags, **_metadata(chunk)}}
 
 
-def _json_of(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_json_of(item) for item in cast('list[Any]', value)]
-    if not isinstance(value, Mapping):
-        return value
-    wire: dict[str, Any] = {}
-    for name, item in cast('Mapping[str, Any]', value).items():
-        if item or name not in _MAY_BE_ABSENT:
-            wire[to_camel(name)] = item if name in _OPAQUE else _json_of(item)
-    if 'state' in wire:
-        wire['state'] = from_json(STATE_NAMES[wire['state']])
-    if 'role' in wire:
-        wire['role'] = _ROLE_NAMES[wire['role']]
+def _task(task: Task) -> dict[str, Any]:
+    wire: dict[str, Any] = {'id': task['id'], 'contextId': task['context_id'], 'status': _status(task['status'])}
+    if artifacts := task.get('artifacts'):
+        wire['artifacts'] = [from_json(dump_artifact(artifact)) for artifact in artifacts]
+    if history := task.get('history'):
+        wire['history'] = [from_json(dump_message(message)) for message in history]
+    return wire | _metadata(task)
+
+
+def _status(status: TaskStatus) -> dict[str, Any]:
+    wire: dict[str, Any] = {'state': from_json(STATE_NAMES[status['state']])}
+    if timestamp := status.get('timestamp'):
+        wire['timestamp'] = timestamp
+    if message := status.get('message'):
+        wire['message'] = from_json(dump_message(message))
     return wire
+
+
+def _metadata(value: Any) -> dict[str, Any]:
+    return {'metadata': value['metadata']} if value.get('metadata') else {}
