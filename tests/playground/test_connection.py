@@ -179,8 +179,10 @@ async def test_an_answer_to_a_restarted_server_in_memory_ends_the_task(visit: Vi
     with serve(cut) as server:
         page = await visit(f'{server.url}docs', failures=1)
         await say(page, 'Tidy up.')
+        approve = page.get_by_role('button', name='Approve')
+        await expect(approve).to_have_count(1)  # the task is one of the server that goes away
         cut.app = to_a2a(keeper())
-        await page.get_by_role('button', name='Approve').click()
+        await approve.click()
         await expect(page.get_by_role('alert').filter(has_text='has restarted and forgot this task')).to_have_count(1)
         await expect(page.get_by_role('form', name='Approval')).to_have_count(0)
 
