@@ -139,7 +139,7 @@ async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_proce
     conversation = Conversation(monkeypatch)
     apart = Postgres(postgres_url, pool_size=3)  # with equal settings, both would share their connections
     neighbour = PostgresBackend(apart, 'agent', reader_lag=READER_LAG)
-    monkeypatch.setattr(neighbour, '_place', 'another process')  # else only one of the two may run tasks here
+    monkeypatch.setattr(neighbour, 'place', 'another process')  # else only one of the two may run tasks here
     app = to_a2a(agent_of(task), backend=postgres_url)
     stop = neighbour.listen(lambda _: None, lambda _: None)
     await neighbour.queued()

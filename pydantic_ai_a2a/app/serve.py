@@ -95,7 +95,7 @@ def run(
         grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
-        server, _ = _uvicorn(app, listener, hosts, uvicorn_options, grpc=grpc)
+        server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
         with frozen():
             server.run(sockets=[listener])
 
@@ -174,7 +174,7 @@ def _tls(options: Mapping[str, Any]) -> TLS | None:
 
 def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse an unknown uvicorn option before the server listens."""
-    import uvicorn  # noqa: PLC0415 - see `_uvicorn`
+    import uvicorn  # noqa: PLC0415 - see `uvicorn_server`
 
     choices = {*signature(uvicorn.Config).parameters, *signature(function).parameters}
     if unknown := next((option for option in options if option not in choices), None):
@@ -207,7 +207,7 @@ def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None 
     return HostCheck(app, names, redact)
 
 
-def _uvicorn(
+def uvicorn_server(
     app: ASGIApp,
     listener: socket.socket,
     hosts: AllowedHosts | None,
@@ -293,7 +293,7 @@ class Server:
         self.docs_url = None if path is None else self.url + path.removeprefix('/')
         self._app = app
         self._listener = listener
-        self._server, self._settled = _uvicorn(app, listener, hosts, {'lifespan': 'on', **options})
+        self._server, self._settled = uvicorn_server(app, listener, hosts, {'lifespan': 'on', **options})
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
         if not self._settled.wait(_START_TIME) or not self._server.started:

@@ -14,9 +14,9 @@ from pydantic_core import from_json
 from .callers import is_loopback
 
 _MAX_BYTES = 256 * 1024
-_TIME = 10.0
+TIME = 10.0
 """Maximum seconds of all requests of one connection."""
-_SILENCE = 5.0
+SILENCE = 5.0
 """Maximum seconds without a byte of the answer."""
 
 
@@ -54,7 +54,7 @@ async def connected() -> AsyncGenerator[httpx2.AsyncClient]:
     Raises:
         TimeoutError: The requests have taken too long.
     """
-    async with asyncio.timeout(_TIME), httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
+    async with asyncio.timeout(TIME), httpx2.AsyncClient(timeout=SILENCE, follow_redirects=False) as client:
         yield client
 
 

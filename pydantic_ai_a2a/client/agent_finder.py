@@ -213,7 +213,7 @@ def warn(error: str) -> None:
 
 _AHEAD = 16
 """Most messages of an answer that wait for the reader."""
-_ENDING = 5.0
+STOP_TIME = 5.0
 """Seconds for which a caller who leaves waits for the app."""
 
 
@@ -308,7 +308,7 @@ class _Answer(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._serving.cancel()
-        await asyncio.wait((self._serving,), timeout=_ENDING)
+        await asyncio.wait((self._serving,), timeout=STOP_TIME)
         if not self._serving.done():
             logger.warning('An app in this process goes on with %s although its caller has left.', self._name)
         elif not self._serving.cancelled():

@@ -141,7 +141,7 @@ class RemoteCards:
             if status == 304 and kept is not None:
                 # Trusted keys may have changed since.
                 card = kept.card if self._verifier is None else await self.read(kept.wire, shown(url))
-                return _Kept(card, kept.wire, url, _until(answered), kept.etag)
+                return _Kept(card, kept.wire, url, fresh_until(answered), kept.etag)
             if status in (429, 502, 503, 504):
                 raise RemoteUnavailable(f'{shown(url)} has answered with HTTP {status}. Try again later.')
             if status != 200:
@@ -152,7 +152,7 @@ class RemoteCards:
         except ValueError:
             kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
             raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
-        return _Kept(await self.read(wire, shown(url)), wire, url, _until(answered), answered.get('etag'))
+        return _Kept(await self.read(wire, shown(url)), wire, url, fresh_until(answered), answered.get('etag'))
 
     async def read(self, wire: object, place: str) -> AgentCard:
         """Return the card in JSON; if a signature is required, only the signed content of the card.
@@ -204,7 +204,7 @@ def _described(status: int) -> str:
     return f'HTTP {status}.'
 
 
-def _until(headers: httpx2.Headers) -> float:
+def fresh_until(headers: httpx2.Headers) -> float:
     control = headers.get('cache-control', '').lower()
     match = _MAX_AGE.search(control)
     age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH

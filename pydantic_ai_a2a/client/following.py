@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
-_MOST_ENTRIES = 10_000
+MOST_ENTRIES = 10_000
 """Most artifacts and keys of metadata of a task in a stream. Each event copies the references to all of them."""
 
 
@@ -167,9 +167,9 @@ class Follower:
             raise self._transport.unreadable(
                 f'the events of the task hold more than {MAX_ANSWER} characters, or {MAX_VALUES} JSON values'
             )
-        if self._size.entries > _MOST_ENTRIES:
+        if self._size.entries > MOST_ENTRIES:
             raise self._transport.unreadable(
-                f'the task has more than {_MOST_ENTRIES} artifacts and keys of metadata. `get` reads the task'
+                f'the task has more than {MOST_ENTRIES} artifacts and keys of metadata. `get` reads the task'
             )
 
     def _take(self, event: StreamResponse) -> Update:

@@ -85,7 +85,7 @@ class NotificationVerifier:
         self._audience = origin(audience)
         self._max_age = seconds(max_age)
         self._max_body = max_body
-        self._first_time = first_time or _Remembered(_REMEMBERED)
+        self._first_time = first_time or Remembered(_REMEMBERED)
         if not self._audience:
             raise ValueError(f'audience must be a URL such as https://client.example.com, not {audience!r}.')
         if not 0 < self._max_age <= LIFETIME:
@@ -148,7 +148,7 @@ class NotificationVerifier:
         return at, until
 
 
-class _Remembered:
+class Remembered:
     """Ids of signatures, each until its signature has expired."""
 
     def __init__(self, most: int) -> None:

@@ -116,7 +116,7 @@ class CardVerifier:
 # --- verification with trusted keys -----------------------------------------------------------------------------------
 # Configured keys, and key sets of configured origins.
 
-_TIMES = (600.0, 0.0, 30.0)
+KEY_TIMES = (600.0, 0.0, 30.0)
 """Seconds until a key set is fetched again; seconds more if the fetch fails; seconds between attempts."""
 _MOST_SETS = 32
 """Most key sets of unknown URLs. The signer of a notification is not known before its signature is verified."""
@@ -214,7 +214,7 @@ class KeyFinder:
         if url not in self._sets:
             if url not in self._known:
                 self._make_room()
-            self._sets[url] = Jwks(shown(url), url, self._algorithms, _TIMES, discovery=False)
+            self._sets[url] = Jwks(shown(url), url, self._algorithms, KEY_TIMES, discovery=False)
         return self._sets[url]
 
     def _make_room(self) -> None:

@@ -62,7 +62,7 @@ _OLDER = codec_of('fasta2a')
 _PASSED_ON = ('retry-after', 'www-authenticate')
 """Headers of a refusal that its error has."""
 
-_MOST_PAGES = 10_000
+MOST_PAGES = 10_000
 """Most pages of a list."""
 _LONGEST_REASON = 4_000
 """Most bytes of a text that are read for the reason of a refusal."""
@@ -136,14 +136,14 @@ class Transport:
 
     async def items(self, name: str, params: ListParams | ListPushParams) -> AsyncGenerator[Any, None]:
         """Yield the items of a list, over all pages; see `call` for the errors."""
-        for _ in range(_MOST_PAGES):
+        for _ in range(MOST_PAGES):
             items, token = await self.call(name, params)
             for item in items:
                 yield item
             if not token:
                 return
             params = replace(params, page_token=token)
-        raise self.unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
+        raise self.unreadable(f'the answer to {name} has more than {MOST_PAGES} pages')
 
     def stream(self, name: str, params: Params, *, last_event_id: int | None = None) -> Events:
         """Perform a streaming operation, and yield its events; see `call` for the errors.

@@ -264,11 +264,11 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
 # The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
 
 T = TypeVar('T')
-_WAKE = 1.0
+WAKE = 1.0
 """Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
 _END = 15.0
 """Seconds for the cancellation of a task after Ctrl-C."""
-_QUEUED = 10.0
+QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
 
 
@@ -320,7 +320,7 @@ class Talk:
 
         future = self._portal.start_task_soon(call)
         try:
-            while not ended.wait(_WAKE) and not future.done():
+            while not ended.wait(WAKE) and not future.done():
                 pass  # an endless wait would miss a Ctrl-C that comes just before the wait
             return future.result()
         except KeyboardInterrupt:
@@ -397,7 +397,7 @@ class Talk:
             async with aclosing(updates):
                 async for update in updates:
                     if queued is None and self._task is None:
-                        queued = asyncio.get_running_loop().call_later(_QUEUED, self._report_queued)
+                        queued = asyncio.get_running_loop().call_later(QUEUED, self._report_queued)
                     self._task = update.task
                     screen.show(update)
             assert update is not None, 'a stream has an event'
@@ -411,7 +411,7 @@ class Talk:
 
     def _report_queued(self) -> None:
         if self._task is not None and self._task['status']['state'] == 'submitted':
-            say(f'the task {self._task["id"]} has been queued for {_QUEUED:.0f} seconds: is a worker running?')
+            say(f'the task {self._task["id"]} has been queued for {QUEUED:.0f} seconds: is a worker running?')
 
     def _ended(self, outcome: Task | Message) -> int:
         """Say how to go on. Return the exit code."""

@@ -637,7 +637,7 @@ class StorageHousekeeping(Housekeeping):
 # A broker may be shared by several processes, and hand an operation to any of them. A process without the task runs the
 # task from the storage. The process with the task then asks the storage until the task has stopped.
 
-_PAUSE = 1.0
+PAUSE = 1.0
 """Seconds before a failed broker is asked again, and between two looks at a task of another process."""
 
 
@@ -729,7 +729,7 @@ class BrokeredBackend(Backend):
         """Watch a task in another process, until the broker hands out the task here."""
         over = False
         while task_id in self._withheld and not over:
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
             over = task_id in self._withheld and await followed.look(at=self.now())
         if over:
             self._withheld.discard(task_id)
@@ -766,7 +766,7 @@ class BrokeredBackend(Backend):
                 logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
             except Exception:  # a user's broker raises any exception
                 logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
 
     async def _carry_out(self, operation: TaskOperation) -> None:
         await self._listening.wait()

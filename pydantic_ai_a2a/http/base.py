@@ -204,9 +204,9 @@ def _matches(if_none_match: str | None, tag: str) -> bool:
 #
 # Else a refused client could hold its connection open with a body that never ends.
 
-_REST = 64_000_000
+REST = 64_000_000
 """Maximum bytes of a refused body to discard."""
-_REST_TIME = 5.0
+REST_TIME = 5.0
 """Maximum seconds to discard a refused body."""
 
 CLOSE = ('Connection', 'close')
@@ -259,7 +259,7 @@ def discarding(receive: Receive, send: Send) -> Send:
             return
         await send({**message, 'more_body': True})
         with suppress(TimeoutError):
-            async with asyncio.timeout(_REST_TIME):
+            async with asyncio.timeout(REST_TIME):
                 await _discard(receive)
         await send({'type': 'http.response.body', 'body': b''})
 
@@ -267,7 +267,7 @@ def discarding(receive: Receive, send: Send) -> Send:
 
 
 async def _discard(receive: Receive) -> None:
-    rest = _REST
+    rest = REST
     while rest > 0:
         message = await receive()
         if not message.get('more_body'):

@@ -86,7 +86,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 LIVE_PATH = '/health/live'
 READY_PATH = '/health/ready'
-_LIMIT = 2.0
+PATIENCE = 2.0
 """Seconds until the backend must have answered."""
 
 _READY = frozenset({'ok', 'idle', 'off', 'degraded', 'paused'})
@@ -128,13 +128,13 @@ class Ready:
 
     async def _backend(self) -> Component:
         try:
-            async with asyncio.timeout(_LIMIT):
+            async with asyncio.timeout(PATIENCE):
                 await self._read()
         except Exception:  # drivers of databases raise errors of their own, which only the log shows
             logger.exception('The backend cannot be read; %s answers HTTP 503.', READY_PATH)
             return 'failed'
         try:
-            async with asyncio.timeout(_LIMIT):
+            async with asyncio.timeout(PATIENCE):
                 await self._write()
         except Exception as error:  # as above
             logger.error('The backend cannot be written: %r; %s answers HTTP 503.', error, READY_PATH)

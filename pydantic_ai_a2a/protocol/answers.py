@@ -284,7 +284,7 @@ _LIST = TypeAdapter[Any](_lenient(ListTasksResult, _with_tasks, tasks=list[_Task
 
 _MOST_FAULTS = 1_000
 """Most values of an answer that are left out at a time."""
-_MOST_ROUNDS = 10
+MOST_ROUNDS = 10
 """How often faulty values are left out: a value can be needed by its object, and the object by another object."""
 
 
@@ -300,7 +300,7 @@ def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> A
         AnswerUnreadable: The value is not in the form of the adapter.
     """
     faults: list[str] = []
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         try:
             read = adapter.validate_python(value)
         except ValidationError as error:

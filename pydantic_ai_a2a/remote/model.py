@@ -412,9 +412,9 @@ class A2ATaskEvent(CapabilityEvent, namespace='a2a', name='task'):
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_FIRST_LIMIT = 3.0
+FIRST_LIMIT = 3.0
 """Seconds in which the agent names the task of a run that stops before the first event."""
-_CANCEL_LIMIT = 10.0
+CANCEL_LIMIT = 10.0
 """Seconds for the request that cancels a task."""
 
 
@@ -475,7 +475,7 @@ class RemoteTasks:
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, within ten seconds. A failure is logged."""
         try:
-            async with asyncio.timeout(_CANCEL_LIMIT):
+            async with asyncio.timeout(CANCEL_LIMIT):
                 await self._client.cancel(task_id)
         except (A2AError, RemoteError, TimeoutError) as error:
             logger.warning('The remote task %s was not canceled: %s', task_id, str(error) or 'the agent is silent')
@@ -498,7 +498,7 @@ class RemoteTasks:
         update = followed.last
         if update is None:
             try:
-                async with asyncio.timeout(_FIRST_LIMIT):
+                async with asyncio.timeout(FIRST_LIMIT):
                     update = await followed.first
             except (A2AError, RemoteError, TimeoutError) as error:
                 logger.warning(

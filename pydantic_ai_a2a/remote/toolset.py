@@ -53,7 +53,7 @@ ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
 
 PLACE = 'a2a'
 """Key of the tool, task and conversation in the metadata of a tool return."""
-_MOST_WAITING = 10_000
+MOST_WAITING = 10_000
 _LONGEST_WAITING = 2_000
 """Most bytes of JSON of a remote task that this process remembers."""
 _SHOWN = 200
@@ -319,7 +319,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             self._waiting[call] = task
         if a2a(ctx).task_id:
             self._of_run.append(call)
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def _fail(self, sentence: str, error: A2AError | RemoteError | None) -> NoReturn:

@@ -89,7 +89,7 @@ class SlowClients:
 # An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
 # process, and count unsent bytes in `UNSENT`.
 
-_STALL = 1.0
+STALL = 1.0
 """Seconds without progress after which a client is a slow reader."""
 _CHUNKS_AT_ONCE = 8
 """Chunks to send before other requests are served, even to a fast client."""
@@ -225,7 +225,7 @@ class UnsentAnswer:
 
     def is_slow(self, now: float) -> bool:
         """True if the client has stalled, or is too slow to read the answer in time."""
-        if now - self._moved >= _STALL:
+        if now - self._moved >= STALL:
             return True
         return (now - self._begun) * (self._sent + self.left) > self._readers.seconds * self._sent > 0
 

@@ -125,7 +125,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     def __init__(self, settings: Hashable, place: str, namespace: str, make_process: Callable[[], ProcessT]) -> None:
         self.settings = settings
         self._make_process = make_process
-        self._place = place
+        self.place = place
         self._processes: dict[int, ProcessT] = {}
         """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
         self._availability = Availability(f'{self.store} {place}')
@@ -182,7 +182,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         self, on_ready: Callable[[str | None], object], on_cancel: Callable[[str], object]
     ) -> Callable[[], None]:
         self._check_alone()
-        _listening[self._place, self.namespace] = self
+        _listening[self.place, self.namespace] = self
         process, listener = self.process, WorkerCallbacks(asyncio.get_running_loop(), on_ready, on_cancel)
         process.peers.listeners.append(listener)
         process.wake()
@@ -194,11 +194,11 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
 
     def _check_alone(self) -> None:
         """Two backends of one process would not see each other's readers and workers, and compete for every task."""
-        other = _listening.get((self._place, self.namespace))
+        other = _listening.get((self.place, self.namespace))
         if other is not None and other is not self and other.process.peers.live():
             raise BackendUnusable(
                 f'Another running app of this process uses the namespace {self.namespace!r} of the {self.store}'
-                f' {self._place}: give this app another Retention.namespace or {self.store.split()[-1]}.'
+                f' {self.place}: give this app another Retention.namespace or {self.store.split()[-1]}.'
             )
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class Peers:
         self._known: dict[str, int] = {}
         """The tasks that other processes are told of, each with what is wanted here."""
         self._hears = 0
-        self._kept_until = 0
+        self.kept_until = 0
         """When the row of this process expires (ms)."""
 
     def live(self) -> bool:
@@ -366,7 +366,7 @@ class Peers:
         dropped = {task_id: known[task_id] for task_id in known.keys() - wanted.keys() - storing}
         hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
         same = hears == self._hears and not added and not dropped
-        if same and (self._kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
+        if same and (self.kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
             return None
         return Kept(hears, added, dropped, reads)
 
@@ -376,7 +376,7 @@ class Peers:
             self._known.pop(task_id, None)
         self._known.update(kept.added)
         told = bool(kept.added) or kept.hears > self._hears
-        self._hears, self._kept_until = kept.hears, self._now() + WATCH
+        self._hears, self.kept_until = kept.hears, self._now() + WATCH
         return told
 
 

@@ -235,7 +235,7 @@ async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: p
 
 @pytest.mark.parametrize('kind', ['artifacts', 'metadata', 'task'])
 async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, '_MOST_ENTRIES', 20)
+    monkeypatch.setattr(following, 'MOST_ENTRIES', 20)
     sent = 0
 
     async def endless() -> AsyncGenerator[str]:
@@ -516,7 +516,7 @@ async def test_a_webhook_whose_credentials_have_no_scheme_is_not_created_without
 
 
 async def test_a_list_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, '_MOST_PAGES', 3)
+    monkeypatch.setattr(transport, 'MOST_PAGES', 3)
     canned = Canned(result({'tasks': [TASK], 'nextPageToken': 'again'}))
     async with calling(canned) as client:
         with pytest.raises(RemoteProtocolError, match='more than 3 pages'):

@@ -264,7 +264,7 @@ async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_
 async def test_an_app_that_ignores_its_cancellation_does_not_keep_its_caller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(agent_finder, '_ENDING', 0.0)
+    monkeypatch.setattr(agent_finder, 'STOP_TIME', 0.0)
     released, ended = asyncio.Event(), asyncio.Event()
     canned = Canned(result(TASK))
 

@@ -30,7 +30,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client import notifications
-from pydantic_ai_a2a.client.notifications import _Remembered  # pyright: ignore[reportPrivateUsage]
+from pydantic_ai_a2a.client.notifications import Remembered
 from pydantic_ai_a2a.signing.cards import AppSigner
 
 from ..auth.issuer import Key, issuer
@@ -250,7 +250,7 @@ async def test_a_function_can_remember_for_several_processes() -> None:
 
 
 def test_the_memory_of_ids_is_bounded() -> None:
-    remember = _Remembered(2)
+    remember = Remembered(2)
     assert [remember('a', -1.0), remember('b', 60.0), remember('c', 60.0)] == [True, True, True]
     assert remember('b', 60.0) is False
     with pytest.raises(RemoteUnavailable, match='More than 2 notifications'):

@@ -380,7 +380,7 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
 
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
         assert len(asked) == 32
-        monkeypatch.setattr('pydantic_ai_a2a.client.signatures._TIMES', (600.0, 0.0, 0.0))
+        monkeypatch.setattr('pydantic_ai_a2a.client.signatures.KEY_TIMES', (600.0, 0.0, 0.0))
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
 
@@ -417,7 +417,7 @@ async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_witho
 
 async def test_key_sets_that_verify_nothing_give_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody can send a notification, and name many URLs of one key set."""
-    monkeypatch.setattr('pydantic_ai_a2a.client.signatures._TIMES', (600.0, 0.0, 0.0))
+    monkeypatch.setattr('pydantic_ai_a2a.client.signatures.KEY_TIMES', (600.0, 0.0, 0.0))
     key = Key('key-1')
     async with issuer(key) as served:
         verifier = CardVerifier(TrustedKeys(origins=[served.url]))
@@ -439,7 +439,7 @@ async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest
     def at_once(_: object) -> float:
         return 0.0
 
-    monkeypatch.setattr('pydantic_ai_a2a.client.cards._until', at_once)
+    monkeypatch.setattr('pydantic_ai_a2a.client.cards.fresh_until', at_once)
     checks: list[object] = []
 
     content = CardVerifier.content

@@ -49,7 +49,7 @@ class Clerk:
 async def readiness(client: Client) -> tuple[int, str]:
     """HTTP status of `/health/ready`, and the state of the backend, which gets as long to answer as it takes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, '_LIMIT', LIMIT)
+        patch.setattr(index, 'PATIENCE', LIMIT)
         answer = await client.get('/health/ready')
     return answer.status, answer.json['components']['backend']
 

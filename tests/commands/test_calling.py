@@ -47,7 +47,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look often for a Ctrl-C that came just before they began to wait."""
-    monkeypatch.setattr(calling, '_WAKE', 0.001)
+    monkeypatch.setattr(calling, 'WAKE', 0.001)
 
 
 def plain(text: str) -> str:
@@ -311,7 +311,7 @@ def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: py
         with at_its_url(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
             return command(capsys, 'send', server.url, 'hello')
 
-    monkeypatch.setattr(calling, '_QUEUED', 0.0)
+    monkeypatch.setattr(calling, 'QUEUED', 0.0)
     monkeypatch.setattr(calling, 'say', saying)
     queued, begun = sent('SUBMITTED', 'COMPLETED'), sent('WORKING', 'WORKING', 'COMPLETED')
     assert (queued.code, begun.code) == (0, 0)
@@ -549,7 +549,7 @@ def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_model, '_FIRST_LIMIT', 0.0)
+    monkeypatch.setattr(remote_model, 'FIRST_LIMIT', 0.0)
     canned = Canned()
     with at_its_url(canned, Interrupting(canned, messages=0)) as server:
         code, text = at(monkeypatch, '', 'send', server.url, 'hello')

@@ -23,7 +23,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
-from pydantic_ai_a2a.app.serve import _uvicorn  # pyright: ignore[reportPrivateUsage]
+from pydantic_ai_a2a.app.serve import uvicorn_server
 from pydantic_ai_a2a.app.serve_grpc import GrpcState, listen
 from pydantic_ai_a2a.client.signatures import CardVerifier
 
@@ -265,7 +265,7 @@ async def test_nobody_connects_over_http_while_grpc_drains() -> None:
             await asyncio.open_connection(*address)
         refused.set()
 
-    server, settled = _uvicorn(to_a2a(AGENT), listener, None, {'log_config': None}, grpc=beside())
+    server, settled = uvicorn_server(to_a2a(AGENT), listener, None, {'log_config': None}, grpc=beside())
     async with asyncio.timeout(LIMIT):
         serving = asyncio.ensure_future(server.serve([listener]))
         await asyncio.to_thread(settled.wait, LIMIT)

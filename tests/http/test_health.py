@@ -185,7 +185,7 @@ class Storage(InMemoryStorage[Any]):
 async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says_why(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(index, '_LIMIT', 0.01)
+    monkeypatch.setattr(index, 'PATIENCE', 0.01)
     storage = Storage()
     storage.gone = gone
     async with served(to_a2a(Agent(TestModel()), storage=storage)) as client:

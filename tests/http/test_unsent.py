@@ -24,13 +24,13 @@ def readers(limit: int = 100, seconds: float = 60.0) -> Readers:
 @pytest.fixture
 def none_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """No reader is a slow one, however long the test is stopped."""
-    monkeypatch.setattr(slow_clients, '_STALL', inf)
+    monkeypatch.setattr(slow_clients, 'STALL', inf)
 
 
 @pytest.fixture
 def all_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reader is a slow one from the beginning."""
-    monkeypatch.setattr(slow_clients, '_STALL', 0.0)
+    monkeypatch.setattr(slow_clients, 'STALL', 0.0)
 
 
 async def hold(clients: Readers, size: int) -> asyncio.Task[None]:

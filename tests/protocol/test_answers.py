@@ -395,7 +395,7 @@ def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchang
 
 
 def test_faulty_values_are_left_out_for_a_few_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, '_MOST_ROUNDS', 1)
+    monkeypatch.setattr(answers, 'MOST_ROUNDS', 1)
     with pytest.raises(AnswerUnreadable, match='metadata: '):
         read_task({'id': 't', 'status': {'state': 'completed'}, 'metadata': 3})
 

@@ -11,5 +11,5 @@ from ..bounds import LIMIT
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ('_FIRST_LIMIT', '_CANCEL_LIMIT'):
+    for name in ('FIRST_LIMIT', 'CANCEL_LIMIT'):
         monkeypatch.setattr(model, name, LIMIT)

@@ -468,7 +468,7 @@ async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_the_task(
 async def test_a_run_that_is_canceled_while_the_agent_is_silent_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(remote_model, '_FIRST_LIMIT', 0.0)
+    monkeypatch.setattr(remote_model, 'FIRST_LIMIT', 0.0)
     canned, reached = Canned(result(TASK)), asyncio.Event()
 
     async def silent(scope: Scope, receive: Receive, send: Send) -> None:

@@ -127,7 +127,7 @@ async def test_a_bare_approval_and_a_bare_denial_reach_the_task_in_this_process(
 async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(toolset, '_MOST_WAITING', 0)
+    monkeypatch.setattr(toolset, 'MOST_WAITING', 0)
     app = to_a2a(deleting([]))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(capabilities=[A2A(app)])

@@ -293,7 +293,7 @@ def _log_failure(result: Any, error: BaseException | None) -> None:
 # one ends it.
 
 T = TypeVar('T')
-_CONFLICTS = 10
+MOST_CONFLICTS = 10
 """The most repetitions of a transaction after conflicts."""
 _PAUSE = 0.02
 """Seconds before the second attempt, doubled for each later attempt."""
@@ -421,7 +421,7 @@ class Session:
                 return await attempt()
             except CONFLICTS:
                 conflicts += 1
-                if conflicts > _CONFLICTS:
+                if conflicts > MOST_CONFLICTS:
                     raise
             except Exception as error:
                 if not is_away(error) or time.monotonic() > until:
@@ -518,7 +518,7 @@ def shared_pool(settings: Postgres) -> SharedPool:
 #
 # Notifications are hints: a poll after each gap, and every few seconds, finds lost notifications.
 
-_POLL = 5.0
+POLL = 5.0
 """Seconds between two polls with notifications."""
 _POLL_DEAF = 0.25
 """Seconds between two polls without notifications."""
@@ -574,7 +574,7 @@ class Listener:
                     look_at = loop.time()  # read all tasks: writes before LISTEN sent no notification here
                 again = await self._do(session, full=loop.time() >= look_at)
                 if self._soon or loop.time() >= look_at:
-                    pause = _POLL_DEAF if self._connection is None else _POLL
+                    pause = _POLL_DEAF if self._connection is None else POLL
                     look_at = loop.time() + (_SOON if self._soon else pause)
                 await self._wait(_SOON if again else look_at - loop.time())
                 if again:
@@ -632,7 +632,7 @@ class Listener:
     async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:
         """Check the listening connection, and read the database's clock."""
         try:
-            async with asyncio.timeout(_POLL), session.connections.listening:
+            async with asyncio.timeout(POLL), session.connections.listening:
                 await session.clock.ask(connection)
         except _FAILS:
             connection.terminate()

@@ -64,7 +64,7 @@ _TURN = 0.5
 """Seconds between two attempts to upgrade the schema."""
 _VALID_INDEXES = """SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE indisvalid AND relnamespace = to_regnamespace($1)"""
-_LATE = 5.0
+LATE = 5.0
 """Seconds after the database's own time-out until the connection counts as dead."""
 
 
@@ -109,7 +109,7 @@ def unusable(settings: Postgres, why: str) -> BackendUnusable:
 def _options(settings: Postgres) -> dict[str, Any]:
     return {
         'timeout': settings.connect_timeout,
-        'command_timeout': settings.statement_timeout + _LATE,
+        'command_timeout': settings.statement_timeout + LATE,
         'statement_cache_size': settings.statement_cache_size,
     }
 
@@ -177,7 +177,7 @@ async def _take_turn(settings: Postgres, connection: Connection) -> bool:
         for statement in steps_of(settings, MIGRATIONS, taken, [row[0] for row in made]):
             await patient.execute(statement)
     finally:
-        await patient.close(timeout=_LATE)
+        await patient.close(timeout=LATE)
     return True
 
 
@@ -229,7 +229,7 @@ async def in_transaction(connection: Connection, start: str, work: Callable[[], 
 async def roll_back(connection: Connection) -> None:
     """Roll back a transaction; terminate a busy or lost connection."""
     try:
-        async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
+        async with asyncio.timeout(LATE):  # in Python 3.11, wait_for may swallow a cancellation
             await connection.execute('ROLLBACK')
     except (*_LOST, asyncpg.PostgresError):
         give_up(connection)

@@ -121,7 +121,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _INTERVAL = 0.025
 """Seconds between two polls for writes of other processes."""
-_LATER = 1.0
+LATER = 1.0
 """Seconds until the next poll after a failed poll."""
 _READERS = 2
 """Number of read-only connections: a long list does not block other reads."""
@@ -152,7 +152,7 @@ class _Writer(ConnectionThread):
                 self._version = version
         except Exception:  # the thread of all writes goes on
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
-            self._next += _LATER
+            self._next += LATER
         if (kept := self._process.peers.to_keep()) is not None:
             keep = partial(reads.keep, self._process.namespace, self._process.peers.id, kept)
             self.put(QueuedTransaction(keep, partial(self._kept, kept)))
@@ -169,7 +169,7 @@ class _Writer(ConnectionThread):
     def _kept(self, kept: reads.Kept, result: None, error: BaseException | None) -> None:
         _log_failure(result, error)
         if error is not None:
-            self._next = time.monotonic() + _LATER
+            self._next = time.monotonic() + LATER
         elif self._process.peers.kept(kept):
             self._again = True  # others may have written before they could know
 

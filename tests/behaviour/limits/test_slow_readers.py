@@ -189,7 +189,7 @@ def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None
 @pytest.fixture
 def stall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Say after how many seconds a client that takes nothing is a slow reader."""
-    monkeypatch.setattr(slow_clients, '_STALL', request.param)
+    monkeypatch.setattr(slow_clients, 'STALL', request.param)
 
 
 PATIENT = pytest.mark.parametrize('stall', [inf], indirect=True)

@@ -36,7 +36,7 @@ BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-s
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Discard refused bodies for no time; in tests of that, until the client has sent them."""
-    monkeypatch.setattr(base, '_REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
+    monkeypatch.setattr(base, 'REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
 
 
 async def ask(app: Any, verb: str, path: str, headers: dict[str, str], **scope: Any) -> Answer:
@@ -174,8 +174,8 @@ def test_a_client_that_still_sends_can_read_that_its_body_is_too_large(
 
 
 async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, '_REST_TIME', LIMIT)
-    monkeypatch.setattr(base, '_REST', 10)
+    monkeypatch.setattr(base, 'REST_TIME', LIMIT)
+    monkeypatch.setattr(base, 'REST', 10)
     bodies, sent = 0, list[Message]()
 
     async def receive() -> Message:

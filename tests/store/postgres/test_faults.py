@@ -173,7 +173,7 @@ async def test_a_commit_that_fails_because_of_others_is_tried_again(
 async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_backend, '_CONFLICTS', 2)
+    monkeypatch.setattr(postgres_backend, 'MOST_CONFLICTS', 2)
     backend = another()
     await submit(backend, message(new='t'))
     raise_at_commit(postgres, postgres_url, code='40001', times=3)
@@ -361,7 +361,7 @@ async def erase_all(backend: PostgresBackend) -> None:
 async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, '_LATE', 0.1)
+    monkeypatch.setattr(connect, 'LATE', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url, statement_timeout=2)
         await submit(backend, message(new='t'))

@@ -30,7 +30,7 @@ def nothing(_: object = None) -> None:
 async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 0.1)
+    monkeypatch.setattr(postgres_listener, 'POLL', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(listen_dsn=proxy.url)
         proxy.when(b'clock_timestamp', 'say nothing more')
@@ -114,7 +114,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
 async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process(
     another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
+    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)
     await heard(here, there)
@@ -152,7 +152,7 @@ async def test_a_process_looks_for_the_events_after_a_message_once_the_message_i
 async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
     another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
+    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)
     await heard(here, there)

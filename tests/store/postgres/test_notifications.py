@@ -96,7 +96,7 @@ def read(backend: PostgresBackend, *task_ids: str) -> list[Subscription]:
 async def test_the_streams_of_a_process_notify_nobody_however_long_they_last(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 0.05)
+    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
     here, there = another(), another()
     stops = [here.listen(nothing, nothing)]
     readers = [*read(there, 'nothing'), *read(here, 't')]
@@ -199,7 +199,7 @@ async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_be
 async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
     another: Open, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
+    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     ready = asyncio.Event()
     stop = here.listen(lambda _: ready.set(), nothing)
@@ -215,7 +215,7 @@ async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued
 async def test_idle_streams_change_no_row_but_the_row_of_their_process(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 0.05)
+    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
     here, there = another(), another()
     task_ids = [f't{n}' for n in range(20)]
     for task_id in task_ids:
@@ -239,7 +239,7 @@ async def test_idle_streams_change_no_row_but_the_row_of_their_process(
 async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_reads(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 0.05)
+    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
     here, other = another(), another()
     await submit(other, message(new='t'))
     [reader] = read(here, 't')
@@ -251,7 +251,7 @@ async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_r
         [second] = read(other, 'u')  # its process forgets the others that are gone
         while await connection.fetchval('SELECT COUNT(*) FROM a2a.process') < 2:
             await connection.execute('UPDATE a2a.process SET until = 0')
-            monkeypatch.setattr(here.process.peers, '_kept_until', 0)
+            monkeypatch.setattr(here.process.peers, 'kept_until', 0)
         while await connection.fetchval('SELECT COUNT(*) FROM a2a.reader') < 2:
             pass
     await connection.close()

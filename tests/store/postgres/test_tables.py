@@ -32,7 +32,7 @@ async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Serv
 async def test_tables_may_take_longer_to_be_made_than_a_statement(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, '_LATE', 0.1)
+    monkeypatch.setattr(connect, 'LATE', 0.1)
     postgres.run(
         """
         CREATE FUNCTION linger() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2.5); END $$;

@@ -144,7 +144,7 @@ async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall
 async def test_a_row_that_cannot_be_written_is_logged_and_tried_again_later(
     another: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_backend, '_LATER', 0.1)
+    monkeypatch.setattr(sqlite_backend, 'LATER', 0.1)
     here, there = another(), another()
     await submit(here, message(new='t'))
     other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
