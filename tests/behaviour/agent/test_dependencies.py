@@ -118,6 +118,34 @@ async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallCont
     assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
 
 
+async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are_listed() -> None:
+    told: list[CallContext] = []
+    async with serving(
+        AGENT, deps_factory=told.append, messages=Messages(deps_headers=('X-Region', 'x-shop')), auth=known
+    ) as client:
+        client.headers |= {'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'}
+        sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}
+        answer = await client.call('SendMessage', {'message': sent, 'metadata': {'of': 'request'}})
+    [call] = told
+    task_id = answer['task']['id']
+    assert (call.caller, call.caller.scopes, call.tenant) == (
+        Caller(id='ann', tenant='acme'),
+        frozenset({'read'}),
+        'acme',
+    )
+    assert call.headers == {'x-region': 'eu'}
+    assert call.metadata == {'of': 'request'}
+    assert (call.task_id, call.context_id) == (task_id, 'c')
+    assert call.message == {
+        'message_id': sent['messageId'],
+        'role': 'user',
+        'parts': [{'text': 'hi'}],
+        'metadata': {'of': 'message'},
+        'task_id': task_id,
+        'context_id': 'c',
+    }
+
+
 async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
     stage, told = Stage(), list[str]()
 

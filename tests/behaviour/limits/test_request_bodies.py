@@ -1,0 +1,304 @@
+"""Bodies of requests that come slowly, never, or after the answer: none holds up the server or another client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import httpx
+import pytest
+from pydantic_ai import Agent
+from starlette import requests
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import Message
+
+from pydantic_ai_a2a import Access, BearerAuth, Limits, Quotas, Rate, serve, to_a2a
+from pydantic_ai_a2a.http import base
+
+from ...auth.issuer import bearer
+from ...client import LIMIT, Answer, Client, Exchange, lifespan, state_of
+from ...fixed import fixed
+from ..refused import refusal, send, untouched
+from ..stage import serving
+
+SOON = fixed(Limits, body_time=0.01)
+NEVER = fixed(Limits, body_time=1000)
+
+
+class Slow(Exchange):
+    """A request whose body comes as the test wants."""
+
+    def __init__(self, client: Client, headers: Mapping[str, str] | None = None) -> None:
+        self.asked = asyncio.Event()
+        self.parts: asyncio.Queue[Message] = asyncio.Queue()
+        merged = {'Content-Type': 'application/json', **client.headers, **(headers or {})}
+        super().__init__(client.app, 'POST', '/', merged, b'')
+
+    async def _receive(self) -> Message:
+        self.asked.set()
+        return await self.parts.get()
+
+    def give(self, body: bytes, *, more: bool) -> None:
+        self.parts.put_nowait({'type': 'http.request', 'body': body, 'more_body': more})
+
+
+@pytest.mark.parametrize('begun', [b'', b'{"jsonrpc"'], ids=['nothing', 'the beginning'])
+async def test_a_body_that_does_not_come_is_given_up(begun: bytes) -> None:
+    async with untouched(limits=SOON) as client:
+        slow = Slow(client)
+        if begun:
+            slow.give(begun, more=True)
+        answer = await slow.answer()
+        error = refusal(answer, status=408, id=None)
+    assert (error.code, error.message) == (-32600, 'The request body did not arrive in time.')
+    assert answer.headers['connection'] == 'close'
+
+
+async def test_a_body_that_comes_in_pieces_is_taken() -> None:
+    async with serving(Agent('test'), limits=NEVER) as client:
+        slow, body = Slow(client), send()
+        for n in range(len(body)):
+            slow.give(body[n : n + 1], more=n + 1 < len(body))
+        assert state_of((await slow.answer()).json['result']['task']) == 'COMPLETED'
+
+
+async def test_others_are_served_while_bodies_are_waited_for() -> None:
+    async with serving(Agent('test'), limits=NEVER) as client:
+        waiting = [Slow(client) for _ in range(50)]
+        for each in waiting:
+            await each.asked.wait()
+        assert state_of(await client.send()) == 'COMPLETED'
+        for each in waiting:
+            each.give(send(), more=False)
+            assert (await each.answer()).status == 200
+
+
+async def test_a_request_that_is_ended_while_it_is_read_is_not_answered() -> None:
+    async with untouched(limits=NEVER) as client:
+        slow = Slow(client)
+        await slow.asked.wait()
+        slow.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow.task
+
+
+async def test_a_client_that_goes_in_the_middle_of_its_body_is_not_answered() -> None:
+    async with untouched(limits=NEVER) as client:
+        slow = Slow(client)
+        slow.parts.put_nowait({'type': 'http.disconnect'})
+        await slow.task
+
+
+def test_bodies_are_given_up_in_every_loop_that_an_app_is_used_in() -> None:
+    app = to_a2a(Agent('test'), limits=SOON)
+
+    async def status() -> int:
+        async with asyncio.timeout(LIMIT):
+            return (await Slow(Client(app)).answer()).status
+
+    async def leave() -> None:
+        await Slow(Client(app)).asked.wait()
+
+    asyncio.run(leave())  # its timer goes with its loop
+    both = [408, 408]
+    there: list[int] = []
+    thread = threading.Thread(target=lambda: there.append(asyncio.run(status())))
+
+    async def here() -> int:
+        thread.start()
+        try:
+            return await status()
+        finally:
+            await asyncio.to_thread(thread.join)
+
+    assert [asyncio.run(here()), *there] == both
+
+
+def until_closed(url: str, sent: bytes) -> bytes:
+    """All that a server answers before it closes the connection."""
+    host, port = url.removeprefix('http://').rstrip('/').split(':')
+    with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:
+        connection.sendall(sent)
+        return b''.join(iter(lambda: connection.recv(65536), b''))
+
+
+def test_a_server_closes_the_connection_of_a_client_that_does_not_send() -> None:
+    head = b'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n'
+    with serve(to_a2a(Agent('test'), limits=SOON)) as server:
+        answer = until_closed(server.url, head + b'{')
+    assert answer.startswith(b'HTTP/1.1 408 ')
+    assert b'did not arrive in time' in answer
+
+
+# --- answers before the body has come end the connection ------------------------------------------------------------
+
+ANN = 'the-token-of-ann-1234'
+AUTH = BearerAuth({ANN: 'ann'})
+CARD = '/.well-known/agent-card.json'
+JSON = {'Content-Type': 'application/json'}
+KNOWN = JSON | bearer(ANN)
+BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-such-task"}}'
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Discard refused bodies for no time; in tests of that, until the client has sent them."""
+    monkeypatch.setattr(base, 'REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
+
+
+async def ask(app: Any, verb: str, path: str, headers: dict[str, str], **scope: Any) -> Answer:
+    """A request whose length is declared, or that has no body if it says so itself."""
+    exchange = Exchange(app, verb, path, {'Content-Length': str(len(BODY))} | headers, BODY)
+    exchange.scope.update(scope)
+    return await exchange.answer()
+
+
+REFUSED: list[tuple[str, str, dict[str, str], int]] = [
+    ('POST', '/', JSON, 401),
+    ('POST', '/', {'Transfer-Encoding': 'chunked', 'Content-Length': '0'}, 401),
+    ('POST', '/', bearer(ANN), 415),
+    ('POST', '/', KNOWN | {'Content-Length': '99999999'}, 413),
+    ('POST', '/tasks/a:cancel', JSON, 401),
+    ('POST', '/tasks/a:cancel', bearer(ANN) | {'Content-Type': 'text/plain'}, 415),
+    ('PUT', '/tasks', KNOWN, 405),
+    ('POST', '/tasks/a/b', KNOWN, 404),
+    ('POST', '/nothing', KNOWN, 404),
+    ('POST', CARD, KNOWN, 405),
+    ('PUT', '/', KNOWN, 405),
+    ('GET', CARD, {}, 200),
+    ('GET', '/health/live', {}, 200),
+    ('OPTIONS', '/', {'Origin': 'https://app.example.com', 'Access-Control-Request-Method': 'POST'}, 200),
+]
+
+
+@pytest.mark.parametrize(('verb', 'path', 'headers', 'status'), REFUSED)
+async def test_an_answer_before_the_body_ends_the_connection(
+    verb: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(cors=['https://app.example.com']))
+    async with lifespan(app):
+        answer = await ask(app, verb, path, headers)
+        over_http_2 = await ask(app, verb, path, headers, http_version='2')
+    assert (answer.status, answer.headers['connection']) == (status, 'close')
+    assert 'connection' not in over_http_2.headers
+
+
+async def test_a_host_that_is_not_answered_for_ends_the_connection() -> None:
+    app = to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example.com']))
+    answer = await ask(app, 'POST', '/', JSON)
+    assert (answer.status, answer.headers['connection']) == (421, 'close')
+
+
+async def test_a_caller_without_a_scope_ends_the_connection_if_the_body_is_not_needed_to_know() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
+    answer = await ask(app, 'POST', '/', KNOWN)
+    assert (answer.status, answer.headers['connection']) == (403, 'close')
+
+
+async def read(request: requests.Request) -> PlainTextResponse:
+    return PlainTextResponse(await request.body())
+
+
+@pytest.mark.parametrize(
+    ('verb', 'path', 'status'), [('POST', '/', 200), ('POST', '/tasks/a:cancel', 400), ('PUT', '/own', 200)]
+)
+async def test_a_connection_goes_on_when_the_body_was_read_or_there_is_none(verb: str, path: str, status: int) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, routes=[Route('/own', read, methods=['PUT'])])
+    async with lifespan(app):
+        answer = await ask(app, verb, path, KNOWN)
+        refused = await Exchange(app, 'GET', '/tasks', {}, b'').answer()
+    assert (answer.status, refused.status) == (status, 401)
+    assert 'connection' not in answer.headers
+    assert 'connection' not in refused.headers
+
+
+async def test_a_quota_that_is_used_up_does_not_end_the_connection() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
+    async with lifespan(app):
+        answers = [await ask(app, 'POST', '/', KNOWN) for _ in range(2)]
+    assert [(each.status, 'connection' in each.headers) for each in answers] == [(200, False), (429, False)]
+
+
+@pytest.mark.parametrize('http', ['h11', 'httptools'])
+@pytest.mark.parametrize(
+    ('first', 'status'),
+    [
+        (b'POST / HTTP/1.1\r\nContent-Type: application/json\r\n', b'401'),
+        (b'POST /message:send HTTP/1.1\r\nContent-Type: application/json\r\n', b'401'),
+        (b'POST /nothing HTTP/1.1\r\n', b'404'),
+        (b'GET /.well-known/agent-card.json HTTP/1.1\r\n', b'200'),
+    ],
+)
+def test_a_server_hangs_up_on_a_body_that_nobody_waits_for(http: Any, first: bytes, status: bytes) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, limits=fixed(Limits, body_time=1_000))
+    with serve(app, http=http) as server:
+        answer = until_closed(server.url, first + b'Host: localhost\r\nContent-Length: 1000\r\n\r\n{')
+    assert answer.startswith(b'HTTP/1.1 ' + status)
+    assert b'\r\nconnection: close\r\n' in answer.lower()
+
+
+def by_urllib(url: str, body: bytes) -> int:
+    request = Request(url, data=body, headers=JSON)
+    with pytest.raises(HTTPError) as refused:
+        urlopen(request, timeout=LIMIT)
+    assert b'larger than' in refused.value.read()
+    refused.value.close()
+    return refused.value.code
+
+
+def by_httpx(url: str, body: bytes) -> int:
+    answer = httpx.post(url, content=body, headers=JSON, timeout=LIMIT)
+    assert 'larger than' in answer.text
+    return answer.status_code
+
+
+def by_httpx_in_chunks(url: str, body: bytes) -> int:
+    chunks = (body[n : n + 100_000] for n in range(0, len(body), 100_000))
+    return httpx.post(url, content=chunks, headers=JSON, timeout=LIMIT).status_code
+
+
+def by_curl(url: str, body: bytes) -> int:
+    command = ['curl', '-sS', '-w', '%{http_code}', '-H', 'Content-Type: application/json', '--data-binary', '@-', url]
+    for options in ([], ['-H', 'Expect:']):
+        done = subprocess.run([*command, *options], input=body, capture_output=True, timeout=LIMIT, check=True)
+        assert b'larger than' in done.stdout
+    return int(done.stdout[-3:])
+
+
+@pytest.mark.parametrize('http', ['h11', 'httptools'])
+@pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])
+@pytest.mark.parametrize('sends', [by_urllib, by_httpx, by_httpx_in_chunks, by_curl])
+def test_a_client_that_still_sends_can_read_that_its_body_is_too_large(
+    sends: Callable[[str, bytes], int], path: str, http: Any
+) -> None:
+    with serve(to_a2a(Agent('test'), limits=Limits(body=100_000)), http=http) as server:
+        assert sends(server.url + path, b'[' * 20_000_000) == 413
+
+
+async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, 'REST_TIME', LIMIT)
+    monkeypatch.setattr(base, 'REST', 10)
+    bodies, sent = 0, list[Message]()
+
+    async def receive() -> Message:
+        nonlocal bodies
+        bodies += 1
+        return {'type': 'http.request', 'body': b'abcd', 'more_body': True}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await base.discarding(receive, send)({'type': 'http.response.body', 'body': b'too large'})
+    assert bodies == 3
+    assert [(message['body'], message.get('more_body', False)) for message in sent] == [
+        (b'too large', True),
+        (b'', False),
+    ]
