@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 from a2a.types import StreamResponse
-from fasta2a.broker import InMemoryBroker
-from fasta2a.storage import InMemoryStorage
 from google.protobuf.json_format import MessageToDict, ParseDict
 from pydantic_ai import Agent
-from pydantic_ai.messages import ImageUrl, ModelMessage, ModelResponse, TextPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, Limits, Messages, Workers, to_a2a
-from pydantic_ai_a2a.errors import InvalidParamsError
-from pydantic_ai_a2a.types import Message, Part
+from pydantic_ai_a2a import Limits, to_a2a
 
 from ...client import Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, spoken
@@ -178,37 +174,6 @@ async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
         answer = await Client(app).post(body)
     [part] = spoken().result('SendMessage', answer.json)['task']['history'][0]['parts']
     assert part['data'] == {'value': pytest.approx(json.loads(number))}
-
-
-async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() -> None:
-    told: list[Any] = []
-
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        told.extend(part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart))
-        return ModelResponse(parts=[TextPart('done')])
-
-    parts = [{'url': 's3://bucket/a.png', 'mediaType': 'image/png'}]
-    async with untouched() as client:
-        error = refusal(await client.post(send(parts=parts)))
-    app = to_a2a(Agent(FunctionModel(answer)), messages=Messages(allowed_file_url_schemes=frozenset({'https', 's3'})))
-    async with lifespan(app):
-        assert state_of(await Client(app).send(message(parts=parts))) == 'COMPLETED'
-    assert (error.code, error.fields) == (-32602, ['message.parts[0].url'])
-    assert told == [[ImageUrl(url='s3://bucket/a.png', _media_type='image/png')]]
-
-
-async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -> None:
-    agent, s3 = Agent('test'), frozenset({'s3'})
-    broker, storage = InMemoryBroker(), InMemoryStorage()
-    part = Part(url='s3://bucket/a.png', media_type='image/png')
-    history = [Message(role='user', message_id='m', parts=[part])]
-    plain = AgentWorker(agent=agent, broker=broker, storage=storage)
-    worker = AgentWorker(agent=agent, broker=broker, storage=storage, allowed_file_url_schemes=s3)
-    assert worker.build_message_history(history) != []
-    with pytest.raises(InvalidParamsError, match='must be an https URL'):
-        plain.build_message_history(history)
-    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no allowed_file_url_schemes'):
-        to_a2a(agent, workers=Workers(worker=worker), messages=Messages(allowed_file_url_schemes=s3))
 
 
 @pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])
