@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -12,6 +13,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
+import pytest
 from fasta2a.schema import Task
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent
@@ -19,6 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserProm
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Retention, Workers, to_a2a
+from pydantic_ai_a2a.audit import LOGGER
 
 from ..bounds import LOGS
 from ..client import LIMIT, Client, RpcError, lifespan, state_of
@@ -89,6 +92,14 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
     task = await client.get_task(task_id)
     assert state_of(task) in ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED')
     return task
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The records of the audit log, whose lines say the same, without their times."""
+    records = [record for record in caplog.records if record.name == LOGGER]
+    facts: list[dict[str, Any]] = [vars(record)['audit'] for record in records]
+    assert [json.loads(record.getMessage()) for record in records] == facts
+    return [{name: value for name, value in fact.items() if name != 'time'} for fact in facts]
 
 
 @contextmanager

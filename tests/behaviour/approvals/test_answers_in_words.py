@@ -23,7 +23,7 @@ from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
 from ..queues import Overtaken
 from ..rows import covers
-from ..stage import prompts, serving
+from ..stage import audited, prompts, serving
 
 ALL: dict[str, Any] = {'approvals': Approvals(plain_text_answers='all')}
 WHAT = (
@@ -231,7 +231,7 @@ async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.
         assert [each.get('metadata') for each in again['history'] if each['role'] == 'ROLE_USER'] == [None, None]
         assert not caplog.records
         await client.send(message('no', taskId=task['id']))
-    assert [each.__dict__['audit']['decisions'] for each in caplog.records] == [{'c1': 'deny'}]
+    assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'deny'}]
 
 
 # --- the schema of the whole message --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..queues import Overtaken
 from ..rows import covers
-from ..stage import ended, serving
+from ..stage import audited, ended, serving
 
 
 @covers(ROW)
@@ -186,7 +186,7 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
         done = await ada.send(answers(task, approve(), metadata={'note': 1, 'answeredBy': {'id': 'bob'}}))
     assert done['history'][2]['metadata'] == {'note': 1, 'answeredBy': {'id': 'ada', 'tenant': 't'}}
     assert done['history'][0]['metadata'] == {'note': 0}
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert {name: record[name] for name in ('event', 'task', 'caller', 'tenant', 'decisions')} == {
         'event': 'calls-answered',
         'task': task['id'],
@@ -224,9 +224,7 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
         {},
         None,
     ]
-    assert [each.__dict__['audit']['decisions'] for each in caplog.records if each.name == LOGGER] == [
-        {'c1': 'approve'}
-    ]
+    assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}]
 
 
 @covers(ROW)
@@ -243,8 +241,7 @@ async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.L
         task = await ada.send('delete two')
         await ada.send(answers(task, approve('c1')))
         await bob.send(answers(task, {'id': 'c2', 'decision': 'deny'}))
-    records = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
-    assert [(record['caller'], record['decisions']) for record in records] == [
+    assert [(record['caller'], record['decisions']) for record in audited(caplog)] == [
         ('ada', {'c1': 'approve'}),
         ('bob', {'c2': 'deny'}),
     ]
@@ -284,7 +281,7 @@ async def test_arguments_may_be_changed_where_that_is_allowed_and_the_audit_log_
             await client.send(answers(task, approve()))
         else:
             await client.send(changed)
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert (may_change, record.get('changed_arguments')) == ((False, None) if refused else (True, ['c1']))
     assert tools.deleted == [('a' if refused else 'z', True)]
 
@@ -294,5 +291,5 @@ async def test_arguments_that_are_sent_back_as_they_were_are_not_changed(caplog:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent) as client:
         await client.send(answers(await client.send('delete'), approve(args={'path': 'a'})))
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert 'changed_arguments' not in record

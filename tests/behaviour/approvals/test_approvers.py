@@ -22,7 +22,7 @@ from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
 from ..rows import covers
-from ..stage import ended, prompts
+from ..stage import audited, ended, prompts
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
@@ -302,7 +302,7 @@ async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.
             await refused(ann(app), answers(task, approve()))
             await boss(app).send(answers(task, approve()))
             await ended(ann(app), task['id'])
-    forbidden, record = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    forbidden, record = audited(caplog)
     assert (forbidden['event'], forbidden['task'], forbidden['caller']) == ('forbidden', task['id'], 'ann')
     assert (record['caller'], record['owner'], record['decisions']) == ('boss', 'ann', {'c1': 'approve'})
 
@@ -374,7 +374,7 @@ async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplo
         await director.send(answers(task, approve(args={'cents': 20_000})))
         await ended(ann(cashier.app), task['id'])
     assert cashier.paid == [4, 20_000]
-    [forbidden] = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    [forbidden] = audited(caplog)
     assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
 
 

@@ -19,7 +19,7 @@ from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, rpc
 from ..refused import refusal
-from ..stage import serving
+from ..stage import audited, serving
 
 ANN = 'the-token-of-ann-1234'
 STRANGER, HERE, INSIDE = '192.0.2.1', '127.0.0.1', 'testclient'
@@ -94,7 +94,7 @@ async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         refusal(await listed(client, STRANGER), status=403)
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    [record] = audited(caplog)
     assert [record[fact] for fact in ('event', 'operation', 'remote')] == ['forbidden', 'ListTasks', STRANGER]
 
 

@@ -20,7 +20,7 @@ from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Ra
 from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, json_rpc, spoken
 from ..refused import refusal, untouched
-from ..stage import serving
+from ..stage import audited, serving
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
@@ -83,8 +83,8 @@ async def test_a_tenant_that_there_is_not_and_one_of_others_are_the_same(
         foreign = await client.post(rpc('GetTask', {'id': 't'}), {'X-API-Key': BOB}, path='/other/')
     errors = [refusal(each) for each in (unknown, foreign)]
     assert [(each.code, each.message) for each in errors] == [(-32602, NONE)] * 2
-    told = [json.loads(each.message) for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in told] == [
+    records = audited(caplog)
+    assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in records] == [
         ('forbidden', 'ann', None, path.strip('/')),
         ('forbidden', 'bob', 'acme', 'other'),
     ]
@@ -346,5 +346,5 @@ async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog:
     async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
         headers = {'X-API-Key': ANN}
         await client.post(rpc('SendMessage', {'message': message(parts=parts)}), headers, path='/umbrella/')
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    [record] = audited(caplog)
     assert (record['refusal'], record['caller'], record['tenant']) == ('private-address', 'ann', 'umbrella')

@@ -20,7 +20,7 @@ from ...dialects import json_rpc
 from ..foreign import foreign
 from ..metered import AUTH, DAY, HTTP, TOKENS, Clock, by, over
 from ..refused import refusal, send, untouched
-from ..stage import Stage, ended, serving, tasks_of
+from ..stage import Stage, audited, ended, serving, tasks_of
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
@@ -118,10 +118,9 @@ async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixtur
             await by(client, name).send()
         answer = await by(client, 'ann').post(send())
         over(answer, 'rates.*', retry_after='86400')
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    assert {**record, 'time': None} == {
+    [record] = audited(caplog)
+    assert record == {
         'event': 'quota-exceeded',
-        'time': None,
         'remote': 'testclient',
         'quota': 'rates.*',
         'caller': 'ann',
