@@ -12,14 +12,14 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Access, Approvals, Caller
+from pydantic_ai_a2a import A2AApp, Access, Approvals
 from pydantic_ai_a2a.audit import LOGGER
 
-from ...client import Client, RpcError, message, texts
+from ...client import RpcError, message, texts
 from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
+from ..callers import by_header, caller
 from ..queues import Overtaken
 from ..rows import covers
 from ..stage import audited, ended, serving
@@ -172,13 +172,10 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
 
 @covers(ROW)
 async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(caplog: pytest.LogCaptureFixture) -> None:
-    def authenticate(request: Request) -> Caller:
-        return Caller(id=request.headers['x-user'], tenant='t')
-
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(tools.agent, auth=authenticate) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(tools.agent, auth=by_header) as client:
+        ada, bob = (caller(client.app, name, tenant='t') for name in ('ada', 'bob'))
         task = await ada.send(message('delete', metadata={'note': 0, 'answeredBy': {'id': 'eve'}, 'resumed': True}))
         with pytest.raises(RpcError) as refused:
             await bob.send(answers(task, approve()))
@@ -229,15 +226,9 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
 
 @covers(ROW)
 async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.LogCaptureFixture) -> None:
-    def authenticate(request: Request) -> Caller:
-        return Caller(id=request.headers['x-user'])
-
-    def team(caller: Caller) -> str:
-        return 'red'
-
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(Tools().agent, auth=authenticate, access=Access(owner=team)) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(Tools().agent, auth=by_header, access=Access(owner=lambda _: 'red')) as client:
+        ada, bob = (caller(client.app, name) for name in ('ada', 'bob'))
         task = await ada.send('delete two')
         await ada.send(answers(task, approve('c1')))
         await bob.send(answers(task, {'id': 'c2', 'decision': 'deny'}))

@@ -12,7 +12,6 @@ import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, Approvals, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
@@ -21,23 +20,19 @@ from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
+from ..callers import by_header, caller
 from ..rows import covers
 from ..stage import audited, ended, prompts
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
 
-def by_header(request: Request) -> Caller | None:
-    scopes = request.headers.get('x-scopes', '').split()
-    return Caller(id=request.headers['x-caller'], tenant=request.headers.get('x-tenant', ''), scopes=frozenset(scopes))
+def ann(app: Any, scopes: str = '') -> Client:
+    return caller(app, 'ann', scopes=scopes)
 
 
-def ann(app: Any, **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': 'ann', **headers})
-
-
-def boss(app: Any, name: str = 'boss', **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': name, 'X-Scopes': 'approve', **headers})
+def boss(app: Any, name: str = 'boss', scopes: str = 'approve') -> Client:
+    return caller(app, name, scopes=scopes)
 
 
 def guarded(agent: Agent[Any, Any], **options: Any) -> Any:
@@ -105,7 +100,7 @@ async def test_an_approver_decides_and_sees_nothing_else() -> None:
         assert (state_of(over), over.keys() <= {'id', 'contextId', 'status', 'kind', 'history'}) == ('COMPLETED', True)
         assert over['status'].keys() == {'state', 'timestamp'}
         with pytest.raises(RpcError, match='Task not found'):
-            await Client(app, headers={'X-Caller': 'someone'}).get_task(task['id'])
+            await caller(app, 'someone').get_task(task['id'])
     assert texts(done) == ['delete + deleted a']
     assert [part['metadata']['answeredBy'] for part in done['history'] if 'answeredBy' in part.get('metadata', {})] == [
         {'id': 'boss'}
@@ -200,7 +195,7 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
         task = await ann(app).send('delete')
         missing = await refused(boss(app), words('no', {'id': 'no-such-task'}))
         assert await refused(boss(app), answers(task, approve())) == missing
-        assert await refused(boss(app, 'bob', **{'X-Tenant': 'other'}), answers(task, approve())) == missing
+        assert await refused(caller(app, 'bob', tenant='other', scopes='approve'), answers(task, approve())) == missing
         assert (missing[0], {name for name, _ in asked_for}) == (-32001, {'boss'})
         await boss(app, 'bob').send(answers(task, approve()))
         await ended(ann(app), task['id'])
@@ -216,7 +211,7 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
 async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
-        owner = ann(app, **{'X-Scopes': 'approve'})
+        owner = ann(app, scopes='approve')
         task = await owner.send('delete')
         assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
 
@@ -270,7 +265,7 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
         decided = answers(task, approve('c1'))
         assert [call['id'] for call in asked(await boss(app).send(decided))] == ['c2']
         chosen.clear()
-        former = boss(app, **({} if named else {'X-Scopes': ''}))
+        former = boss(app, scopes='approve' if named else '')
         before = await ann(app).get_task(task['id'])
         for sent in (answers(task, approve('c2')), words('no', task), decided):
             for streamed in (False, True):
@@ -370,7 +365,7 @@ async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplo
         await boss(cashier.app).send(answers(task, approve(args={'cents': 4})))
         await ended(ann(cashier.app), task['id'])
         task = await cashier.asked_to_pay(5)
-        director = boss(cashier.app, 'dora', **{'X-Scopes': 'approve payments:large'})
+        director = boss(cashier.app, 'dora', scopes='approve payments:large')
         await director.send(answers(task, approve(args={'cents': 20_000})))
         await ended(ann(cashier.app), task['id'])
     assert cashier.paid == [4, 20_000]
@@ -404,10 +399,9 @@ async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None
 @covers(ROW)
 async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -> None:
     cashier = Cashier(access=Access(owner=lambda _: 'team'))
-    both = {'X-Scopes': 'approve'}
     async with lifespan(cashier.app):
-        task = await ann(cashier.app, **both).send('{"cents": 5}')
-        assert (await refused(ann(cashier.app, **both), answers(task, approve())))[0] == -32000
+        task = await ann(cashier.app, scopes='approve').send('{"cents": 5}')
+        assert (await refused(ann(cashier.app, scopes='approve'), answers(task, approve())))[0] == -32000
         done = await boss(cashier.app).send(answers(task, approve()))
     assert (texts(done), cashier.paid) == (['paid'], [5])
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}

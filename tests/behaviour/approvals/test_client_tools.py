@@ -17,12 +17,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
-from ...client import Client, RpcError, message, rpc, state_of, texts
+from ...client import RpcError, message, rpc, state_of, texts
 from ..asking import ROW, answers, approve, asked
+from ..callers import by_header, caller
 from ..declaring import ALLOWED, agent_of, declaring, obey, result, tool
 from ..rows import covers
 from ..stage import Stage, ended, prompts, serving
-from .test_approvers import by_header
 
 
 @covers(ROW)
@@ -214,8 +214,8 @@ async def test_an_approver_decides_about_the_agents_tools_and_the_owner_answers_
     agent = agent_of()
     agent.tool_plain(requires_approval=True)(pay)
     async with serving(agent, messages=ALLOWED, approvals=Approvals(approvers='approve'), auth=by_header) as client:
-        owner = Client(client.app, headers={'X-Caller': 'ann'})
-        boss = Client(client.app, headers={'X-Caller': 'boss', 'X-Scopes': 'approve'})
+        owner = caller(client.app, 'ann')
+        boss = caller(client.app, 'boss', scopes='approve')
         task = await owner.send(declaring('pay:1 search:a', tool()))
         view = await boss.get_task(task['id'])
         assert ([call['tool'] for call in asked(view)], 'search' in json.dumps(view)) == (['pay'], False)

@@ -17,23 +17,15 @@ from pydantic_ai_a2a.auth.callers import Authenticate
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken
+from ..callers import by_header, caller
 from ..refused import refusal, send, untouched
 from ..rows import covers
 from ..stage import Stage, ended, heard
 
 
-def by_header(request: Request) -> Caller | None:
-    name = request.headers.get('x-caller')
-    return Caller(id=name, tenant=request.headers.get('x-tenant', '')) if name else None
-
-
 async def by_header_later(request: Request) -> Caller | None:
     await asyncio.sleep(0)
     return by_header(request)
-
-
-def caller(app: Any, name: str, **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': name, **headers})
 
 
 def about(method: str, task_id: str) -> bytes:
@@ -90,7 +82,7 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
         await started.wait()
         foreign = await caller(app, 'bob').post(about(method, task['id']))
         missing = await caller(app, 'bob').post(about(method, 'no-such-task'))
-        tenant = await caller(app, 'ann', **{'X-Tenant': 'other'}).post(about(method, task['id']))
+        tenant = await caller(app, 'ann', tenant='other').post(about(method, task['id']))
         release.set()
     errors = [refusal(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {

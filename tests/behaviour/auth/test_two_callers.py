@@ -20,12 +20,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers, to_a2a
 
-from ...client import LIMIT, Answer, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of, texts
 from ...long import LONG, drawn
+from ..callers import by_header, caller
 from ..refused import refusal
 from ..stage import heard, prompts
 
@@ -39,10 +39,6 @@ callers = st.sampled_from(CALLERS)
 contexts = st.sampled_from(CONTEXTS)
 picks = st.integers(min_value=0, max_value=50)
 """Which of the tasks that anybody has, or one that there is not."""
-
-
-def by_name(request: Request) -> Caller:
-    return Caller(id=request.headers['x-caller'])
 
 
 def said_by(task: dict[str, Any]) -> str:
@@ -89,9 +85,9 @@ class TwoCallers(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.gate = asyncio.Event()
         self.app = to_a2a(
-            Agent(FunctionModel(self.answer)), auth=by_name, workers=Workers(drain_grace=0.1, lease=3_600)
+            Agent(FunctionModel(self.answer)), auth=by_header, workers=Workers(drain_grace=0.1, lease=3_600)
         )
-        self.clients = {name: Client(self.app, headers={'X-Caller': name}) for name in CALLERS}
+        self.clients = {name: caller(self.app, name) for name in CALLERS}
         self.owners: dict[str, str] = {}
         """Whose each task is."""
         self.contexts: dict[str, str] = {}
@@ -322,9 +318,9 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
 
     url = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
     workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=url, auth=by_name, workers=workers)
+    app = to_a2a(Agent(FunctionModel(answer)), backend=url, auth=by_header, workers=workers)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = (Client(app, headers={'X-Caller': name}) for name in CALLERS)
+        ann, bob = (caller(app, name) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:
             await stream.until(f'TASK_STATE_{state}')
         await begun.wait()  # by then, the run has read from the store what it needs

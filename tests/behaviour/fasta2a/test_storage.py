@@ -13,32 +13,19 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
-from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, A2AError, Limits, Workers, to_a2a
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...client import RpcError, message, state_of, texts
 from ...fixed import fixed
+from ..callers import by_header, caller
 from ..own_parts import Breaking, OwnStorage, Slow, storage
+from ..refused import refused
 from ..stage import Stage, ended, heard, prompts, serving
 
 assert storage, 'a fixture'
 memory = Agent(FunctionModel(heard))
-
-
-def by_header(request: Request) -> Caller:
-    return Caller(id=request.headers.get('x-caller', ''))
-
-
-def calling(client: Client, name: str) -> Client:
-    return Client(client.app, headers={'X-Caller': name})
-
-
-async def refused(call: Any) -> RpcError:
-    with pytest.raises(RpcError) as error:
-        await call
-    return error.value
 
 
 async def test_a_task_is_in_the_storage_under_its_id(storage: OwnStorage) -> None:
@@ -314,13 +301,13 @@ async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
 
 async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
+        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
         anns = await ann.send(message('i am ann', contextId='c'))
         bobs = await bob.send(message('i am bob', contextId='c'))
         theirs = await nobody.send(message('i am nobody', contextId='c'))
         forged = await nobody.send(message('let me in', contextId='pydantic_ai_a2a:/ann:c'))
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
+        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
         for stranger in (bob, nobody):
             assert (await refused(stranger.get_task(anns['id']))).code == -32001
             assert (await refused(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001

@@ -19,22 +19,17 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, Results, to_a2a
 from pydantic_ai_a2a.store.ports import Outbox
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
+from ...client import LIMIT, Client, lifespan, message, rpc, state_of
 from ...dialects import spoken
 from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
-from ..auth.test_callers import by_header, caller
+from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
+from ..refused import refused
 from ..stage import Stage, ended, serving
 
 LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 TARGET = {'id': 'mine', 'url': 'https://example.com/hook', 'token': 't', 'authentication': {'scheme': 'Bearer'}}
-
-
-async def refused(doing: Any) -> RpcError:
-    with pytest.raises(RpcError) as error:
-        await doing
-    return error.value
 
 
 async def queued(client: Client, text: str = 'hello', **configuration: Any) -> str:
