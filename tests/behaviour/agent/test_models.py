@@ -19,7 +19,8 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...client import Client, lifespan, message, state_of, texts
+from ..refused import refused
 
 PNG = {'raw': 'iVBORw0KGgoAAAANSUhEUg==', 'mediaType': 'image/png'}
 
@@ -55,10 +56,9 @@ async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_
     async with lifespan(app):
         client = Client(app)
         assert texts(await client.send('hello')) == ['the second one answers']
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=[{'text': 'see'}, PNG]))
+        error = await refused(client.send(message(parts=[{'text': 'see'}, PNG])))
         card = (await client.get('/.well-known/agent-card.json')).json
-    assert refused.value.code == -32005
+    assert error.code == -32005
     modes = card['defaultInputModes']
     assert 'video/mp4' in modes
     assert not {'image/png', 'audio/wav'}.intersection(modes)

@@ -25,11 +25,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, Push
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE, URI
 
-from ...client import Client, RpcError, message, rpc, state_of, texts
+from ...client import Client, message, rpc, state_of, texts
 from ...dialects import only
 from ...tables import each_case
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
+from ..refused import refused
 from ..rows import covers
 from ..stage import ended, serving, tasks_of
 
@@ -129,10 +130,9 @@ async def test_calls_may_be_answered_one_by_one() -> None:
         task = await client.send('delete two')
         half = await client.send(answers(task, approve('c2')))
         assert (state_of(half), [call['id'] for call in asked(half)], tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
-        with pytest.raises(RpcError) as twice:
-            await client.send(answers(task, approve('c2')))
+        twice = await refused(client.send(answers(task, approve('c2'))))
         done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
-    assert (twice.value.code, twice.value.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
+    assert (twice.code, twice.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
     assert texts(done) == ['delete two + No. + deleted b']
     assert tools.deleted == [('b', True)]
 
@@ -220,11 +220,10 @@ async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_conti
     async with serving(tools.agent) as client:
         task = await client.send('delete')
         await client.call('CancelTask', {'id': task['id']})
-        with pytest.raises(RpcError) as refused:
-            await client.send(answers(task, approve()))
+        error = await refused(client.send(answers(task, approve())))
         after = await client.send(message('after', contextId=task['contextId']))
         [canceled] = await tasks_of(client, state='canceled')
-    assert (refused.value.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
+    assert (error.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
     assert texts(after) == ['delete + after']
 
 

@@ -21,6 +21,7 @@ from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..callers import by_header, caller
 from ..queues import Overtaken
+from ..refused import refused
 from ..rows import covers
 from ..stage import audited, ended, serving
 
@@ -29,9 +30,8 @@ from ..stage import audited, ended, serving
 async def test_a_result_has_to_be_there() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('fetch')
-        with pytest.raises(RpcError) as refused:
-            await client.send(answers(task, {'id': 'x1', 'decision': 'result'}))
-    assert refused.value.fields == ['message.parts[0].data.callAnswers[0].result']
+        error = await refused(client.send(answers(task, {'id': 'x1', 'decision': 'result'})))
+    assert error.fields == ['message.parts[0].data.callAnswers[0].result']
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -59,11 +59,10 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_w
         for case, (items, field) in BAD.items():
             with subtests.test(case):
                 task = await client.send('delete')
-                with pytest.raises(RpcError) as refused:
-                    await client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
+                error = await refused(client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id'])))
                 assert await client.get_task(task['id']) == task
                 assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
-                assert (refused.value.code, refused.value.fields) == (-32602, [f'message.parts[0].data.{field}'])
+                assert (error.code, error.fields) == (-32602, [f'message.parts[0].data.{field}'])
 
 
 @covers(ROW)
@@ -74,10 +73,9 @@ async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
     parts[at]['mediaType'] = 'image/png'
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=parts, taskId=task['id']))
+        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
         assert await client.get_task(task['id']) == task
-    assert (refused.value.code, refused.value.fields) == (-32005, [])
+    assert (error.code, error.fields) == (-32005, [])
 
 
 INJECTED: list[list[Any]] = [
@@ -96,10 +94,9 @@ INJECTED: list[list[Any]] = [
 async def test_nothing_but_answers_reaches_a_run_that_waits_for_them(parts: list[Any]) -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=parts, taskId=task['id']))
+        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
         assert await client.get_task(task['id']) == task
-    assert (refused.value.code, refused.value.fields) == (-32602, ['message.parts'])
+    assert (error.code, error.fields) == (-32602, ['message.parts'])
 
 
 _INSIDE = 'http://169.254.169.254/'
@@ -153,13 +150,11 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
         found: list[Any] = []
         new = message(parts=[{'data': {'callAnswers': [approve()]}}])
         for sent in (new, answers(other, approve()), answers(running, approve('s1'))):
-            with pytest.raises(RpcError) as refused:
-                await client.send(sent)
-            found.append((refused.value.code, refused.value.fields))
+            error = await refused(client.send(sent))
+            found.append((error.code, error.fields))
         release.set()
         done = await client.send(answers(first, approve()))
-        with pytest.raises(RpcError) as late:
-            await client.send(answers(first, approve()))
+        late = await refused(client.send(answers(first, approve())))
     assert found == snapshot(
         [
             (-32602, ['message.taskId']),
@@ -167,7 +162,7 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
             (-32602, ['message.parts']),
         ]
     )
-    assert (late.value.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
+    assert (late.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
 
 
 @covers(ROW)
@@ -177,9 +172,8 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
     async with serving(tools.agent, auth=by_header) as client:
         ada, bob = (caller(client.app, name, tenant='t') for name in ('ada', 'bob'))
         task = await ada.send(message('delete', metadata={'note': 0, 'answeredBy': {'id': 'eve'}, 'resumed': True}))
-        with pytest.raises(RpcError) as refused:
-            await bob.send(answers(task, approve()))
-        assert (refused.value.code, tools.deleted) == (-32001, [])
+        error = await refused(bob.send(answers(task, approve())))
+        assert (error.code, tools.deleted) == (-32001, [])
         done = await ada.send(answers(task, approve(), metadata={'note': 1, 'answeredBy': {'id': 'bob'}}))
     assert done['history'][2]['metadata'] == {'note': 1, 'answeredBy': {'id': 'ada', 'tenant': 't'}}
     assert done['history'][0]['metadata'] == {'note': 0}

@@ -17,12 +17,13 @@ from pydantic_ai.native_tools import WebFetchTool, WebSearchTool
 from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to_a2a
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...client import message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
 from ..asking import ROW, answers, asked
 from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
 from ..foreign import foreign
+from ..refused import refused
 from ..rows import covers
 from ..stage import Stage, ended, serving, tasks_of
 
@@ -99,18 +100,12 @@ BAD: dict[str, tuple[Any, str, str]] = {
 }
 
 
-async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
-    with pytest.raises(RpcError) as error:
-        await client.send(sent)
-    return error.value
-
-
 @covers(ROW)
 async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(subtests: pytest.Subtests) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         for case, (declared, field, fault) in BAD.items():
             with subtests.test(case):
-                error = await refused(client, declares(declared))
+                error = await refused(client.send(declares(declared)))
                 assert await tasks_of(client) == []
                 assert (error.code, len(error.fields)) == (-32602, 1 if spoken().has_details else 0)
                 assert all(named.startswith(CLIENT_TOOLS_FIELD + field) for named in error.fields)
@@ -129,7 +124,7 @@ async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_ru
 )
 async def test_the_limits_of_metadata_hold_for_all_tools_together(declared: Any, fault: str) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
-        error = await refused(client, declares(declared))
+        error = await refused(client.send(declares(declared)))
     assert error.code == -32602
     assert error.message.startswith(f'Invalid parameters: message.metadata: {fault}')
 
@@ -140,8 +135,8 @@ async def test_an_answer_with_bad_tools_is_refused_and_the_task_waits_on() -> No
         task = await client.send(declaring('search:a', tool()))
         [call] = asked(task)
         for tools in ([tool('look')], [tool(), tool('fetch')]):
-            error = await refused(client, answers(task, result(call, 1), metadata={CLIENT_TOOLS_URI: {'tools': tools}}))
-            assert error.code == -32602
+            sent = answers(task, result(call, 1), metadata={CLIENT_TOOLS_URI: {'tools': tools}})
+            assert (await refused(client.send(sent))).code == -32602
         assert await client.get_task(task['id']) == task
         assert state_of(await client.send(answers(task, result(call, 1)))) == 'COMPLETED'
 
@@ -154,7 +149,7 @@ async def test_tools_that_the_agent_gets_later_and_tools_that_the_settings_name_
     async with serving(agent, messages=ALLOWED, approvals=Approvals(hide_arguments=['pay'])) as client:
         agent.tool_plain(name='later')(lambda: 'x')
         for name in ('search_mail', 'later', 'pay'):
-            assert (await refused(client, declaring('hello', tool(name)))).code == -32602
+            assert (await refused(client.send(declaring('hello', tool(name))))).code == -32602
 
 
 def searching(ctx: RunContext[object]) -> WebSearchTool:
@@ -165,11 +160,11 @@ def searching(ctx: RunContext[object]) -> WebSearchTool:
 async def test_a_tool_with_the_name_of_a_native_tool_of_the_agent_is_refused_and_other_names_are_free() -> None:
     native = agent_of(capabilities=[NativeTool(WebSearchTool())])
     async with serving(native, messages=ALLOWED) as client:
-        error = await refused(client, declaring('hello', tool('web_search')))
+        error = await refused(client.send(declaring('hello', tool('web_search'))))
     assert (error.code, 'is the name of a tool of the agent' in error.message) == (-32602, True)
     more: RunOptions = {'capabilities': [NativeTool(WebFetchTool()), lambda ctx: NativeTool(searching)]}
     async with serving(agent_of(capabilities=[NativeTool(searching)]), messages=ALLOWED, **more) as client:
-        assert (await refused(client, declaring('hello', tool('web_fetch')))).code == -32602
+        assert (await refused(client.send(declaring('hello', tool('web_fetch'))))).code == -32602
     async with serving(agent_of(), messages=ALLOWED) as client:
         assert asked(await client.send(declaring('web_search:a', tool('web_search'))))
 
@@ -235,7 +230,7 @@ async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() 
         return 'message' if sent['parts'][0]['text'] == 'quick' else 'task'
 
     async with serving(agent_of(), messages=Messages(client_tools=True, reply=reply)) as client:
-        error = await refused(client, declaring('quick', tool()))
+        error = await refused(client.send(declaring('quick', tool())))
         assert (error.code, CLIENT_TOOLS_FIELD in error.message) == (-32602, True)
         assert asked(await client.send(declaring('search:a', tool())))
 
@@ -246,7 +241,7 @@ async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_too
     async with serving(stage.agent, messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('one', tool()), returnImmediately=True)
         await stage.reached('one')
-        error = await refused(client, declaring('two', tool(), taskId=task['id']))
+        error = await refused(client.send(declaring('two', tool(), taskId=task['id'])))
         await client.send(message('three', taskId=task['id']), returnImmediately=True)
         stage.open('one', 'three')
         done = await ended(client, task['id'])

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.auth.callers import Authenticate
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken
 from ..callers import by_header, caller
-from ..refused import refusal, send, untouched
+from ..refused import refusal, refused, send, untouched
 from ..rows import covers
 from ..stage import Stage, ended, heard
 
@@ -97,11 +97,10 @@ async def test_a_list_shows_the_callers_own_tasks_only() -> None:
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
         page = await ann.call('ListTasks', {'pageSize': 1})
-        with pytest.raises(RpcError) as refused:
-            await bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']})
+        error = await refused(bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']}))
         assert (await bob.call('ListTasks'))['totalSize'] == 0
         assert {task['id'] for task in (await ann.call('ListTasks'))['tasks']} == set(mine)
-    assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])
+    assert (error.code, error.fields) == (-32602, ['pageToken'])
 
 
 @covers('same contextId from two callers')
@@ -171,10 +170,9 @@ async def test_another_team_or_tenant_does_not_find_them(who: str) -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
         first = await client_of(app, 'acme/ann').send('one')
-        with pytest.raises(RpcError) as refused:
-            await client_of(app, who).get_task(first['id'])
+        error = await refused(client_of(app, who).get_task(first['id']))
         own = await client_of(app, who).send(message('two', contextId=first['contextId']))
-    assert refused.value.code == -32001
+    assert error.code == -32001
     assert texts(own) == ['two']
 
 

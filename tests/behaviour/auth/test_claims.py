@@ -21,7 +21,8 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
 
-from ...client import LIMIT, Client, RpcError, lifespan, texts
+from ...client import LIMIT, Client, lifespan, texts
+from ..refused import refused
 from ..stage import ended
 
 SECRET = 'ann@example.com'
@@ -140,8 +141,7 @@ async def test_a_key_may_have_a_label() -> None:
 async def test_claims_that_are_no_json_are_refused(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
     async with lifespan(app):
-        with pytest.raises(RpcError) as error:
-            await Client(app).send()
+        error = await refused(Client(app).send())
         assert await app.list_tasks() == []
-    assert error.value.code == -32603
+    assert error.code == -32603
     assert 'Caller.claims must be a JSON object of at most 10000 bytes.' in caplog.text

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
 
 from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ..asking import Tools, answers, approve
-from ..refused import RAISED, SECRET, refusal, send, untouched
+from ..refused import RAISED, SECRET, refusal, refused, send, untouched
 
 
 def identify(request: Any) -> Caller:
@@ -203,9 +203,8 @@ async def test_a_function_that_exits_refuses_the_request(
 ) -> None:
     async with untouched(**options_of(exits, name)) as client:
         asked, method, params = await asking(client, name)
-        with pytest.raises(RpcError) as error:
-            await asked.call(method, params)
-    check_refusal(error.value, caplog)
+        error = await refused(asked.call(method, params))
+    check_refusal(error, caplog)
 
 
 @pytest.mark.parametrize('raised', RAISED)
@@ -214,9 +213,8 @@ async def test_an_owner_that_exits_refuses_the_request(raised: str, caplog: pyte
         raise RAISED[raised]()
 
     async with untouched(auth=identify, access=Access(owner=leave)) as client:
-        with pytest.raises(RpcError) as error:
-            await client.send()
-    check_refusal(error.value, caplog)
+        error = await refused(client.send())
+    check_refusal(error, caplog)
 
 
 async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waiting(
@@ -226,9 +224,8 @@ async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waitin
     app = to_a2a(tools.agent, auth=identify, approvals=Approvals(approvers=exits))
     async with lifespan(app):
         task = await Client(app).send('delete')
-        with pytest.raises(RpcError) as error:
-            await Client(app, headers={'X-Caller': 'bob'}).send(answers(task, approve()))
-        check_refusal(error.value, caplog)
+        error = await refused(Client(app, headers={'X-Caller': 'bob'}).send(answers(task, approve())))
+        check_refusal(error, caplog)
         assert state_of(await Client(app).get_task(task['id'])) == 'INPUT_REQUIRED'
     assert tools.deleted == []
 
@@ -307,9 +304,8 @@ async def test_a_function_that_does_not_return_is_given_up(
     app = to_a2a(Tools().agent, **options_of(endless, name))
     async with asyncio.timeout(LIMIT), lifespan(app):
         client, method, params = await asking(Client(app), name)
-        with pytest.raises(RpcError) as refused:
-            await client.call(method, params)
-    assert refused.value.message.endswith('try again later.')
+        error = await refused(client.call(method, params))
+    assert error.message.endswith('try again later.')
     assert endless.ended.is_set()
     assert f'{name} has not returned within 0.01 s (correlation id ' in caplog.text
 

@@ -28,6 +28,7 @@ from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Worke
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..foreign import foreign
+from ..refused import refused
 from ..stage import Stage, heard, serving
 
 agent = Agent(FunctionModel(heard))
@@ -121,9 +122,8 @@ async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cann
             ([{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}], {}, -32602),
             ([{'text': 'draw'}], {'acceptedOutputModes': ['image/png']}, -32005),
         ]:
-            with pytest.raises(RpcError) as refused:
-                await client.send(message(parts=parts_), **configuration)
-            assert refused.value.code == code
+            error = await refused(client.send(message(parts=parts_), **configuration))
+            assert error.code == code
     assert worker.ran == []
 
 

@@ -21,10 +21,11 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import AgentWorker, Limits, Workers, to_a2a
 from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
 
-from ...client import RpcError, message, state_of, texts
+from ...client import message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
 from ..own_parts import StorageError
+from ..refused import refused
 from ..stage import ended, heard, serving
 
 agent = Agent(FunctionModel(heard))
@@ -78,9 +79,8 @@ async def test_an_agent_worker_without_methods_of_its_own_is_the_agent() -> None
 
 async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
     async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts()))) as client:
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
-    assert refused.value.code == -32602
+        error = await refused(client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}])))
+    assert error.code == -32602
 
 
 async def test_fasta2as_own_worker_runs_and_streams() -> None:
@@ -279,11 +279,10 @@ async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
         await worker.running.wait()
-        with pytest.raises(RpcError) as refused:
-            await client.send(message('act', taskId=task['id']))
+        error = await refused(client.send(message('act', taskId=task['id'])))
         worker.gate.set()
         assert texts(await ended(client, task['id'])) == ['wait done']
-    assert refused.value.code == -32004
+    assert error.code == -32004
 
 
 def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:

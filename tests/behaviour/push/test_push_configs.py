@@ -14,6 +14,7 @@ from pydantic_ai_a2a import Access, Push, to_a2a
 from ...client import Client, RpcError, lifespan, message, rpc
 from ...dialects import only, spoken
 from ..pushing import create, delete, get, listed
+from ..refused import refused
 from ..stage import serving
 
 URL = 'https://example.com/hook'
@@ -59,9 +60,8 @@ async def test_webhooks_are_listed_page_by_page() -> None:
 async def test_what_is_no_page_is_refused(params: dict[str, Any], field: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = await registered(client, 'a')
-        with pytest.raises(RpcError) as refused:
-            await page(client, task_id, **params)
-    assert (refused.value.code, refused.value.fields) == (-32602, [field])
+        error = await refused(page(client, task_id, **params))
+    assert (error.code, error.fields) == (-32602, [field])
 
 
 async def test_a_page_of_another_task_is_refused() -> None:
@@ -109,9 +109,8 @@ async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(
         assert [each['id'] for each in await listed(client, task_id)] == ['a']
         for stranger in (Client(app, path='/umbrella/'), Client(app)):
             for reading in (get(stranger, task_id, 'a'), listed(stranger, task_id)):
-                with pytest.raises(RpcError) as missing:
-                    await reading
-                assert missing.value.code == -32001
+                missing = await refused(reading)
+                assert missing.code == -32001
         await delete(client, task_id, 'a')
         assert await listed(client, task_id) == []
 
