@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
-from a2a.compat.v0_3 import types
 from a2a.types import StreamResponse
 from fasta2a.schema import Message as FastA2AMessage
 from fasta2a.schema import send_message_response_ta
@@ -27,7 +26,6 @@ from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken
 from ..refused import refusal
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -36,11 +34,7 @@ ECHO = Agent(FunctionModel(heard))
 
 def official(frame: dict[str, Any]) -> dict[str, Any]:
     """The message of a frame, as the official models read it."""
-    if spoken().version == '0.3':
-        read = types.SendStreamingMessageSuccessResponse.model_validate(frame).result
-        assert isinstance(read, types.Message)
-        return frame['result']
-    result = frame['result'] if spoken().has_envelope else frame
+    result = frame['result']
     assert ParseDict(result, StreamResponse()).WhichOneof('payload') == 'message'
     assert result.keys() == {'message'}
     return result['message']
@@ -62,8 +56,8 @@ async def test_a_message_is_answered_with_a_message_and_no_task_is_made() -> Non
         said = await say(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(said) == 'hello'
-    assert said['role'] == ('agent' if spoken().version == '0.3' else 'ROLE_AGENT')
-    assert said.keys() - {'kind'} == {'messageId', 'contextId', 'role', 'parts'}
+    assert said['role'] == 'ROLE_AGENT'
+    assert said.keys() == {'messageId', 'contextId', 'role', 'parts'}
 
 
 async def test_the_conversation_goes_on_in_messages_and_in_tasks() -> None:
@@ -157,7 +151,7 @@ async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
         answer = await client.post(rpc(method, {'message': said}))
         after = await say(client, 'after', contextId='c')
     error = refusal(answer)
-    assert (error.code, error.message) == (-32603, spoken().text('The agent failed with an internal error.'))
+    assert (error.code, error.message) == (-32603, 'The agent failed with an internal error.')
     assert answer.headers['x-correlation-id'] in caplog.text
     assert b'secret' not in answer.body
     assert text_of(after) == 'after'
@@ -176,7 +170,7 @@ async def test_a_run_takes_no_longer_than_a_send_may_wait() -> None:
         Agent(FunctionModel(slow)), messages=Messages(reply='message'), limits=Limits(max_wait=0.05)
     ) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
-    assert (error.code, error.message) == (-32603, spoken().text('The run ran out of time.'))
+    assert (error.code, error.message) == (-32603, 'The run ran out of time.')
 
 
 async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for() -> None:
@@ -403,11 +397,11 @@ async def test_several_artifacts_are_the_parts_of_one_message() -> None:
 
 async def test_the_run_metadata_are_the_messages() -> None:
     async with serving(ECHO, messages=Messages(reply='message')) as client:
-        header = {spoken().extensions_header: RUN_METADATA_URI}
+        header = {'A2A-Extensions': RUN_METADATA_URI}
         answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
     said = official(answer.json)
     assert (said['extensions'], said['metadata'][RUN_METADATA_URI]['usage']['requests']) == ([RUN_METADATA_URI], 1)
-    assert answer.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
+    assert answer.headers['a2a-extensions'] == RUN_METADATA_URI
 
 
 async def test_a_request_ends_while_a_function_decides_about_it() -> None:
@@ -479,7 +473,6 @@ async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[
     yield ''
 
 
-@json_rpc('one binding will do')
 async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
     agent = Agent(FunctionModel(heard, stream_function=streamed))
     for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):

@@ -31,7 +31,6 @@ from pydantic_ai_a2a.errors import OverloadedError
 
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
 from ...client import Client, Exchange, lifespan, message, rpc
-from ...dialects import json_rpc
 from ..refused import refusal, send, untouched
 from ..stage import audited
 
@@ -50,7 +49,6 @@ class Silent(Exchange):
 
 
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
-@json_rpc('the other way is in test_http_json')
 async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
     async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
         answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()

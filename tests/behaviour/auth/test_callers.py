@@ -16,7 +16,6 @@ from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Message
 from pydantic_ai_a2a.auth.callers import Authenticate
 
 from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken
 from ..callers import by_header, caller
 from ..refused import refusal, refused, send, untouched
 from ..rows import covers
@@ -40,16 +39,11 @@ def recall(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
-@json_rpc('the bodies are JSON-RPC')
 async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authenticate: Authenticate) -> None:
     async with untouched(auth=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)
         refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
-    assert (error.code, error.reason, error.message) == (
-        -32000,
-        'UNAUTHENTICATED',
-        spoken().text('Authentication is required.'),
-    )
+    assert (error.code, error.reason, error.message) == (-32000, 'UNAUTHENTICATED', 'Authentication is required.')
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
@@ -86,7 +80,7 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
         release.set()
     errors = [refusal(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
-        (-32001, 'TASK_NOT_FOUND', spoken().text('Task not found.'))
+        (-32001, 'TASK_NOT_FOUND', 'Task not found.')
     }
     assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
 
@@ -217,7 +211,7 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
 
     async with untouched(auth=by_name, access=Access(owner=wrong)) as client:
         answer = await client.post(send(), {'X-Caller': 'acme/ann'})
-    assert refusal(answer, id=None).message == spoken().text('Internal error.')
+    assert refusal(answer, id=None).message == 'Internal error.'
     assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
 
 

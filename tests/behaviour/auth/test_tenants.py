@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Rate, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ...dialects import PATHS, Call, json_rpc, spoken
+from ...dialects import PATHS, Call
 from ..refused import refusal, untouched
 from ..stage import audited, serving
 
@@ -111,7 +111,6 @@ async def test_what_the_path_and_the_params_say_must_agree() -> None:
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
 
-@json_rpc('the paths are of HTTP+JSON')
 @pytest.mark.parametrize(
     ('verb', 'path'),
     [
@@ -218,7 +217,6 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
     assert [reserved.status, unsaid.status] == [404, 401]
 
 
-@json_rpc('an HTTP+JSON client has no such path')
 async def test_the_apps_own_paths_stay_what_they_are() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
     app = to_a2a(Agent('test'), access=Access(tenants=True), routes=own)
@@ -268,7 +266,7 @@ async def test_the_extended_card_is_that_of_the_tenant() -> None:
     )
     async with lifespan(app):
         answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
-        card = answer.json['result'] if spoken().has_envelope else answer.json
+        card = answer.json['result']
     assert (card['version'], card['supportedInterfaces'][0]['tenant']) == ('acme', 'acme')
 
 
@@ -280,7 +278,6 @@ async def test_params_that_are_read_late_name_it_too(method: str) -> None:
     assert (error.code, error.message) == (-32602, NONE)
 
 
-@json_rpc('a query has only text')
 async def test_what_is_no_name_is_refused_there() -> None:
     async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
@@ -340,7 +337,6 @@ async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> 
             await Client(app, path='/umbrella/', headers=headers).get_task(task['id'])
 
 
-@json_rpc('one binding will do')
 async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:
     parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
     async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:

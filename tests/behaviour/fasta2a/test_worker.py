@@ -22,7 +22,6 @@ from pydantic_ai_a2a import AgentWorker, Limits, Workers, to_a2a
 from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
 
 from ...client import message, state_of, texts
-from ...dialects import spoken
 from ...fixed import fixed
 from ..own_parts import StorageError
 from ..refused import refused
@@ -176,9 +175,9 @@ async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() ->
     worker = Acting()
     trace = AgentExtension(uri='urn:example:trace')
     async with serving(agent, workers=Workers(worker=worker), extensions=[trace]) as client:
-        client.headers[spoken().extensions_header] = 'urn:example:trace, urn:example:other'
+        client.headers['A2A-Extensions'] = 'urn:example:trace, urn:example:other'
         await client.call('SendMessage', {'message': message('act'), 'metadata': {'k': 1}})
-        del client.headers[spoken().extensions_header]
+        del client.headers['A2A-Extensions']
         await client.send('act')
     assert [activated_extensions(params) for params in worker.params] == [['urn:example:trace'], []]
     assert [params.get('metadata', {}).get('k') for params in worker.params] == [1, None]

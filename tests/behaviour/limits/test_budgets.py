@@ -22,7 +22,7 @@ from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...fixed import fixed
 from ..foreign import foreign
-from ..metered import AUTH, DAY, HTTP, USED, Clock, by, over, work, working
+from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..refused import send
 from ..stage import Stage, ended, serving, tasks_of
 
@@ -86,7 +86,6 @@ async def test_a_run_gets_what_is_left_of_a_budget() -> None:
         over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
 
 
-@HTTP
 @pytest.mark.parametrize(
     'budget', [Budget(window=DAY, tokens=250), Budget(window=DAY, cost=Decimal('0.025'))], ids=['tokens', 'cost']
 )
@@ -97,7 +96,6 @@ async def test_a_run_ends_with_the_request_that_goes_over(budget: Budget) -> Non
         assert await used(client) == [(3, 300, 30_000_000)]
 
 
-@HTTP
 async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_model() -> None:
     stage = Stage()
     budget = Budget(window=DAY, tokens=1)
@@ -120,7 +118,6 @@ async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> l
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
 
 
-@HTTP
 async def test_a_tenant_has_one_budget_for_all_its_callers() -> None:
     budgets = [Budget(window=DAY, requests=2, of='tenant'), Budget(window=DAY, requests=9)]
     async with budgeted(working(), *budgets, auth=AUTH) as (client, _):
@@ -139,7 +136,6 @@ def failing(messages: Sequence[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
 
-@HTTP
 async def test_a_run_that_fails_is_charged_what_it_used() -> None:
     agent = Agent(FunctionModel(failing))
     agent.tool_plain(work)
@@ -169,7 +165,6 @@ class Held:
         return 'worked'
 
 
-@HTTP
 @pytest.mark.parametrize('grace', [LIMIT, 0.001], ids=['in time', 'over its head'])
 async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> None:
     held = Held(stubborn=grace != LIMIT)
@@ -209,7 +204,6 @@ class Asked:
         await asyncio.Future()
 
 
-@HTTP
 async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_what_was_sent() -> None:
     asked = Asked()
     async with budgeted(asked.agent, Budget(window=DAY, requests=1)) as (client, _):
@@ -224,7 +218,6 @@ async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_w
         over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
 
 
-@HTTP
 async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
     asked = Asked()
 
@@ -247,7 +240,6 @@ async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
     assert 3100 <= tokens <= 3200
 
 
-@HTTP
 async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     asked = Asked()
     async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
@@ -261,7 +253,6 @@ async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     assert 1125 <= tokens <= 1250
 
 
-@HTTP
 async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
     asked = Asked()
@@ -272,7 +263,6 @@ async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer(
         assert [requests for requests, _, _ in await used(client)] == [1]
 
 
-@HTTP
 async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> None:
     asked = Asked()
     asked.agent.model = Priced(asked.answer, model_name='gpt-5.2')
@@ -284,7 +274,6 @@ async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> N
     assert cost > tokens > 100_000  # billionths of a dollar: more than 0.001 for a million
 
 
-@HTTP
 @pytest.mark.filterwarnings('ignore:A .cost_limit. is set but cannot be enforced')
 async def test_a_model_without_a_known_price_costs_nothing() -> None:
     unpriced = replace(USED, cost=None)
@@ -294,7 +283,6 @@ async def test_a_model_without_a_known_price_costs_nothing() -> None:
         assert await used(client) == [(2, 200, 0)]
 
 
-@HTTP
 async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
     held = Held(stubborn=False)
     options: Any = {

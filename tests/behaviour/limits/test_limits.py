@@ -17,7 +17,6 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Limits, to_a2a
 
 from ...client import Client, lifespan, message, rpc, state_of
-from ...dialects import json_rpc, spoken
 from ...fixed import fixed
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving
@@ -134,7 +133,7 @@ async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room(
     async with lifespan(app):
         client, sent = Client(app), list[str]()
         while (answer := await client.post(rpc('SendMessage', {'message': message('x' * 50_000)}))).status == 200:
-            sent.append(spoken().result('SendMessage', answer.json)['task']['id'])
+            sent.append(answer.json['result']['task']['id'])
         assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
         assert 5 < len(sent) < 20
         assert state_of(await client.get_task(sent[-1])) == 'COMPLETED'
@@ -172,23 +171,18 @@ async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
     async with lifespan(app):
         body = send(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
         answer = await Client(app).post(body)
-    [part] = spoken().result('SendMessage', answer.json)['task']['history'][0]['parts']
+    [part] = answer.json['result']['task']['history'][0]['parts']
     assert part['data'] == {'value': pytest.approx(json.loads(number))}
 
 
 @pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])
-@json_rpc('the bodies are JSON-RPC')
 async def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), status=413, id=None)
-    assert (error.code, error.message) == (
-        -32600,
-        spoken().text('The request body holds more than 250000 JSON values.'),
-    )
+    assert (error.code, error.message) == (-32600, 'The request body holds more than 250000 JSON values.')
 
 
 @pytest.mark.parametrize('padding', [0, 300_000], ids=['short', 'long'])
-@json_rpc('the bodies are JSON-RPC')
 async def test_a_body_with_many_numbers_that_no_double_holds_is_refused_unread(padding: int) -> None:
     numbers = b'[' + b','.join([b'7' * 4000] * 9) + b']'
     body = send(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)

@@ -16,9 +16,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
 from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
-from ...dialects import json_rpc
 from ..foreign import foreign
-from ..metered import AUTH, DAY, HTTP, TOKENS, Clock, by, over
+from ..metered import AUTH, DAY, TOKENS, Clock, by, over
 from ..refused import refusal, send, untouched
 from ..stage import Stage, audited, ended, serving, tasks_of
 
@@ -50,7 +49,6 @@ async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named
         assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
 
 
-@json_rpc('what is sent is JSON-RPC')
 async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
     async with untouched(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for _ in range(3):
@@ -61,7 +59,6 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
         assert (answer.status, answer.json['error']['code']) == (429, -32000)
 
 
-@HTTP
 async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
     options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
     app = to_a2a(Agent('test'), **options)
@@ -77,7 +74,6 @@ def drop_buckets(file: Path) -> None:
     database.close()
 
 
-@HTTP
 async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> None:
     rate = Rate(60, timedelta(minutes=1), burst=2)
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rate))) as client:
@@ -110,7 +106,6 @@ async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> Non
         over(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
 
 
-@HTTP
 async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         Clock(client.app)
@@ -137,7 +132,6 @@ async def from_address(client: Client, address: str | None) -> int:
     return (await exchange.answer()).status
 
 
-@HTTP
 @pytest.mark.parametrize(
     ('by_address', 'statuses'), [(False, [200, 429, 429, 429, 429, 429]), (True, [200, 429, 200, 429, 200, 200])]
 )
@@ -148,14 +142,12 @@ async def test_anonymous_callers_are_one_unless_their_addresses_count(by_address
         assert [await from_address(client, each) for each in addresses] == statuses
 
 
-@HTTP
 async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
     async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, None) for _ in range(2)] == [200, 429]
 
 
-@HTTP
 async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
     def app() -> A2AApp:
         return to_a2a(
@@ -195,7 +187,6 @@ async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
     assert 'second' not in stage.began
 
 
-@HTTP
 async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
