@@ -22,7 +22,7 @@ from ...dialects import spoken
 from ...fixed import fixed
 from ..asking import ROW, answers, asked
 from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
-from ..foreign import foreign
+from ..own_parts import foreign
 from ..refused import refused
 from ..rows import covers
 from ..stage import Stage, ended, serving, tasks_of

@@ -27,7 +27,7 @@ from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Worke
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
-from ..foreign import foreign
+from ..own_parts import foreign
 from ..refused import refused
 from ..stage import Stage, heard, serving
 

@@ -23,7 +23,7 @@ from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
 
 from ...client import message, state_of, texts
 from ...fixed import fixed
-from ..own_parts import StorageError
+from ..queues import StorageError
 from ..refused import refused
 from ..stage import ended, heard, serving
 

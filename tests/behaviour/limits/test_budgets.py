@@ -21,8 +21,8 @@ from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...fixed import fixed
-from ..foreign import foreign
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
+from ..own_parts import foreign
 from ..refused import send
 from ..stage import Stage, ended, serving, tasks_of
 

@@ -16,8 +16,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
 from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
-from ..foreign import foreign
 from ..metered import AUTH, DAY, TOKENS, Clock, by, over
+from ..own_parts import foreign
 from ..refused import refusal, send, untouched
 from ..stage import Stage, audited, ended, serving, tasks_of
 
