@@ -18,8 +18,7 @@ from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Res
 from pydantic_ai_a2a.conversion.schemas import CLIENT_SCHEMA_URI, states_of
 
 from ...client import message, state_of, texts
-from ..asking import answers, approve, asked
-from ..declaring import declaring, result, tool
+from ..asking import answers, approve, asked, declaring, result, tool
 from ..refused import refused
 from ..rows import covers
 from ..stage import Stage, ended, serving, tasks_of

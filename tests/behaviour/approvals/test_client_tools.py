@@ -18,9 +18,8 @@ from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
 from ...client import RpcError, message, rpc, state_of, texts
-from ..asking import ROW, answers, approve, asked
+from ..asking import ALLOWED, ROW, agent_of, answers, approve, asked, declaring, obey, result, tool
 from ..callers import by_header, caller
-from ..declaring import ALLOWED, agent_of, declaring, obey, result, tool
 from ..rows import covers
 from ..stage import Stage, ended, prompts, serving
 

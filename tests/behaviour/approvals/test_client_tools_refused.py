@@ -20,8 +20,7 @@ from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_
 from ...client import message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
-from ..asking import ROW, answers, asked
-from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
+from ..asking import ALLOWED, ROW, WHERE, agent_of, answers, asked, declares, declaring, obey, result, tool
 from ..own_parts import foreign
 from ..refused import refused
 from ..rows import covers
