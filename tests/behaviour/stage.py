@@ -27,6 +27,11 @@ from ..bounds import LOGS
 from ..client import LIMIT, Client, RpcError, lifespan, state_of
 
 
+def each_backend(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test with the URL `backend` of an empty store of each kind: `memory`, `sqlite` or `postgres`."""
+    return pytest.mark.parametrize('backend', kinds, indirect=True)
+
+
 @asynccontextmanager
 async def serving(
     agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, **options: Any

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...client import Client, message, rpc, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
-from ..stage import Stage, ended, heard, serving
+from ..stage import Stage, each_backend, ended, heard, serving
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -236,10 +236,9 @@ async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
         assert session.closed == ['RunCancelled']
 
 
-@pytest.mark.parametrize('durable', [False, True], ids=['memory', 'file'])
-async def test_a_server_that_stops_closes_what_is_open(durable: bool, tmp_path: Path) -> None:
+@each_backend('memory', 'sqlite')
+async def test_a_server_that_stops_closes_what_is_open(backend: str) -> None:
     stage, session = Stage(), Session()
-    backend = f'sqlite:///{tmp_path}/agent.db?synchronous=normal' if durable else 'memory'
     async with serving(stage.agent, backend=backend, deps_factory=session) as client:
         await client.send('hi', returnImmediately=True)
         await stage.reached('hi')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ from ...suites import values
 from ...suites.values import run, submit, turn
 from ...webhooks import webhook
 from ..asking import Tools
-from ..stage import ended, serving
+from ..stage import each_backend, ended, serving
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
 
@@ -268,10 +267,8 @@ async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(meas
     assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'failed expired': 1}
 
 
-@pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
-    place: str, measured: Metrics, tmp_path: Path
-) -> None:
+@each_backend('memory', 'sqlite')
+async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(backend: str, measured: Metrics) -> None:
     async def ask(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart('delete', {}, 'call')], usage=USAGE)
@@ -283,7 +280,6 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
     def delete() -> str:
         return 'deleted'
 
-    backend = 'memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}'
     app = to_a2a(agent, backend=backend)
     async with lifespan(app):
         client = Client(app)

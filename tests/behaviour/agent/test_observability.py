@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ from ...spans import (
 from ...tables import each_case
 from ...webhooks import webhook
 from ..rows import covers
-from ..stage import ended, serving
+from ..stage import each_backend, ended, serving
 
 __all__ = ('spans',)  # a fixture
 
@@ -372,24 +371,18 @@ async def test_baggage_needs_no_trace_of_the_caller(spans: Spans) -> None:
     assert seen == [{'team': 'blue'}]
 
 
-@pytest.fixture(params=['file', 'postgres'])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == 'postgres':
-        return request.getfixturevalue('postgres_url')
-    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
-
-
+@each_backend('sqlite', 'postgres')
 async def test_a_run_in_another_process_has_the_baggage_and_the_whole_trace_of_its_caller(
-    url: str, spans: Spans
+    backend: str, spans: Spans
 ) -> None:
     seen: Seen = []
-    there = to_a2a(agent_that_notes(seen, name='agent'), backend=url)
+    there = to_a2a(agent_that_notes(seen, name='agent'), backend=backend)
     there.hosting.runs_tasks = False
     headers = {'traceparent': TRACEPARENT, 'tracestate': 'vendor=state', 'baggage': 'team=blue'}
     async with lifespan(there):
         task = await Client(there, headers=headers).send(returnImmediately=True)
     assert seen == []
-    async with serving(agent_that_notes(seen, name='agent'), backend=url) as client:
+    async with serving(agent_that_notes(seen, name='agent'), backend=backend) as client:
         await ended(client, task['id'])
     assert seen == [{'team': 'blue'}]
     run, operation = spans.one('a2a run'), spans.one('SendMessage')

@@ -47,12 +47,13 @@ from pydantic_ai_a2a import (
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...fixed import fixed
 from ..asking import answers, approve, asked
-from ..stage import ended
+from ..stage import each_backend, ended
 
 KEY, NEW_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 TOKENS = {'first-token-of-ann': 'ann', 'other-token-of-ann': 'ann', 'first-token-of-bob': 'bob'}
 BOSS = Caller(id='boss', scopes=frozenset({'approve'}))
 SECRET = 'downstream-secret'
+EACH_STORE = each_backend('sqlite', 'postgres')
 
 
 async def exchanged(request: Request, caller: Caller) -> Credential:
@@ -162,15 +163,11 @@ async def rows(backend: str) -> list[Any]:
             return await connection.fetch('SELECT * FROM a2a.credential')
         finally:
             await connection.close()
-    with closing(sqlite3.connect(backend.removeprefix('sqlite:///'))) as connection:
+    with closing(sqlite3.connect(backend.removeprefix('sqlite:///').partition('?')[0])) as connection:
         return connection.execute('SELECT * FROM credential').fetchall()
 
 
-@pytest.fixture(params=['sqlite', 'postgres'])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return request.getfixturevalue('postgres_url') if request.param == 'postgres' else f'sqlite:///{tmp_path}/desk.db'
-
-
+@EACH_STORE
 async def test_another_process_reads_the_credential_with_an_older_key(backend: str) -> None:
     first, second = Desk(), Desk()
     first.gate.clear()
@@ -275,6 +272,7 @@ async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
     assert not desk.asking.is_set()
 
 
+@EACH_STORE
 async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
     desk = Desk()
     desk.gate.clear()
@@ -421,11 +419,10 @@ async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_firs
     assert texts(task) == ['Delete it. + Signed in. + deleted']
 
 
-@pytest.mark.parametrize('stored', [False, True], ids=['memory', 'file'])
-async def test_an_approved_call_runs_once_the_caller_brings_another_credential(tmp_path: Path, stored: bool) -> None:
+@each_backend('memory', 'sqlite')
+async def test_an_approved_call_runs_once_the_caller_brings_another_credential(backend: str) -> None:
     mail = Mail()
-    options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/mail.db'} if stored else {}
-    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), **options)
+    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), backend=backend)
     async with lifespan(app):
         task = await client_of(app).send('Delete it.')
         [call] = asked(task)
@@ -462,6 +459,7 @@ class Post(FunctionToolset[Any]):
         return 'fetched'
 
 
+@EACH_STORE
 @pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
 async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(backend: str, listed: bool) -> None:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -486,6 +484,7 @@ async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(
     assert (texts(task), texts(following)) == ([read], [f'{read} + And then?'])
 
 
+@EACH_STORE
 async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_model_again(backend: str) -> None:
     async def hang() -> str:
         """Read the mail."""

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import wraps
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -27,7 +26,7 @@ from ...client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of,
 from ...long import LONG, drawn
 from ..callers import by_header, caller
 from ..refused import refusal
-from ..stage import heard, prompts
+from ..stage import each_backend, heard, prompts
 
 T = TypeVar('T')
 
@@ -303,10 +302,10 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+@each_backend('memory', 'sqlite')
 @pytest.mark.parametrize('state', ['COMPLETED', 'WORKING'])
 async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
-    state: str, backend: str, statements: list[str], tmp_path: Path, subtests: pytest.Subtests
+    state: str, backend: str, statements: list[str], subtests: pytest.Subtests
 ) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -316,9 +315,8 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
             await gate.wait()
         return heard(messages, info)
 
-    url = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
     workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=url, auth=by_header, workers=workers)
+    app = to_a2a(Agent(FunctionModel(answer)), backend=backend, auth=by_header, workers=workers)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = (caller(app, name) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:

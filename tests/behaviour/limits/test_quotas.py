@@ -19,7 +19,7 @@ from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
 from ..metered import AUTH, DAY, TOKENS, Clock, by, over
 from ..own_parts import foreign
 from ..refused import refusal, send, untouched
-from ..stage import Stage, audited, ended, serving, tasks_of
+from ..stage import Stage, audited, each_backend, ended, serving, tasks_of
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
@@ -229,17 +229,7 @@ async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
 # --- running tasks --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=['memory', 'sqlite', 'postgres'])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case 'sqlite':
-            return f'sqlite:///{tmp_path}/agent.db'
-        case 'postgres':
-            return request.getfixturevalue('postgres_url')
-        case _:
-            return 'memory'
-
-
+@each_backend('memory', 'sqlite', 'postgres')
 async def test_a_caller_with_many_tasks_leaves_room_for_others_and_all_of_them_end(backend: str) -> None:
     goes_on = asyncio.Event()
     running: list[str] = []
