@@ -7,7 +7,7 @@ import gc
 import json
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from threading import Event
@@ -34,13 +34,17 @@ def each_backend(*kinds: str) -> pytest.MarkDecorator:
 
 @asynccontextmanager
 async def serving(
-    agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, **options: Any
+    agent: AbstractAgent[Any, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    workers: Workers | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Client]:
     """A client of an app that serves the agent: everything in the block is bounded, and runs left over are ended."""
     options.setdefault('retention', Retention(events=LOGS))
     app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        yield Client(app)
+        yield Client(app, headers=headers)
 
 
 def prompts(messages: Sequence[ModelMessage]) -> list[str]:

@@ -121,9 +121,12 @@ async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallCont
 async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are_listed() -> None:
     told: list[CallContext] = []
     async with serving(
-        AGENT, deps_factory=told.append, messages=Messages(deps_headers=('X-Region', 'x-shop')), auth=known
+        AGENT,
+        deps_factory=told.append,
+        messages=Messages(deps_headers=('X-Region', 'x-shop')),
+        auth=known,
+        headers={'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'},
     ) as client:
-        client.headers |= {'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'}
         sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}
         answer = await client.call('SendMessage', {'message': sent, 'metadata': {'of': 'request'}})
     [call] = told
@@ -253,8 +256,7 @@ async def test_a_run_that_goes_on_in_another_server_is_told_the_same_call(tmp_pa
         'messages': Messages(deps_headers=['x-region']),
         'auth': known,
     }
-    async with serving(stage.agent, **options) as client:
-        client.headers |= {'X-Region': 'eu'}
+    async with serving(stage.agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
     stage.open('hi')
@@ -420,8 +422,7 @@ async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers()
         'messages': Messages(deps_headers=['x-region']),
         'auth': known,
     }
-    async with serving(agent, **options) as client:
-        client.headers |= {'X-Region': 'eu'}
+    async with serving(agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
         assert isinstance(client.app, A2AApp)

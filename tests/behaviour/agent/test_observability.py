@@ -77,9 +77,10 @@ async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(metho
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
 async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app):
-        client = Client(app, headers={'traceparent': TRACEPARENT})
+    async with (
+        webhook() as hook,
+        serving(Agent('test'), push=Push(private_hosts=['127.0.0.1']), headers={'traceparent': TRACEPARENT}) as client,
+    ):
         task = await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(3)
     told = spans.named('a2a push')
@@ -96,9 +97,11 @@ async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) 
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
 async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01))
-    async with webhook(503, 200) as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    async with (
+        webhook(503, 200) as hook,
+        serving(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01)) as client,
+    ):
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)
     assert [span.status.status_code for span in spans.named('a2a push')] == [StatusCode.ERROR, *[StatusCode.UNSET] * 3]
 
@@ -112,9 +115,8 @@ async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> 
         with spans.tracer.start_as_current_span('tool'):
             return 'seen'
 
-    app = to_a2a(agent)
-    async with lifespan(app):
-        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    async with serving(agent, headers={'traceparent': TRACEPARENT}) as client:
+        await client.send()
     assert is_child(spans.one('tool'), spans.one('a2a run'))
     assert trace_of(spans.one('tool')) == TRACE
 
@@ -127,11 +129,10 @@ async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans)
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        first = Client(app, headers={'traceparent': TRACEPARENT})
+    async with serving(Agent(FunctionModel(answer))) as client:
+        first = Client(client.app, headers={'traceparent': TRACEPARENT})
         await first.send(message(contextId='c'), returnImmediately=True)
-        second = Client(app, headers={'traceparent': OTHER_TRACEPARENT})
+        second = Client(client.app, headers={'traceparent': OTHER_TRACEPARENT})
         queued = await second.send(message(contextId='c'), returnImmediately=True)
         async with second.subscribe(queued['id']) as stream:
             release.set()
@@ -173,10 +174,9 @@ def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: S
 
 @covers('`traceparent`')
 async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        await Client(app).send()
-        await Client(app, headers={'traceparent': 'nonsense'}).send()
+    async with serving(Agent('test')) as client:
+        await client.send()
+        await Client(client.app, headers={'traceparent': 'nonsense'}).send()
     sends, runs = spans.named('SendMessage'), spans.named('a2a run')
     assert [span.parent for span in sends] == [None, None]
     assert [is_child(run, send) for run, send in zip(runs, sends, strict=True)] == [True, True]
@@ -185,10 +185,9 @@ async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans:
 
 @covers('`traceparent`')
 async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test'), headers={'traceparent': OTHER_TRACEPARENT}) as client:
         with spans.tracer.start_as_current_span('POST /'):
-            await Client(app, headers={'traceparent': OTHER_TRACEPARENT}).send()
+            await client.send()
     assert is_child(spans.one('SendMessage'), spans.one('POST /'))
 
 
@@ -199,9 +198,7 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
         begun.set()
         return await asyncio.Future()
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with serving(Agent(FunctionModel(answer))) as client:
         task = await client.send(returnImmediately=True)
         await begun.wait()
         await client.get_task(task['id'])
@@ -225,9 +222,10 @@ async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans:
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with (
+        webhook() as hook,
+        serving(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1'])) as client,
+    ):
         task = await client.send(returnImmediately=True)
         config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
         await client.call('ListTaskPushNotificationConfigs', {'taskId': task['id']})
@@ -253,19 +251,17 @@ async def test_a_span_names_the_tenant_of_the_caller_and_no_tenant_that_the_serv
 
 
 async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         sent = message()
-        await Client(app).send(sent)
-        await Client(app).send(sent)
+        await client.send(sent)
+        await client.send(sent)
     assert (len(spans.named('SendMessage')), len(spans.named('a2a run'))) == (2, 1)
 
 
 async def test_a_refused_operation_is_a_failed_span_with_the_code_of_its_error(spans: Spans) -> None:
-    app = to_a2a(Agent('test', name='joker'))
-    async with lifespan(app):
+    async with serving(Agent('test', name='joker')) as client:
         with pytest.raises(RpcError):
-            await Client(app).get_task('SECRET')
+            await client.get_task('SECRET')
     span = spans.one('GetTask')
     assert span.status.status_code is StatusCode.ERROR
     attributes = dict(span.attributes or {})
@@ -282,9 +278,7 @@ async def test_spans_and_logs_hold_nothing_of_what_was_said(spans: Spans, caplog
     async def look() -> str:
         return 'SECRET result'
 
-    app = to_a2a(agent)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent) as client:
         task = await client.send(message('SECRET question', metadata={'SECRET': 'SECRET'}))
         async with client.send_streaming(message('SECRET question', contextId=task['contextId'])) as stream:
             await stream.rest()
@@ -300,9 +294,8 @@ async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_a
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise ValueError('SECRET detail')
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(answer))) as client:
+        task = await client.send()
     assert state_of(task) == 'FAILED'
     said = task['status']['message']
     correlation_id = said['metadata']['correlationId']
@@ -327,9 +320,8 @@ async def test_there_are_no_spans_without_an_sdk() -> None:
         inside.append(trace.get_current_span().get_span_context().is_valid)
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    async with serving(Agent(FunctionModel(answer)), headers={'traceparent': TRACEPARENT}) as client:
+        await client.send()
     assert inside == [False]
 
 
@@ -365,9 +357,8 @@ async def test_the_baggage_of_a_caller_reaches_the_tools_of_the_run(spans: Spans
 
 async def test_baggage_needs_no_trace_of_the_caller(spans: Spans) -> None:
     seen: Seen = []
-    app = to_a2a(agent_that_notes(seen))
-    async with lifespan(app):
-        await Client(app, headers={'baggage': 'team=blue'}).send()
+    async with serving(agent_that_notes(seen), headers={'baggage': 'team=blue'}) as client:
+        await client.send()
     assert seen == [{'team': 'blue'}]
 
 
@@ -404,9 +395,8 @@ async def test_malformed_baggage_and_baggage_above_the_limits_is_left_out(
     sent: str, kept: dict[str, str], spans: Spans
 ) -> None:
     seen: Seen = []
-    app = to_a2a(agent_that_notes(seen))
-    async with lifespan(app):
-        await Client(app, headers={'baggage': sent}).send()
+    async with serving(agent_that_notes(seen), headers={'baggage': sent}) as client:
+        await client.send()
     assert seen == [kept]
 
 
@@ -433,9 +423,11 @@ def test_baggage_that_is_too_long_is_neither_stored_nor_sent() -> None:
 
 
 async def test_a_webhook_gets_the_trace_and_no_baggage(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app):
-        headers = {'traceparent': TRACEPARENT, 'baggage': 'team=blue'}
-        await Client(app, headers=headers).send(taskPushNotificationConfig={'url': hook.url})
+    headers = {'traceparent': TRACEPARENT, 'baggage': 'team=blue'}
+    async with (
+        webhook() as hook,
+        serving(Agent('test'), push=Push(private_hosts=['127.0.0.1']), headers=headers) as client,
+    ):
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(3)
     assert [('traceparent' in each.headers, 'baggage' in each.headers) for each in received] == [(True, False)] * 3

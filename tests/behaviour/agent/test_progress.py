@@ -14,9 +14,9 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results, to_a2a
+from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results
 
-from ...client import LIMIT, Client, Event, Stream, lifespan, message, state_of, texts
+from ...client import Event, Stream, message, state_of, texts
 from ...dialects import spoken
 from ...tables import each_case
 from ..rows import covers
@@ -173,11 +173,13 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
         await go_on.wait()
         return 'sun'
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         task = (await anext(reader)).result['task']
         await looking.wait()
-        status = (await Client(app).get_task(task['id']))['status']
+        status = (await client.get_task(task['id']))['status']
         go_on.set()
         await reader.rest()
     assert [part['text'] for part in status['message']['parts']] == ['Let me look.']
@@ -186,9 +188,7 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
 @ROW
 @pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
 async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> None:
-    app = to_a2a(agent, results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
         async with client.live.subscribe(task['id'], Last_Event_ID='1') as reader:
             [snapshot] = await reader.rest()
@@ -212,8 +212,10 @@ async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
     async def fast() -> None:
         """Return at once."""
 
-    app = to_a2a(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         first = [await anext(reader) for _ in range(5)]
         slow_may_return.set()
         rest = await reader.rest()
@@ -255,11 +257,13 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
         finally:
             stopped.set()
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         task = (await anext(reader)).result['task']
         await looking.wait()
-        canceled = await Client(app).call('CancelTask', {'id': task['id']})
+        canceled = await client.call('CancelTask', {'id': task['id']})
         assert stopped.is_set()
         rest = await reader.rest()
     assert state_of(canceled) == 'CANCELED'

@@ -15,7 +15,7 @@ from pydantic_ai_a2a import A2AClient, Progress, RemoteAgent, Results, to_a2a
 
 from ...client import Client, lifespan, message, state_of, texts
 from ..asking import answers, approve
-from ..stage import each_backend, prompts
+from ..stage import each_backend, prompts, serving
 
 HALF = 'ab\ud83d'
 MENDED = 'ab\ufffd'
@@ -110,9 +110,8 @@ async def test_a_structured_output_is_mended(backend: str) -> None:
     def order() -> Order:
         return Order(item=HALF)
 
-    app = to_a2a(agent_of(order), backend=backend)
-    async with lifespan(app):
-        task = await Client(app).send('order')
+    async with serving(agent_of(order), backend=backend) as client:
+        task = await client.send('order')
         assert [part['data'] for part in task['artifacts'][0]['parts']] == [{'result': {'item': MENDED}}]
 
 

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...fixed import fixed
-from ..stage import Stage, audited, ended
+from ..stage import Stage, audited, ended, serving
 
 ANN = 'the-token-of-ann-1234'
 AUTH = BearerAuth({ANN: Caller(id='ann', tenant='acme')})
@@ -97,9 +97,8 @@ async def test_what_may_be_an_attack_is_one_record(
         'limits': fixed(Limits, body=4_000, body_time=0.01),
         'push': Push(),
     }
-    app = to_a2a(Agent('test'), auth=AUTH, **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        answer = await ask(Client(app, headers=bearer(ANN)))
+    async with serving(Agent('test'), auth=AUTH, **options, headers=bearer(ANN)) as client:
+        answer = await ask(client)
     assert answer.status == status
     assert recorded(caplog) == [
         {
@@ -124,18 +123,18 @@ async def test_whoever_may_not_is_one_record(
     headers: dict[str, str], status: int, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
-    async with lifespan(app):
-        answer = await Client(app, headers=headers).post(SECRET.encode())
+    async with serving(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}), headers=headers) as client:
+        answer = await client.post(SECRET.encode())
     [record] = recorded(caplog)
     assert (answer.status, record['event']) == (status, event)
     assert record['correlation_id'] == answer.headers['x-correlation-id']
 
 
 async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
-    async with lifespan(app):
-        statuses = [(await Client(app, headers=bearer(ANN)).post(rpc('ListTasks', {}))).status for _ in range(2)]
+    async with serving(
+        Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))), headers=bearer(ANN)
+    ) as client:
+        statuses = [(await client.post(rpc('ListTasks', {}))).status for _ in range(2)]
     assert statuses == [200, 429]
     assert [(each['event'], each['quota'], each['caller']) for each in recorded(caplog)] == [
         ('quota-exceeded', 'rates.*', 'ann')
@@ -144,9 +143,8 @@ async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
     named = 'a\u2028\x85{"event":"erased"}'
-    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme']))
-    async with lifespan(app):
-        answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
+    async with serving(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme'])) as client:
+        answer = await client.post(rpc('GetTask', {'id': 't', 'tenant': named}))
     assert answer.status == 200
     [record] = recorded(caplog)
     assert (record['named'], record['caller']) == (named, '\ud800')
@@ -154,9 +152,7 @@ async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pyt
 
 
 async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH)
-    async with lifespan(app):
-        client = Client(app, headers=bearer(ANN))
+    async with serving(Agent('test'), auth=AUTH, headers=bearer(ANN)) as client:
         for body in (b'{', rpc('GetTask', {'id': 'no-such-task'}), rpc('SendMessage', {'message': 7})):
             await client.post(body)
         await client.send()

@@ -32,7 +32,7 @@ from pydantic_ai_a2a.errors import OverloadedError
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
 from ...client import Client, Exchange, lifespan, message, rpc
 from ..refused import refusal, send, untouched
-from ..stage import audited
+from ..stage import audited, serving
 
 ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
 READER, WRITER = frozenset({'read'}), frozenset({'read', 'write'})
@@ -171,10 +171,9 @@ async def test_the_card_declares_what_is_enforced() -> None:
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask', 'CancelTask'])
 async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: str) -> None:
     scopes = {'SendMessage': 'write', 'GetTask': ['read'], '*': {'read', 'admin'}}
-    app = to_a2a(Agent('test'), auth=TOKENS, access=Access(scopes=scopes))
-    async with lifespan(app):
+    async with serving(Agent('test'), auth=TOKENS, access=Access(scopes=scopes)) as client:
         request = rpc(method, {'id': 'no-such-task', 'message': message()})
-        answers = [await Client(app, headers=bearer(who)).post(request) for who in (ANN, CAROL)]
+        answers = [await client.post(request, bearer(who)) for who in (ANN, CAROL)]
         allowed = ['error="insufficient_scope"' not in each.headers.get('www-authenticate', '') for each in answers]
     assert allowed == {'GetTask': [True, True], 'SubscribeToTask': [True, True], 'CancelTask': [False, False]}.get(
         method, [False, True]
@@ -230,11 +229,10 @@ async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
 async def test_callers_of_two_issuers_are_kept_apart() -> None:
     other = JWTAuth('other', AUDIENCE, secret=SECRET, id_prefix='other:')
     named = JWTAuth('third', AUDIENCE, secret=SECRET, caller=lambda claims: Caller(id=f'third {claims["sub"]}'))
-    app = to_a2a(Agent('test'), auth=[JWT, other, named])
-    async with lifespan(app):
-        task = await Client(app, headers=bearer(shared())).send()
+    async with serving(Agent('test'), auth=[JWT, other, named]) as client:
+        task = await Client(client.app, headers=bearer(shared())).send()
         for iss in ('other', 'third'):
-            answer = await Client(app).post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
+            answer = await client.post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
             assert refusal(answer).code == -32001
 
 
@@ -263,10 +261,9 @@ class Stamp(Authenticator):
 
 @pytest.mark.parametrize(('stamp', 'status'), [('ann', 200), ('bad', 401), ('busy', 503), (None, 401)])
 async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=Stamp())
-    async with lifespan(app):
-        answer = await Client(app).post(send(), {} if stamp is None else {'X-Stamp': stamp})
-        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    async with serving(Agent('test'), auth=Stamp()) as client:
+        answer = await client.post(send(), {} if stamp is None else {'X-Stamp': stamp})
+        card = (await client.get('/.well-known/agent-card.json')).json
     assert (answer.status, 'www-authenticate' in answer.headers) == (status, False)
     assert card.keys().isdisjoint({'securitySchemes', 'securityRequirements', 'security'})
     reasons = [each['reasons'] for each in audited(caplog) if 'reasons' in each]

@@ -18,6 +18,7 @@ from pydantic_ai_a2a import Access, Caller, StarletteAuth, mount, to_a2a
 
 from ...client import Client, lifespan
 from ..refused import refusal, send, untouched
+from ..stage import serving
 
 BASIC = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
 
@@ -55,14 +56,14 @@ async def test_the_middlewares_user_is_the_caller(name: str) -> None:
 
 async def test_the_caller_may_have_claims_of_the_user() -> None:
     claims: list[object] = []
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=StarletteAuth(claims=lambda user: {'name': user.display_name}),
         middleware=[AROUND],
         deps_factory=lambda call: claims.append(call.caller.claims),
-    )
-    async with lifespan(app):
-        await Client(app, headers={'X-User': 'ann'}).send()
+        headers={'X-User': 'ann'},
+    ) as client:
+        await client.send()
     assert claims == [{'name': 'ann'}]
 
 

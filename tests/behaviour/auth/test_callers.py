@@ -19,7 +19,7 @@ from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
 from ..callers import by_header, caller
 from ..refused import refusal, refused, send, untouched
 from ..rows import covers
-from ..stage import Stage, ended, heard
+from ..stage import Stage, ended, heard, serving
 
 
 async def by_header_later(request: Request) -> Caller | None:
@@ -120,11 +120,10 @@ async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
 
 
 async def test_anonymous_callers_are_one_owner() -> None:
-    app = to_a2a(Agent(FunctionModel(recall)))
-    async with lifespan(app):
-        task = await Client(app).send(message('one', contextId='shared'))
-        assert await Client(app).get_task(task['id']) == task
-        following = await Client(app).send(message('two', contextId='shared'))
+    async with serving(Agent(FunctionModel(recall))) as client:
+        task = await client.send(message('one', contextId='shared'))
+        assert await client.get_task(task['id']) == task
+        following = await client.send(message('two', contextId='shared'))
     assert texts(following) == ["['one', 'two']"]
 
 

@@ -23,7 +23,7 @@ from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2
 
 from ...client import LIMIT, Client, lifespan, texts
 from ..refused import refused
-from ..stage import ended
+from ..stage import ended, serving
 
 SECRET = 'ann@example.com'
 
@@ -76,9 +76,8 @@ async def test_a_run_reads_any_name_of_its_caller() -> None:
     def whoami(ctx: RunContext[Any]) -> None:
         callers.append(a2a(ctx).caller)
 
-    app = to_a2a(agent, auth=lambda _: odd)
-    async with lifespan(app):
-        await Client(app).send('Who am I?')
+    async with serving(agent, auth=lambda _: odd) as client:
+        await client.send('Who am I?')
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
@@ -123,13 +122,13 @@ def test_claims_are_no_part_of_the_owner() -> None:
 async def test_a_key_may_have_a_label() -> None:
     labels: list[object] = []
     caller = Caller(id='ann', claims={'label': 'ci'})
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=APIKeyAuth({'a-long-api-key-of-ann': caller}),
         deps_factory=lambda call: labels.append(call.caller.claims['label']),
-    )
-    async with lifespan(app):
-        await Client(app, headers={'X-API-Key': 'a-long-api-key-of-ann'}).send()
+        headers={'X-API-Key': 'a-long-api-key-of-ann'},
+    ) as client:
+        await client.send()
     assert labels == ['ci']
 
 

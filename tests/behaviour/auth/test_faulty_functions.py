@@ -21,6 +21,7 @@ from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
 from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ..asking import Tools, answers, approve
 from ..refused import RAISED, SECRET, refusal, refused, send, untouched
+from ..stage import serving
 
 
 def identify(request: Any) -> Caller:
@@ -221,21 +222,21 @@ async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waitin
     exits: Exits, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = Tools()
-    app = to_a2a(tools.agent, auth=identify, approvals=Approvals(approvers=exits))
-    async with lifespan(app):
-        task = await Client(app).send('delete')
-        error = await refused(Client(app, headers={'X-Caller': 'bob'}).send(answers(task, approve())))
+    async with serving(tools.agent, auth=identify, approvals=Approvals(approvers=exits)) as client:
+        task = await client.send('delete')
+        error = await refused(Client(client.app, headers={'X-Caller': 'bob'}).send(answers(task, approve())))
         check_refusal(error, caplog)
-        assert state_of(await Client(app).get_task(task['id'])) == 'INPUT_REQUIRED'
+        assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
     assert tools.deleted == []
 
 
 async def test_the_server_goes_on_serving(exits: Exits) -> None:
-    app = to_a2a(Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann'))
-    async with lifespan(app):
+    async with serving(
+        Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann')
+    ) as client:
         with pytest.raises(RpcError):
-            await Client(app, headers={'X-Caller': 'nobody'}).send()
-        assert state_of(await Client(app).send(message('hello'))) == 'COMPLETED'
+            await Client(client.app, headers={'X-Caller': 'nobody'}).send()
+        assert state_of(await client.send(message('hello'))) == 'COMPLETED'
 
 
 # --- functions that never return, or cancel the request -------------------------------------------------------------

@@ -141,10 +141,14 @@ async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
         raise error
 
     workers = fixed(Workers, retries=1, backoff=0.001)
-    async with serving(Agent(FunctionModel(fail)), auth=BearerAuth({KEY: 'ann'}), workers=workers) as client:
-        known = Client(client.app, headers={'Authorization': f'Bearer {KEY}'})
-        sent = await known.send('a question')
-        answers = [sent, await known.get_task(sent['id'])]
+    async with serving(
+        Agent(FunctionModel(fail)),
+        auth=BearerAuth({KEY: 'ann'}),
+        workers=workers,
+        headers={'Authorization': f'Bearer {KEY}'},
+    ) as client:
+        sent = await client.send('a question')
+        answers = [sent, await client.get_task(sent['id'])]
     said = sent['status']['message']
     assert [part['text'] for part in said['parts']] == [SENTENCES[kind]]
     assert said['metadata'].keys() == {'failure', 'correlationId'}

@@ -180,11 +180,10 @@ async def test_another_tenants_name_begins_no_other_rate() -> None:
 
 
 async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
-    app = to_a2a(Agent('test'), access=Access(tenants=['a', 'b']))
-    async with lifespan(app):
-        task = await Client(app, path='/a/').send()
-        assert (await Client(app, path='/a').get_task(task['id']))['id'] == task['id']
-        assert [await refused(Client(app, path=path), task['id']) for path in ('/b/', '/')] == [-32001] * 2
+    async with serving(Agent('test'), access=Access(tenants=['a', 'b'])) as client:
+        task = await Client(client.app, path='/a/').send()
+        assert (await Client(client.app, path='/a').get_task(task['id']))['id'] == task['id']
+        assert [await refused(Client(client.app, path=path), task['id']) for path in ('/b/', '/')] == [-32001] * 2
 
 
 @pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
@@ -219,9 +218,7 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
 
 async def test_the_apps_own_paths_stay_what_they_are() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
-    app = to_a2a(Agent('test'), access=Access(tenants=True), routes=own)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), access=Access(tenants=True), routes=own) as client:
         paths = ('/own/tasks', '/app/tasks', '/health/live', CARD)
         answers = [(await client.get(path)).body[:3] for path in paths]
         # Names of the app's paths are no tenants': what is below them stays unknown.
@@ -259,13 +256,12 @@ async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
 
 
 async def test_the_extended_card_is_that_of_the_tenant() -> None:
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=AUTH,
         access=Access(tenants=True, extended_card=lambda caller, card: {'version': caller.tenant}),
-    )
-    async with lifespan(app):
-        answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
+    ) as client:
+        answer = await client.post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
         card = answer.json['result']
     assert (card['version'], card['supportedInterfaces'][0]['tenant']) == ('acme', 'acme')
 
@@ -329,12 +325,11 @@ def caller_of(request: Request) -> Caller:
 
 
 async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
-    app = to_a2a(Agent('test'), auth=caller_of, access=Access(tenants=True))
-    async with lifespan(app):
+    async with serving(Agent('test'), auth=caller_of, access=Access(tenants=True)) as client:
         headers = {'X-Caller': 'eve'}
-        task = await Client(app, path='/acme/', headers=headers).send()
+        task = await Client(client.app, path='/acme/', headers=headers).send()
         with pytest.raises(RpcError, match='is not a tenant of this caller'):
-            await Client(app, path='/umbrella/', headers=headers).get_task(task['id'])
+            await Client(client.app, path='/umbrella/', headers=headers).get_task(task['id'])
 
 
 async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -56,17 +56,15 @@ async def test_a_message_that_holds_too_much_is_refused_by_its_field(subtests: p
 
 async def test_a_message_that_is_at_all_limits_is_served() -> None:
     parts = [{'text': 'x' * 100}, {'data': nested(5), 'metadata': nested(5)}, FILE]
-    app = to_a2a(Agent('test'), limits=SMALL)
-    async with lifespan(app):
+    async with serving(Agent('test'), limits=SMALL) as client:
         params = {'message': message(parts=parts, metadata=nested(5)), 'metadata': nested(5)}
-        answer = await Client(app).call('SendMessage', params)
+        answer = await client.call('SendMessage', params)
     assert state_of(answer['task']) == 'COMPLETED'
 
 
 async def test_data_as_deep_as_it_may_be_is_read_by_the_official_client() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        task = await Client(app).send(message(parts=[{'data': nested(Limits().depth)}]))
+    async with serving(Agent('test')) as client:
+        task = await client.send(message(parts=[{'data': nested(Limits().depth)}]))
     read = StreamResponse.FromString(ParseDict({'task': task}, StreamResponse()).SerializeToString())
     assert MessageToDict(read)['task']['history'][0]['parts'] == [{'data': nested(Limits().depth)}]
 
@@ -98,9 +96,7 @@ async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> 
 
 
 async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None:
-    app = to_a2a(Agent('test'), limits=fixed(Limits, page=25_000))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), limits=fixed(Limits, page=25_000)) as client:
         sent = [(await client.send('x' * 10_000))['id'] for _ in range(5)]
         pages = [await client.call('ListTasks')]
         while token := pages[-1]['nextPageToken']:
@@ -167,10 +163,9 @@ async def test_a_number_that_no_double_holds_is_refused(where: str, number: str)
 
 @pytest.mark.parametrize('number', ['9' * 308, '-0', '1.7976931348623157e308', '5e-324', '"%s"' % ('9' * 400)])
 async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         body = send(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
-        answer = await Client(app).post(body)
+        answer = await client.post(body)
     [part] = answer.json['result']['task']['history'][0]['parts']
     assert part['data'] == {'value': pytest.approx(json.loads(number))}
 

@@ -61,10 +61,9 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
 
 async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
     options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
-    app = to_a2a(Agent('test'), **options)
-    async with lifespan(app):
+    async with serving(Agent('test'), **options) as client:
         await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
-        answer = await Client(app).post(b'{')
+        answer = await client.post(b'{')
     assert answer.json['error']['code'] == -32603
 
 
@@ -246,9 +245,8 @@ async def test_a_caller_with_many_tasks_leaves_room_for_others_and_all_of_them_e
 
     agent = Agent(FunctionModel(model), name='agent')
     limits = Limits(quotas=Quotas(running=2))
-    app = to_a2a(agent, backend=backend, auth=AUTH, limits=limits, workers=Workers(running=4, lease=1))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = by(Client(app), 'ann'), by(Client(app), 'bob')
+    async with serving(agent, backend=backend, auth=AUTH, limits=limits, workers=Workers(running=4, lease=1)) as client:
+        ann, bob = by(client, 'ann'), by(client, 'bob')
         long = [await ann.send('long', returnImmediately=True) for _ in range(5)]
         for _ in range(3):
             assert state_of(await bob.send('short')) == 'COMPLETED'

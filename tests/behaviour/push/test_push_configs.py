@@ -129,11 +129,10 @@ async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_
         'the-token-of-hooks': Caller(id='h', scopes=frozenset({'push'})),
     }
     scopes = {'CreateTaskPushNotificationConfig': 'push'}
-    app = to_a2a(Agent('test'), auth=BearerAuth(callers), access=Access(scopes=scopes), push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving(Agent('test'), auth=BearerAuth(callers), access=Access(scopes=scopes), push=Push()) as client:
         statuses: dict[str, list[int]] = {}
         for token in callers:
-            client = Client(app, headers={'Authorization': f'Bearer {token}'})
+            client.headers |= {'Authorization': f'Bearer {token}'}
             for configuration in ({}, {'taskPushNotificationConfig': {'url': 'https://example.com/'}}):
                 body = rpc('SendMessage', {'message': message(), 'configuration': configuration})
                 statuses.setdefault(token, []).append((await client.post(body)).status)
@@ -151,12 +150,11 @@ def test_a_backend_without_push_notifications_is_refused() -> None:
 
 @pytest.mark.parametrize('keys', [[], [Fernet.generate_key().decode()]])
 async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_path: Path) -> None:
-    app = to_a2a(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys)) as client:
         target = {'url': 'https://example.com/PATH', 'token': 'TOKEN'}
-        task_id = (await Client(app).send(message()))['id']
-        created = await create(Client(app), task_id, **target)
-        assert await listed(Client(app), task_id) == [created]
+        task_id = (await client.send(message()))['id']
+        created = await create(client, task_id, **target)
+        assert await listed(client, task_id) == [created]
     stored = b''.join(path.read_bytes() for path in tmp_path.iterdir())
     assert [word in stored for word in (b'PATH', b'TOKEN')] == [not keys] * 2
 
