@@ -29,7 +29,7 @@ from ...suites import values
 from ...suites.values import run, submit, turn
 from ...webhooks import webhook
 from ..asking import Tools
-from ..stage import each_backend, ended, serving
+from ..stage import Stage, each_backend, ended, serving
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
 
@@ -189,20 +189,14 @@ async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured
 
 
 async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: Metrics) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    async with serving(Agent(FunctionModel(wait)), workers=Workers(running=1)) as client:
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
         await client.send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         last = [await client.send(returnImmediately=True) for _ in range(2)][-1]
         points = measured.points()
         async with client.subscribe(last['id']) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
         assert (points['a2a.queue.length'], points['a2a.run.active']) == ([({}, 2)], [({}, 1)])
         points = measured.points()
@@ -210,16 +204,10 @@ async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: 
 
 
 async def test_cancelled_tasks_are_counted_queued_or_running(measured: Metrics) -> None:
-    started = asyncio.Event()
-
-    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async with serving(Agent(FunctionModel(wait)), workers=Workers(running=1)) as client:
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         queued = await client.send(returnImmediately=True)
         for task in (queued, running):
             await client.call('CancelTask', {'id': task['id']})

@@ -39,7 +39,7 @@ from ...spans import (
 from ...tables import each_case
 from ...webhooks import webhook
 from ..rows import covers
-from ..stage import each_backend, ended, serving
+from ..stage import Stage, each_backend, ended, serving
 
 __all__ = ('spans',)  # a fixture
 
@@ -123,19 +123,14 @@ async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> 
 
 @covers('`traceparent`')
 async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans) -> None:
-    release = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    stage = Stage()
+    async with serving(stage.agent) as client:
         first = Client(client.app, headers={'traceparent': TRACEPARENT})
         await first.send(message(contextId='c'), returnImmediately=True)
         second = Client(client.app, headers={'traceparent': OTHER_TRACEPARENT})
         queued = await second.send(message(contextId='c'), returnImmediately=True)
         async with second.subscribe(queued['id']) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
     sends, runs = spans.named('SendMessage'), spans.named('a2a run')
     assert [trace_of(span) for span in runs] == [TRACE, OTHER_TRACE]
@@ -192,15 +187,10 @@ async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
 
 
 async def test_every_operation_is_one_span(spans: Spans) -> None:
-    begun = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        begun.set()
-        return await asyncio.Future()
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    stage = Stage()
+    async with serving(stage.agent) as client:
         task = await client.send(returnImmediately=True)
-        await begun.wait()
+        await stage.reached('hello')
         await client.get_task(task['id'])
         if client.dialect.has_lists:
             await client.call('ListTasks')
@@ -216,22 +206,14 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
 
 
 async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans: Spans) -> None:
-    release = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    async with (
-        webhook() as hook,
-        serving(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1'])) as client,
-    ):
+    stage = Stage()
+    async with webhook() as hook, serving(stage.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send(returnImmediately=True)
         config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
         await client.call('ListTaskPushNotificationConfigs', {'taskId': task['id']})
         await client.call('DeleteTaskPushNotificationConfig', {'taskId': task['id'], 'id': config['id']})
         async with client.subscribe(task['id'], **{'Last-Event-ID': '1'}) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
     names = ['CreateTaskPushNotificationConfig', 'ListTaskPushNotificationConfigs', 'DeleteTaskPushNotificationConfig']
     named = [spans.one(name) for name in [*names, 'SubscribeToTask']]

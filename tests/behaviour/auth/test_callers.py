@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
@@ -30,12 +29,6 @@ async def by_header_later(request: Request) -> Caller | None:
 def about(method: str, task_id: str) -> bytes:
     params = {'message': message(taskId=task_id)} if 'Message' in method else {'id': task_id}
     return rpc(method, params)
-
-
-def recall(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Answers with all that the user has said in this conversation."""
-    said = [part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart)]
-    return ModelResponse(parts=[TextPart(repr(said))])
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
@@ -63,21 +56,15 @@ async def test_the_card_is_public() -> None:
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    app = to_a2a(Agent(FunctionModel(answer)), auth=by_header)
+    stage = Stage()
+    app = to_a2a(stage.agent, auth=by_header)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await caller(app, 'ann').send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         foreign = await caller(app, 'bob').post(about(method, task['id']))
         missing = await caller(app, 'bob').post(about(method, 'no-such-task'))
         tenant = await caller(app, 'ann', tenant='other').post(about(method, task['id']))
-        release.set()
+        stage.open('hello')
     errors = [refusal(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
         (-32001, 'TASK_NOT_FOUND', 'Task not found.')
@@ -99,15 +86,15 @@ async def test_a_list_shows_the_callers_own_tasks_only() -> None:
 
 @covers('same contextId from two callers')
 async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_other() -> None:
-    app = to_a2a(Agent(FunctionModel(recall)), auth=by_header)
+    app = to_a2a(Agent(FunctionModel(heard)), auth=by_header)
     async with lifespan(app):
         for name in ('ann', 'bob', 'ann'):
             task = await caller(app, name).send(message(f'I am {name}', contextId='shared'))
             assert task['contextId'] == 'shared'
         of_bob = await caller(app, 'bob').send(message('Who am I?', contextId='shared'))
         of_ann = await caller(app, 'ann').send(message('Who am I?', contextId='shared'))
-    assert texts(of_bob) == ["['I am bob', 'Who am I?']"]
-    assert texts(of_ann) == ["['I am ann', 'I am ann', 'Who am I?']"]
+    assert texts(of_bob) == ['I am bob + Who am I?']
+    assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
 
 
 async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
@@ -120,11 +107,11 @@ async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
 
 
 async def test_anonymous_callers_are_one_owner() -> None:
-    async with serving(Agent(FunctionModel(recall))) as client:
+    async with serving(Agent(FunctionModel(heard))) as client:
         task = await client.send(message('one', contextId='shared'))
         assert await client.get_task(task['id']) == task
         following = await client.send(message('two', contextId='shared'))
-    assert texts(following) == ["['one', 'two']"]
+    assert texts(following) == ['one + two']
 
 
 # --- `Access.owner`: callers of a tenant who share their tasks ------------------------------------------------------
