@@ -26,6 +26,11 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> OwnStorage:
     return InMemoryStorage() if request.param == 'memory' else SqliteStorage(tmp_path / 'a2a.db')
 
 
+def parts() -> dict[str, Any]:
+    """A broker and a storage in memory, as options of a worker or of an app."""
+    return {'broker': InMemoryBroker(), 'storage': InMemoryStorage[list[ModelMessage]]()}
+
+
 class Breaking(InMemoryStorage[list[ModelMessage]]):
     """Breaks when it is to write one of these states, or to load a context of this name."""
 
@@ -84,4 +89,4 @@ class Foreign(Worker[Any]):
 
 def foreign() -> Worker[Any]:
     """One with a storage and a broker of its own."""
-    return Foreign(broker=InMemoryBroker(), storage=InMemoryStorage[Any]())
+    return Foreign(**parts())
