@@ -111,6 +111,10 @@ def known(request: Request) -> Caller:
     return Caller(id='ann', tenant='acme', scopes=frozenset({'read'}))
 
 
+async def cancel(client: Client, task: dict[str, Any]) -> str:
+    return state_of(await client.call('CancelTask', {'id': task['id']}))
+
+
 @pytest.mark.parametrize('factory', FACTORIES)
 async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallContext], Any]) -> None:
     async with serving(AGENT, deps_factory=factory) as client:
@@ -235,7 +239,7 @@ async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
     async with serving(stage.agent, deps_factory=session) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert await cancel(client, task) == 'CANCELED'
         assert session.closed == ['RunCancelled']
 
 
@@ -310,7 +314,7 @@ async def test_what_fails_to_close_after_a_run_that_was_canceled_is_only_logged(
     async with serving(stage.agent, deps_factory=factory) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert await cancel(client, task) == 'CANCELED'
     assert f'closed the dependencies of task {task["id"]}; the error of the run stays.' in caplog.text
 
 
@@ -341,10 +345,6 @@ class Slow:
             await asyncio.Event().wait()
         finally:
             self.over.set()
-
-
-async def cancel(client: Client, task: dict[str, Any]) -> str:
-    return state_of(await client.call('CancelTask', {'id': task['id']}))
 
 
 async def test_a_task_can_be_canceled_while_its_dependencies_are_made() -> None:
@@ -417,12 +417,10 @@ async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers()
             raise AuthRequired('Log in.')
         return 'seen'
 
-    options: dict[str, Any] = {
-        'deps_factory': told.append,
-        'messages': Messages(deps_headers=['x-region']),
-        'auth': known,
-    }
-    async with serving(agent, **options, headers={'X-Region': 'eu'}) as client:
+    messages = Messages(deps_headers=['x-region'])
+    async with serving(
+        agent, deps_factory=told.append, messages=messages, auth=known, headers={'X-Region': 'eu'}
+    ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
         assert isinstance(client.app, A2AApp)

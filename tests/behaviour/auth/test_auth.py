@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 from fasta2a.schema import HttpSecurityScheme, SecurityScheme
+from fastapi import FastAPI
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
-from starlette.requests import Request
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection, Request
 from starlette.types import Message
 
 from pydantic_ai_a2a import (
@@ -23,7 +28,9 @@ from pydantic_ai_a2a import (
     InvalidCredentials,
     JWTAuth,
     RequestInfo,
+    StarletteAuth,
     hash_key,
+    mount,
     to_a2a,
 )
 from pydantic_ai_a2a.audit import LOGGER
@@ -39,6 +46,7 @@ READER, WRITER = frozenset({'read'}), frozenset({'read', 'write'})
 TOKENS = BearerAuth({hash_key(ANN): Caller(id='ann', scopes=READER), CAROL: Caller(id='carol', scopes=WRITER)})
 KEYS = APIKeyAuth({BOB: 'bob'})
 JWT = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+BASIC = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
 
 
 class Silent(Exchange):
@@ -172,8 +180,7 @@ def nobody(_: Request) -> None:
 
 
 async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> None:
-    schemes = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
-    async with untouched(auth=nobody, security_schemes=schemes) as client:
+    async with untouched(auth=nobody, security_schemes=BASIC) as client:
         answer = await client.post(send())
         card = (await client.get('/.well-known/agent-card.json')).json
     refusal(answer, status=401, id=None)
@@ -301,3 +308,88 @@ def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[
 def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
     with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))
+
+
+# --- users of Starlette's own authentication, around the app or around its parent -----------------------------------
+
+
+class Nameless(SimpleUser):
+    """A user of a Starlette whose `SimpleUser` has no identity."""
+
+    @property
+    def identity(self) -> str:
+        raise NotImplementedError
+
+
+class Backend(AuthenticationBackend):
+    """Lets in whoever says a name, and knows what bob may do."""
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        name = conn.headers.get('x-user')
+        if name is None:
+            return None
+        user = Nameless(name) if name.startswith('old') else SimpleUser(name)
+        return AuthCredentials(['authenticated', 'write'] if name == 'bob' else ['authenticated']), user
+
+
+AROUND = Middleware(AuthenticationMiddleware, backend=Backend())
+
+
+@pytest.mark.parametrize('name', ['ann', 'old-ann'])
+async def test_the_middlewares_user_is_the_caller(name: str) -> None:
+    app = to_a2a(Agent('test'), auth=StarletteAuth(tenant='acme'), middleware=[AROUND])
+    async with lifespan(app):
+        task = await Client(app, headers={'X-User': name}).send()
+        owned = await app.list_tasks(caller=Caller(id=name, tenant='acme'))
+    assert [each['id'] for each in owned] == [task['id']]
+
+
+async def test_the_caller_may_have_claims_of_the_user() -> None:
+    claims: list[object] = []
+    async with serving(
+        Agent('test'),
+        auth=StarletteAuth(claims=lambda user: {'name': user.display_name}),
+        middleware=[AROUND],
+        deps_factory=lambda call: claims.append(call.caller.claims),
+        headers={'X-User': 'ann'},
+    ) as client:
+        await client.send()
+    assert claims == [{'name': 'ann'}]
+
+
+@pytest.mark.parametrize('parent', [Starlette, FastAPI])
+async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: type[Starlette]) -> None:
+    outer = parent(middleware=[AROUND])
+    app = to_a2a(Agent('test'), auth=StarletteAuth(), access=Access(scopes={'SendMessage': 'write'}))
+    mount(outer, '/agent', app)
+    async with lifespan(outer):
+        for path in ('/agent', '/agent/'):
+            await Client(outer, path=path, headers={'X-User': 'bob'}).send()
+            answer = await Client(outer, path=path).post(send(), {'X-User': 'ann'})
+            assert refusal(answer, status=403).message.startswith(
+                'The operation needs credentials with the scope: write'
+            )
+        assert len(await app.list_tasks(caller=Caller(id='bob'))) == 2
+
+
+async def test_a_user_who_is_not_authenticated_is_refused() -> None:
+    async with untouched(auth=StarletteAuth(BASIC), middleware=[AROUND]) as client:
+        answer = await client.post(send())
+        card = (await client.get('/.well-known/agent-card.json')).json
+    refusal(answer, status=401, id=None)
+    assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
+    assert card['security'] == [{'basic': []}]
+
+
+async def test_a_user_without_a_name_is_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=StarletteAuth(), middleware=[AROUND]) as client:
+        assert refusal(await client.post(send(), {'X-User': ''}), id=None).code == -32603
+    assert 'no identity and no display_name' in caplog.text
+
+
+async def test_without_the_middleware_nobody_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=StarletteAuth()) as client:
+        assert refusal(await client.post(send(), {'X-User': 'ann'}), id=None).code == -32603
+    [record] = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    assert "needs Starlette's AuthenticationMiddleware" in str(record.exc_info[1])

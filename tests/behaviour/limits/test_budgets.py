@@ -39,7 +39,8 @@ async def budgeted(
 
 
 MINUTES = timedelta(minutes=1)
-LIMITS = UsageLimits(request_limit=9)
+TOMORROW = str(24 * 3600 + 24 * 60)
+"""Seconds until the first part of a day has left the window."""
 
 
 @pytest.mark.parametrize(
@@ -68,22 +69,18 @@ async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() ->
     async with budgeted(working(), Budget(window=DAY, requests=1)) as (client, _):
         sent = message(messageId='a-message-id-of-its-own')
         task = await client.send(sent)
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
         assert await client.send(sent) == task
         assert len(await tasks_of(client)) == 1
 
 
 async def test_a_run_gets_what_is_left_of_a_budget() -> None:
-    async with budgeted(
-        working(steps=3), Budget(window=DAY, requests=4), usage_limits=UsageLimits(request_limit=9)
-    ) as (
-        client,
-        _,
-    ):
+    limits = UsageLimits(request_limit=9)
+    async with budgeted(working(steps=3), Budget(window=DAY, requests=4), usage_limits=limits) as (client, _):
         assert state_of(await client.send()) == 'COMPLETED'
         failed = await client.send()
         assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +120,7 @@ async def test_a_tenant_has_one_budget_for_all_its_callers() -> None:
     async with budgeted(working(), *budgets, auth=AUTH) as (client, _):
         for name in ('ann', 'bob'):
             await by(client, name).send()
-        over(await by(client, 'ann').post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await by(client, 'ann').post(send()), 'budgets.requests', retry_after=TOMORROW)
         await by(client, 'eve').send()
         assert await used(client, 'acme') == [(2, 200, 20_000_000)]
         assert await used(client, 'acme/ann') == [(1, 100, 10_000_000)]
@@ -215,7 +212,7 @@ async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_w
         [(requests, tokens, _)] = await used(client)
         assert requests == 1
         assert 3025 <= tokens <= 3100
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
 async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
@@ -301,14 +298,7 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
 
 
 def test_budgets_need_to_know_what_runs_use() -> None:
-    worker = foreign()
+    workers, budgets = Workers(worker=foreign()), Quotas(budgets=[Budget(window=DAY, requests=1)])
     with pytest.raises(TypeError, match=r'^Quotas\.budgets cannot be combined with'):
-        to_a2a(
-            Agent('test'),
-            workers=Workers(worker=worker),
-            limits=Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=1)])),
-        )
-    assert (
-        to_a2a(Agent('test'), workers=Workers(worker=worker), limits=Limits(quotas=Quotas(tasks=1))).metering
-        is not None
-    )
+        to_a2a(Agent('test'), workers=workers, limits=Limits(quotas=budgets))
+    assert to_a2a(Agent('test'), workers=workers, limits=Limits(quotas=Quotas(tasks=1))).metering is not None
