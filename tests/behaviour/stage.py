@@ -24,7 +24,7 @@ from pydantic_ai_a2a import A2AApp, Retention, Workers, to_a2a
 from pydantic_ai_a2a.audit import LOGGER
 
 from ..bounds import LOGS
-from ..client import LIMIT, Client, RpcError, lifespan, state_of
+from ..client import LIMIT, Client, RpcError, lifespan, message, state_of
 
 
 def each_backend(*kinds: str) -> pytest.MarkDecorator:
@@ -77,6 +77,14 @@ class Stage:
         """Let the runs of these prompts go on, whether they have begun or not."""
         for prompt in prompts:
             self._gates[prompt].set()
+
+    async def run_twice(self, client: Client) -> dict[str, Any]:
+        """A task that has run for the message `one`, and then for `two`, which came meanwhile."""
+        task = await client.send('one', returnImmediately=True)
+        await self.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        self.open('one', 'two')
+        return await ended(client, task['id'])
 
     async def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         """Answer as the model of the agent."""

@@ -160,11 +160,7 @@ async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
         told.append(call.message['parts'][0].get('text', ''))
 
     async with serving(stage.agent, deps_factory=factory) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+        assert texts(await stage.run_twice(client)) == ['one', 'one + two']
     assert told == ['one', 'two']
 
 

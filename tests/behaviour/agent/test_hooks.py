@@ -22,7 +22,7 @@ from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
-from ..stage import Stage, ended, heard, serving, told_in_log
+from ..stage import Stage, heard, serving, told_in_log
 
 AGENT = Agent(FunctionModel(heard))
 
@@ -78,11 +78,7 @@ async def test_each_run_of_a_task_that_completes_is_told_in_their_order() -> Non
         outputs.append(result.output)
 
     async with serving(stage.agent, on_complete=on_complete) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        await ended(client, task['id'])
+        await stage.run_twice(client)
     assert outputs == ['one', 'one + two']
 
 
@@ -139,11 +135,8 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
         raise error
 
     async with serving(stage.agent, on_complete=on_complete) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+        task = await stage.run_twice(client)
+        assert texts(task) == ['one', 'one + two']
     assert [said for said in caplog.messages if 'on_complete' in said] == [
         f'The hook on_complete of task {task["id"]} failed; the task stays as it is.'
     ] * 2

@@ -118,11 +118,7 @@ async def test_the_same_message_sent_twice_at_once_is_one_task(storage: OwnStora
 async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        done = await ended(client, task['id'])
+        done = await stage.run_twice(client)
     assert texts(done) == ['one', 'one + two']
     said = [each['parts'][0]['text'] for each in done['history']]
     assert sorted(said) == ['one', 'one', 'one + two', 'two']
