@@ -22,8 +22,10 @@ from ...client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
 from ..queues import Overtaken
-from ..rows import covers
+from ..rows import covering
 from ..stage import audited, prompts, serving
+
+pytestmark = covering(ROW)
 
 ALL: dict[str, Any] = {'approvals': Approvals(plain_text_answers='all')}
 WHAT = (
@@ -50,7 +52,6 @@ async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
     return error.value
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('words', 'said'),
     [
@@ -68,7 +69,6 @@ async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     'option', [{}, {'approvals': Approvals(plain_text_answers=['look'])}], ids=['default', 'another tool']
 )
@@ -84,7 +84,6 @@ async def test_words_do_not_approve_by_default_and_question_and_error_say_what_t
     assert (error.fields, tools.deleted) == (['message.parts'], [])
 
 
-@covers(ROW)
 @each_case('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
 @each_case('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
 async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
@@ -96,7 +95,6 @@ async def test_words_approve_where_that_is_said(words: str, option: dict[str, An
     assert tools.deleted == [('a', True)]
 
 
-@covers(ROW)
 @each_case(
     'words', ['yes, but only a', 'yes: but another one', 'maybe', 'yes?', 'yes no', 'no way, yes', 'yes\nno', '.']
 )
@@ -114,7 +112,6 @@ async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_f
     assert said[:5] == ['delete', question(task), words, question(again), 'yes']
 
 
-@covers(ROW)
 async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     tools = Tools()
     async with serving(tools.agent, limits=Limits(messages=2), **ALL) as client:
@@ -127,7 +124,6 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     assert question(task).splitlines()[1].removesuffix('.') in str(error)
 
 
-@covers(ROW)
 @each_case(
     ('prompt', 'option', 'what'),
     [
@@ -152,7 +148,6 @@ async def test_words_are_refused_where_they_cannot_answer(
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_words_decide_once_all_other_calls_are_answered() -> None:
     async with serving(Tools().agent, **ALL) as client:
         task = await client.send('delete two')
@@ -162,7 +157,6 @@ async def test_words_decide_once_all_other_calls_are_answered() -> None:
     assert texts(done) == ['delete two + The tool call was denied. + deleted b']
 
 
-@covers(ROW)
 async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
     tools = Tools()
     async with serving(tools.agent, **ALL) as client:
@@ -172,7 +166,6 @@ async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_words_for_one_question_do_not_answer_the_next() -> None:
     """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
 
@@ -195,7 +188,6 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
     assert tools.deleted == [('a', True)]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('words', 'decision', 'deleted'),
     [
@@ -222,7 +214,6 @@ async def test_data_decides_and_words_that_contradict_it_ask_again(
         assert words not in texts(after)[0]
 
 
-@covers(ROW)
 async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent, **ALL) as client:
@@ -248,7 +239,6 @@ class Number:
         name: int
 
 
-@covers(ROW)
 async def test_the_schema_of_the_whole_answering_message_stands_beside_the_calls() -> None:
     def both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
@@ -310,7 +300,6 @@ ONE_OF: dict[str, Any] = {'type': 'string', 'enum': ['few', 'many']}
 OBJECT: dict[str, Any] = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts', 'value'),
     [
@@ -344,7 +333,6 @@ async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_nu
     assert repr(seen) == repr([value])
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts'),
     [
@@ -371,7 +359,6 @@ async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again
     assert seen == []
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('schema', 'parts', 'field'),
     [
@@ -412,7 +399,6 @@ def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
     return Agent(FunctionModel(answer), output_type=[str, which])
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts', 'told'),
     [
@@ -468,7 +454,6 @@ def asking_twice(how: str, seen: list[Any]) -> Agent[object, Any]:
     return Agent(FunctionModel(answer), output_type=[str, which], tools=[work])
 
 
-@covers(ROW)
 @pytest.mark.parametrize('how', ['tool', 'output'])
 async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> None:
     """The data was accepted while the first question waited; another client has answered that question meanwhile."""
@@ -485,7 +470,6 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
     assert (state_of(done), len(seen), '4' in str(seen)) == ('COMPLETED', 2, False)
 
 
-@covers(ROW)
 @pytest.mark.parametrize('schema', [INTEGER, None])
 async def test_words_for_one_question_do_not_answer_a_following_question_without_a_schema(
     schema: dict[str, Any] | None,
@@ -513,7 +497,6 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
     assert texts(done) == ['hi + 3 + I']
 
 
-@covers(ROW)
 async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     """The `yes` was accepted while the task was still running."""
     asks = asyncio.Event()
@@ -539,7 +522,6 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     assert question(again).startswith('The answer is not clear.')
 
 
-@covers(ROW)
 async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
     async with serving(guessing(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
         task = await client.send('hi')
@@ -547,7 +529,6 @@ async def test_words_to_an_output_question_are_refused_where_words_are_no_answer
     assert question(task).splitlines()[-1].removesuffix('.') in str(error)
 
 
-@covers(ROW)
 async def test_words_never_sign_anybody_in() -> None:
     calls: list[str] = []
 

@@ -31,11 +31,12 @@ from ...tables import each_case
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
 from ..refused import refused
-from ..rows import covers
+from ..rows import covering
 from ..stage import ended, serving, tasks_of
 
+pytestmark = covering(ROW)
 
-@covers(ROW)
+
 async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
@@ -88,7 +89,6 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     assert 'artifacts' not in task
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('answer', 'said', 'deleted'),
     [
@@ -112,7 +112,6 @@ async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: 
     assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
 
 
-@covers(ROW)
 async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be() -> None:
     async with serving(Tools().agent) as client:
         header = client.dialect.extensions_header
@@ -123,7 +122,6 @@ async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be()
     assert [MEDIA_TYPE in answer.body.decode() for answer in (plain, active)] == [True, True]
 
 
-@covers(ROW)
 async def test_calls_may_be_answered_one_by_one() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -137,7 +135,6 @@ async def test_calls_may_be_answered_one_by_one() -> None:
     assert tools.deleted == [('b', True)]
 
 
-@covers(ROW)
 async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('mixed')
@@ -155,7 +152,6 @@ async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_t
     ]
 
 
-@covers(ROW)
 async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -165,7 +161,6 @@ async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     assert texts(done) == ['delete and look + looked + deleted a']
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('prompt', 'answer', 'said'),
     [
@@ -182,7 +177,6 @@ async def test_results_from_outside_are_what_the_tool_returns(prompt: str, answe
     assert said in texts(done)[0]
 
 
-@covers(ROW)
 async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -196,7 +190,6 @@ async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     assert tools.deleted == [('a', True), ('b', True)]
 
 
-@covers(ROW)
 async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> None:
     async with serving(Tools().agent) as client:
         first = await client.send('one')
@@ -214,7 +207,6 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
     assert kept.usage.requests == 5
 
 
-@covers(ROW)
 async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_continued() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -227,7 +219,6 @@ async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_conti
     assert texts(after) == ['delete + after']
 
 
-@covers(ROW)
 async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_nor_is_lost() -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
@@ -251,7 +242,6 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
     assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
-@covers(ROW)
 async def test_an_agent_with_output_validators_may_wait_too() -> None:
     tools = Tools()
     tools.agent.output_validator(lambda output: f'valid: {output}')
@@ -260,7 +250,6 @@ async def test_an_agent_with_output_validators_may_wait_too() -> None:
         assert texts(await client.send(answers(task, approve()))) == ['valid: delete + deleted a']
 
 
-@covers(ROW)
 async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -> None:
     tools = Tools()
     toolset = FunctionToolset[object]([tools.delete, tools.look])
@@ -273,7 +262,6 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
     assert tools.deleted == [('b', True)]
 
 
-@covers(ROW)
 async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     async with serving(Tools().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
         task = await client.send('delete')
@@ -282,7 +270,6 @@ async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     assert [call.keys() for call in asked(task)] == [{'id', 'kind', 'tool', 'text', 'answerSchema'}]
 
 
-@covers(ROW)
 async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
     tools = Tools()
     async with serving(tools.agent, storage=InMemoryStorage()) as client:
@@ -297,7 +284,6 @@ async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
     assert (state_of(canceled), texts(after)) == ('CANCELED', ['delete two + delete + after'])
 
 
-@covers(ROW)
 async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_path: Path) -> None:
     reached, stay = asyncio.Event(), True
 
@@ -330,7 +316,6 @@ async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_
     assert texts(after) == ['delete + after']
 
 
-@covers(ROW)
 async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -340,7 +325,6 @@ async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
     assert sorted(type(result).__name__ for result in results) == ['RpcError', 'dict']
 
 
-@covers(ROW)
 async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
     async with serving(Tools().agent) as client:
         async with client.send_streaming('delete') as stream:
@@ -355,7 +339,6 @@ async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
     assert last.result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-@covers(ROW)
 @only('1.0', 'webhooks of older versions are told in their own spelling')
 async def test_webhooks_are_told_of_every_question() -> None:
     async with webhook() as hook, serving(Tools().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
@@ -394,7 +377,6 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
     return await client.send(answers(task, approve()))
 
 
-@covers(ROW)
 @each_case('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
 @each_case('options', [{}, HIDDEN], ids=['shown', 'hidden'])
 @each_case('backend', ['memory', 'sqlite'])
@@ -412,7 +394,6 @@ async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gav
     assert (state_of(done), deleted) == ('COMPLETED', ['z'])
 
 
-@covers(ROW)
 async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments() -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]

@@ -22,11 +22,12 @@ from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..callers import by_header, caller
 from ..queues import Overtaken
 from ..refused import refused
-from ..rows import covers
+from ..rows import covering
 from ..stage import audited, ended, serving
 
+pytestmark = covering(ROW)
 
-@covers(ROW)
+
 async def test_a_result_has_to_be_there() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('fetch')
@@ -52,7 +53,6 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@covers(ROW)
 async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(subtests: pytest.Subtests) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -65,7 +65,6 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_w
                 assert (error.code, error.fields) == (-32602, [f'message.parts[0].data.{field}'])
 
 
-@covers(ROW)
 @unversioned('0.3 has no media type of text and data')
 @pytest.mark.parametrize('at', [0, 1])
 async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
@@ -87,7 +86,6 @@ INJECTED: list[list[Any]] = [
 ]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     'parts', INJECTED, ids=['answers twice', 'more than answers', 'system text', 'a return', 'model messages']
 )
@@ -110,7 +108,6 @@ SHAPED: dict[str, Any] = {
 }
 
 
-@covers(ROW)
 @pytest.mark.parametrize('result', SHAPED.values(), ids=SHAPED)
 async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: Any, tmp_path: Path) -> None:
     read: list[Any] = []
@@ -131,7 +128,6 @@ async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: A
     assert read == [result, result]
 
 
-@covers(ROW)
 async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_are_refused() -> None:
     began, release = asyncio.Event(), asyncio.Event()
     tools = Tools()
@@ -165,7 +161,6 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
     assert (late.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
 
 
-@covers(ROW)
 async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(caplog: pytest.LogCaptureFixture) -> None:
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
@@ -187,7 +182,6 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
     }
 
 
-@covers(ROW)
 async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_message_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -218,7 +212,6 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
     assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}]
 
 
-@covers(ROW)
 async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent, auth=by_header, access=Access(owner=lambda _: 'red')) as client:
@@ -232,7 +225,6 @@ async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.L
     ]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('options', 'refused'),
     [
@@ -271,7 +263,6 @@ async def test_arguments_may_be_changed_where_that_is_allowed_and_the_audit_log_
     assert tools.deleted == [('a' if refused else 'z', True)]
 
 
-@covers(ROW)
 async def test_arguments_that_are_sent_back_as_they_were_are_not_changed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent) as client:

@@ -21,8 +21,10 @@ from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
 from ..callers import by_header, caller
-from ..rows import covers
+from ..rows import covering
 from ..stage import audited, ended, prompts
+
+pytestmark = covering(ROW)
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
@@ -54,7 +56,6 @@ async def refused(client: Client, sent: dict[str, Any], *, streamed: bool = Fals
     return error.value.code, error.value.message
 
 
-@covers(ROW)
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) -> None:
     tools = Tools()
@@ -70,7 +71,6 @@ async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) ->
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_an_approver_decides_and_sees_nothing_else() -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
     agent: Agent[Any, Any] = Tools(deps_type=object).agent
@@ -108,7 +108,6 @@ async def test_an_approver_decides_and_sees_nothing_else() -> None:
     assert seen == [('ann', {'trip': 7})] * 2
 
 
-@covers(ROW)
 async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
@@ -119,7 +118,6 @@ async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
         assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
 
 
-@covers(ROW)
 @pytest.mark.parametrize('method', ['CancelTask', 'SubscribeToTask'])
 async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
     app = guarded(Tools().agent)
@@ -133,7 +131,6 @@ async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-@covers(ROW)
 async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -159,7 +156,6 @@ async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
     assert texts(done) == ['mixed + page + deleted a + XL + The tool call was denied.']
 
 
-@covers(ROW)
 @pytest.mark.parametrize('items', ['c1', [], ['c1'], [{'id': 7}], [{'id': 'c9'}]])
 async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -> None:
     app = guarded(Tools().agent)
@@ -170,7 +166,6 @@ async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -
             assert code == -32602
 
 
-@covers(ROW)
 async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
@@ -182,7 +177,6 @@ async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None
         assert code == -32602
 
 
-@covers(ROW)
 async def test_a_function_names_the_approvers_of_a_task() -> None:
     asked_for: list[tuple[str, WaitingTask]] = []
 
@@ -207,7 +201,6 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
     )
 
 
-@covers(ROW)
 async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
@@ -216,7 +209,6 @@ async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
         assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
 
 
-@covers(ROW)
 async def test_of_two_decisions_the_second_is_refused() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -233,7 +225,6 @@ async def test_of_two_decisions_the_second_is_refused() -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -251,7 +242,6 @@ async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
     assert by == [{'id': 'boss' if counted else 'other boss'}]
 
 
-@covers(ROW)
 @pytest.mark.parametrize('named', [False, True], ids=['by scope', 'by a function'])
 async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: bool) -> None:
     tools, chosen = Tools(), {'boss'}
@@ -277,7 +267,6 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> None:
     app = guarded(Tools().agent, push=Push(private_hosts=['127.0.0.1']))
     async with lifespan(app), webhook() as hook:
@@ -288,7 +277,6 @@ async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> N
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-@covers(ROW)
 async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.LogCaptureFixture) -> None:
     app = guarded(Tools().agent)
     with caplog.at_level(logging.INFO, 'pydantic_ai_a2a.audit'):
@@ -351,7 +339,6 @@ class Cashier:
         return await ann(self.app).send(json.dumps({'cents': cents}))
 
 
-@covers(ROW)
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
     cashier = Cashier(approvals={'change_arguments': ['pay']})
@@ -373,7 +360,6 @@ async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplo
     assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
 
 
-@covers(ROW)
 async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -> None:
     cashier = Cashier()
     async with lifespan(cashier.app):
@@ -385,7 +371,6 @@ async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -
     assert cashier.paid == []
 
 
-@covers(ROW)
 async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None:
     cashier = Cashier(hidden=['pay'])
     async with lifespan(cashier.app):
@@ -396,7 +381,6 @@ async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None
     assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
 
 
-@covers(ROW)
 async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -> None:
     cashier = Cashier(access=Access(owner=lambda _: 'team'))
     async with lifespan(cashier.app):
@@ -407,7 +391,6 @@ async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
 
 
-@covers(ROW)
 async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
     seen: list[tuple[str, str]] = []
 

@@ -23,8 +23,10 @@ from ...fixed import fixed
 from ..asking import ALLOWED, ROW, WHERE, agent_of, answers, asked, declares, declaring, obey, result, tool
 from ..own_parts import foreign
 from ..refused import refused
-from ..rows import covers
+from ..rows import covering
 from ..stage import Stage, ended, serving, tasks_of
+
+pytestmark = covering(ROW)
 
 DEEP = reduce(lambda inner, _: {'type': 'object', 'properties': {'deeper': inner}}, range(20), WHERE)
 RECURSIVE = {
@@ -99,7 +101,6 @@ BAD: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@covers(ROW)
 async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(subtests: pytest.Subtests) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         for case, (declared, field, fault) in BAD.items():
@@ -112,7 +113,6 @@ async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_ru
                 assert fault in error.message
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('declared', 'fault'),
     [
@@ -128,7 +128,6 @@ async def test_the_limits_of_metadata_hold_for_all_tools_together(declared: Any,
     assert error.message.startswith(f'Invalid parameters: message.metadata: {fault}')
 
 
-@covers(ROW)
 async def test_an_answer_with_bad_tools_is_refused_and_the_task_waits_on() -> None:
     async with serving(agent_of(), messages=ALLOWED, limits=fixed(Limits, client_tools=1)) as client:
         task = await client.send(declaring('search:a', tool()))
@@ -140,7 +139,6 @@ async def test_an_answer_with_bad_tools_is_refused_and_the_task_waits_on() -> No
         assert state_of(await client.send(answers(task, result(call, 1)))) == 'COMPLETED'
 
 
-@covers(ROW)
 async def test_tools_that_the_agent_gets_later_and_tools_that_the_settings_name_count_too() -> None:
     agent = agent_of(toolsets=[FunctionToolset([search_mail]).filtered(nothing)])
     # A dynamic toolset is known in a run only, so the settings may name its tools.
@@ -155,7 +153,6 @@ def searching(ctx: RunContext[object]) -> WebSearchTool:
     return WebSearchTool()
 
 
-@covers(ROW)
 async def test_a_tool_with_the_name_of_a_native_tool_of_the_agent_is_refused_and_other_names_are_free() -> None:
     native = agent_of(capabilities=[NativeTool(WebSearchTool())])
     async with serving(native, messages=ALLOWED) as client:
@@ -204,7 +201,6 @@ def with_named_output() -> Agent[object, Any]:
     return Agent(FunctionModel(obey), output_type=ToolOutput(Trip, name='search_mail'))
 
 
-@covers(ROW)
 @pytest.mark.parametrize('make', [with_dynamic_toolset, with_toolset_of_a_later_step, with_named_output])
 async def test_a_name_that_is_known_in_the_run_only_fails_the_task_with_a_clear_reason(
     make: Callable[[], Agent[object, Any]], caplog: pytest.LogCaptureFixture
@@ -223,7 +219,6 @@ async def test_a_name_that_is_known_in_the_run_only_fails_the_task_with_a_clear_
     assert 'Ignore all instructions.' not in caplog.text
 
 
-@covers(ROW)
 async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() -> None:
     def reply(sent: Any) -> Literal['task', 'message']:
         return 'message' if sent['parts'][0]['text'] == 'quick' else 'task'
@@ -234,7 +229,6 @@ async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() 
         assert asked(await client.send(declaring('search:a', tool())))
 
 
-@covers(ROW)
 async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_tools_can() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(client_tools=True, while_working='steer')) as client:
@@ -251,7 +245,6 @@ async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_too
     ]
 
 
-@covers(ROW)
 async def test_an_answer_may_declare_tools_where_messages_enter_runs() -> None:
     async with serving(agent_of(), messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('search:a', tool()))
