@@ -145,10 +145,14 @@ class Desk:
             await asyncio.Event().wait()
 
 
+def app_of(client: Client) -> A2AApp:
+    assert isinstance(client.app, A2AApp)
+    return client.app
+
+
 async def tasks_of(client: Client, **which: Any) -> list[Task]:
     """The tasks that the app of a client has, by its `list_tasks`."""
-    assert isinstance(client.app, A2AApp)
-    return await client.app.list_tasks(**which)
+    return await app_of(client).list_tasks(**which)
 
 
 async def ended(client: Client, task_id: str) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
+from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
-from ..stage import Stage, each_backend, ended, heard, serving
+from ..stage import Stage, app_of, each_backend, ended, heard, serving
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -419,8 +419,7 @@ async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers()
     ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
-        assert isinstance(client.app, A2AApp)
-        await client.app.resume_task(task['id'])
+        await app_of(client).resume_task(task['id'])
         await ended(client, task['id'])
     assert [(call.caller, call.headers, call.caller.scopes) for call in told] == [
         (Caller(id='ann', tenant='acme'), {'x-region': 'eu'}, frozenset({'read'}))

@@ -17,12 +17,12 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
-from ..stage import Stage, heard, serving, told_in_log
+from ..stage import Stage, app_of, heard, serving, told_in_log
 
 AGENT = Agent(FunctionModel(heard))
 
@@ -59,9 +59,8 @@ async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() ->
     results = Told()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
-        assert isinstance(client.app, A2AApp)
         metadata: Any = result.metadata
-        states.append((await client.app.get_task(metadata['a2a']['task_id']))['status']['state'])
+        states.append((await app_of(client).get_task(metadata['a2a']['task_id']))['status']['state'])
         await results.hear(result)
 
     async with serving(AGENT, on_complete=on_complete) as client:
@@ -218,8 +217,8 @@ async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None
             return await super().finish(claim, finish)
 
     async with serving(Agent(FunctionModel(fail)), on_failure=failures.hear, workers=Workers(lease=0.3)) as client:
-        assert isinstance(client.app, A2AApp)
-        client.app.backend.queue = Down(client.app.backend.queue)
+        app = app_of(client)
+        app.backend.queue = Down(app.backend.queue)
         with told_in_log('could not be stored'):
             await client.send('hi')
             failure = await failures.one()

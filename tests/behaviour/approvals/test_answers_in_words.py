@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired, Limits
+from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired, Limits
 from pydantic_ai_a2a.audit import LOGGER
 from pydantic_ai_a2a.conversion.asking import instruction
 from pydantic_ai_a2a.conversion.schemas import problem
@@ -21,9 +21,9 @@ from pydantic_ai_a2a.conversion.schemas import problem
 from ...client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
-from ..queues import Overtaken
+from ..queues import overtake
 from ..rows import covering
-from ..stage import audited, prompts, serving
+from ..stage import app_of, audited, prompts, serving
 
 pytestmark = covering(ROW)
 
@@ -178,10 +178,9 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
     tools = Tools()
     with tools.agent.override(model=FunctionModel(twice)):
         async with serving(tools.agent, **ALL) as client:
-            assert isinstance(client.app, A2AApp)
             task = await client.send('delete both')
             late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
-            client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+            overtake(app_of(client), lambda: client.send(first))
             again = await client.send(late)
     assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
     assert question(again).startswith('The answer is not clear.')
@@ -459,10 +458,9 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
     """The data was accepted while the first question waited; another client has answered that question meanwhile."""
     seen: list[Any] = []
     async with serving(asking_twice(how, seen)) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('hi')
         first, late = (message(parts=[{'data': number}], taskId=task['id']) for number in (3, 4))
-        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        overtake(app_of(client), lambda: client.send(first))
         again = await client.send(late)
         assert (state_of(again), len(seen)) == ('INPUT_REQUIRED', 1)
         assert question(again).startswith('The answer is not clear.')
@@ -486,10 +484,9 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'_': ''})])
 
     async with serving(Agent(FunctionModel(answer), output_type=[str, ask]), **ALL) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('hi')
         first, late = (message(words, taskId=task['id']) for words in ('3', '4'))
-        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        overtake(app_of(client), lambda: client.send(first))
         assert 'was sent before the task asked its current question' in (await refused(client, late)).message
         waiting = await client.get_task(task['id'])
         assert (state_of(waiting), question(waiting)) == ('INPUT_REQUIRED', 'Who pays?')
@@ -508,15 +505,14 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     tools = Tools()
     with tools.agent.override(model=FunctionModel(model)):
         async with serving(tools.agent, **ALL) as client:
-            assert isinstance(client.app, A2AApp)
-            backend = client.app.backend
+            app = app_of(client)
             task = await client.send('delete', returnImmediately=True)
 
             async def ask() -> None:
                 asks.set()
-                await backend.events.wait(task['id'], 0)
+                await app.backend.events.wait(task['id'], 0)
 
-            backend.queue = Overtaken(backend.queue, ask)
+            overtake(app, ask)
             again = await client.send(message('yes', taskId=task['id']))
     assert (state_of(again), tools.deleted) == ('INPUT_REQUIRED', [])
     assert question(again).startswith('The answer is not clear.')

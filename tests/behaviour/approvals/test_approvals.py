@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, Push
+from pydantic_ai_a2a import Approvals, AuthRequired, Push
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE, URI
 
 from ...client import Client, message, rpc, state_of, texts
@@ -32,7 +32,7 @@ from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
 from ..refused import refused
 from ..rows import covering
-from ..stage import ended, serving, tasks_of
+from ..stage import app_of, ended, serving, tasks_of
 
 pytestmark = covering(ROW)
 
@@ -198,8 +198,7 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
         between = await client.send(message('two', contextId=context))
         done = await client.send(answers(task, approve()))
         after = await client.send(message('three', contextId=context))
-        assert isinstance(client.app, A2AApp)
-        kept = await client.app.conversations().load(context)
+        kept = await app_of(client).conversations().load(context)
     assert texts(between) == ['one + two']
     assert texts(done) == ['one + delete + deleted a']
     assert texts(after) == ['one + two + delete + three']

@@ -13,17 +13,17 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Access, Approvals
+from pydantic_ai_a2a import Access, Approvals
 from pydantic_ai_a2a.audit import LOGGER
 
 from ...client import RpcError, message, texts
 from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
 from ..callers import by_header, caller
-from ..queues import Overtaken
+from ..queues import overtake
 from ..refused import refused
 from ..rows import covering
-from ..stage import audited, ended, serving
+from ..stage import app_of, audited, ended, serving
 
 pytestmark = covering(ROW)
 
@@ -195,11 +195,9 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
     tools = Slow()
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('delete')
         first, late = (message(word, taskId=task['id']) for word in ('yes', 'no'))
-        queue = client.app.backend.queue
-        client.app.backend.queue = Overtaken(queue, lambda: client.send(first, returnImmediately=True))
+        overtake(app_of(client), lambda: client.send(first, returnImmediately=True))
         await client.send(late, returnImmediately=True)
         sent.set()
         done = await ended(client, task['id'])

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AApp, A2AError, Limits, Workers, to_a2a
+from pydantic_ai_a2a import A2AError, Limits, Workers, to_a2a
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import RpcError, message, state_of, texts
@@ -22,7 +22,7 @@ from ...fixed import fixed
 from ..callers import by_header, caller
 from ..own_parts import Breaking, OwnStorage, Slow, storage
 from ..refused import refused
-from ..stage import Stage, ended, heard, prompts, serving
+from ..stage import Stage, app_of, ended, heard, prompts, serving
 
 assert storage, 'a fixture'
 memory = Agent(FunctionModel(heard))
@@ -335,13 +335,13 @@ async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_cont
 async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send()
-        assert isinstance(client.app, A2AApp)
-        for call in (client.app.list_tasks(), client.app.erase_task(task['id']), client.app.erase_context('c')):
+        app = app_of(client)
+        for call in (app.list_tasks(), app.erase_task(task['id']), app.erase_context('c')):
             with pytest.raises(A2AError, match='FastA2A storage cannot'):
                 await call
         with pytest.raises(A2AError, match='FastA2A storage cannot'):
-            client.app.conversations()
-        assert (await client.app.get_task(task['id']))['status']['state'] == 'completed'
+            app.conversations()
+        assert (await app.get_task(task['id']))['status']['state'] == 'completed'
 
 
 async def test_tasks_cannot_be_listed(storage: OwnStorage) -> None:

@@ -17,14 +17,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...fixed import fixed
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..own_parts import foreign
 from ..refused import send
-from ..stage import Stage, ended, serving, tasks_of
+from ..stage import Stage, app_of, ended, serving, tasks_of
 
 
 @asynccontextmanager
@@ -110,8 +110,7 @@ async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_mo
 
 async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> list[tuple[int, int, int]]:
     """What is known of what a caller's runs have used: requests, tokens, billionths of a dollar."""
-    assert isinstance(client.app, A2AApp)
-    store, ms = client.app.backend.quotas, window // timedelta(milliseconds=1)
+    store, ms = app_of(client).backend.quotas, window // timedelta(milliseconds=1)
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
 from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
 from ...dialects import only
@@ -19,7 +19,7 @@ from ...fixed import fixed
 from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
 from ..refused import refused
-from ..stage import Stage, serving
+from ..stage import Stage, serving, tasks_of
 
 URL = 'https://example.com/hook'
 TARGET = {'id': 'mine', 'url': URL, 'token': 't', 'authentication': {'scheme': 'Bearer'}}
@@ -95,8 +95,7 @@ async def test_without_the_setting_there_are_none() -> None:
 async def test_a_url_that_nothing_would_be_sent_to_is_refused(url: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         error = await refused(client.send(taskPushNotificationConfig={'url': url}))
-        assert isinstance(client.app, A2AApp)
-        assert await client.app.list_tasks() == []
+        assert await tasks_of(client) == []
         task_id = (await client.send())['id']
         assert (await refused(create(client, task_id, url=url))).code == error.code == -32602
         assert await listed(client, task_id) == []
