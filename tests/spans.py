@@ -28,6 +28,9 @@ class Spans:
     def all(self) -> list[ReadableSpan]:
         return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
+    def clear(self) -> None:
+        self._exporter.clear()
+
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.all() if span.name == name]
 

@@ -43,3 +43,11 @@ def version(request: pytest.FixtureRequest) -> Generator[Dialect]:
     """What the clients of a test speak."""
     with speaking(getattr(request, 'param', DEFAULT)) as dialect:
         yield dialect
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store of the kind that `each_backend` of `stage.py` names."""
+    if request.param == 'postgres':
+        return request.getfixturevalue('postgres_url')
+    return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db?synchronous=normal'

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import to_a2a
 
 from ..e2e.gates import ROUTES, gates
-from .declaring import ALLOWED
+from .asking import ALLOWED
 from .durable_clerk import RETENTION, WORKERS
 
 

@@ -15,7 +15,7 @@ from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, hash_key
 from pydantic_ai_a2a.clock import SYSTEM
 
 from ..client import Answer, Client
-from ..dialects import spoken, unversioned
+from ..dialects import unversioned
 from .refused import refusal
 
 DAY = timedelta(days=1)
@@ -52,8 +52,7 @@ def over(answer: Answer, quota: str, *, retry_after: str = '1') -> None:
     error = refusal(answer, status=429)
     assert error.code == -32000
     assert answer.headers['retry-after'] == retry_after
-    if spoken().has_details:
-        assert error.data[0]['metadata']['quota'] == quota
+    assert error.data[0]['metadata']['quota'] == quota
 
 
 def work() -> str:

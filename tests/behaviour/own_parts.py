@@ -1,4 +1,4 @@
-"""A user's own FastA2A parts, such as tests bring them."""
+"""FastA2A parts of a user's own: storages, some of which break or wait, and a worker that is no agent."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Artifact, Message, Task, TaskState
 from fasta2a.storage import InMemoryStorage, Storage
+from fasta2a.worker import Worker
 from pydantic_ai.messages import ModelMessage
 
 from examples.sqlite_storage import SqliteStorage
 
+from .queues import StorageError
+
 OwnStorage = Storage[list[ModelMessage]]
-
-
-def make_storage(name: str, directory: Path) -> OwnStorage:
-    return InMemoryStorage() if name == 'memory' else SqliteStorage(directory / 'a2a.db')
 
 
 @pytest.fixture(params=['memory', 'sqlite'])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> OwnStorage:
     """FastA2A's own storage, and a user's."""
-    return make_storage(request.param, tmp_path)
+    return InMemoryStorage() if request.param == 'memory' else SqliteStorage(tmp_path / 'a2a.db')
 
 
-class StorageError(Exception):
-    """What a user's storage raises that is broken."""
+def parts() -> dict[str, Any]:
+    """A broker and a storage in memory, as options of a worker or of an app."""
+    return {'broker': InMemoryBroker(), 'storage': InMemoryStorage[list[ModelMessage]]()}
 
 
 class Breaking(InMemoryStorage[list[ModelMessage]]):
@@ -70,3 +71,22 @@ class Slow(InMemoryStorage[list[ModelMessage]]):
             self.reached.set()
             await self.gate.wait()
         return await super().update_task(task_id, state, *args, **kwargs)
+
+
+class Foreign(Worker[Any]):
+    """A worker that would run tasks by itself."""
+
+    async def run_task(self, params: Any) -> None: ...
+
+    async def cancel_task(self, params: Any) -> None: ...
+
+    def build_message_history(self, history: Any) -> list[Any]:
+        return []
+
+    def build_artifacts(self, result: Any) -> list[Any]:
+        return []
+
+
+def foreign() -> Worker[Any]:
+    """One with a storage and a broker of its own."""
+    return Foreign(**parts())

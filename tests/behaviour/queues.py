@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from pydantic_ai_a2a import A2AApp
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Accepted, Claim, Finish, Slot, Submission, TaskQueue
@@ -67,3 +68,8 @@ class Overtaken(WrappedQueue):
         return await super().submit(
             submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
+
+
+def overtake(app: A2AApp, first: Callable[[], Awaitable[object]]) -> None:
+    """Let something come first, once, when the app has checked its next message."""
+    app.backend.queue = Overtaken(app.backend.queue, first)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -64,6 +65,13 @@ def refusal(answer: Answer, *, status: int = 200, id: object = 'r-1') -> RpcErro
         assert error.data[0]['domain'] == 'a2a-protocol.org'
         assert error.data[0]['metadata']['correlationId'] == answer.headers['x-correlation-id']
     return error
+
+
+async def refused(operation: Awaitable[object]) -> RpcError:
+    """The error of an operation of a client."""
+    with pytest.raises(RpcError) as error:
+        await operation
+    return error.value
 
 
 SECRET = 'the-reason-of-the-exit'

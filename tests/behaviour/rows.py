@@ -80,18 +80,26 @@ PARTS_AND_RESULTS = (
 ROWS: Mapping[str, Row] = {row.name: row for row in (*WIRE, *TASKS, *PARTS_AND_RESULTS)}
 
 
-def covers(*names: str) -> Callable[[Test], Test]:
-    """Say which behaviours a test shows; the test's id carries their names."""
+def covering(*names: str) -> list[pytest.MarkDecorator]:
+    """The `pytestmark` of a file whose tests show these behaviours; the ids of the tests carry their names."""
     unknown = [name for name in names if name not in ROWS]
     if unknown or not names:
         raise ValueError(f'no behaviour has the name {", ".join(map(repr, unknown))}')
     rows = tuple(ROWS[name] for name in names)
     given = pytest.param(rows, id=' + '.join(row.id for row in rows))
+    return [pytest.mark.usefixtures('rows'), pytest.mark.parametrize('rows', [given])]
 
-    def mark(test: Test) -> Test:
-        return pytest.mark.usefixtures('rows')(pytest.mark.parametrize('rows', [given])(test))
 
-    return mark
+def covers(*names: str) -> Callable[[Test], Test]:
+    """Say which behaviours a test shows, where the file has others."""
+    marks = covering(*names)
+
+    def decorate(test: Test) -> Test:
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return decorate
 
 
 def covered_by(item: pytest.Item) -> tuple[Row, ...]:

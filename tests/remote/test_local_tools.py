@@ -17,7 +17,7 @@ from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol.fields import LIVE_TEXT_URI
 
-from ..behaviour.declaring import ALLOWED, agent_of
+from ..behaviour.asking import ALLOWED, agent_of
 
 
 class Desk:

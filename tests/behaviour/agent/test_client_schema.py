@@ -17,9 +17,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Results
 from pydantic_ai_a2a.conversion.schemas import CLIENT_SCHEMA_URI, states_of
 
-from ...client import RpcError, message, state_of, texts
-from ..asking import answers, approve, asked
-from ..declaring import declaring, result, tool
+from ...client import message, state_of, texts
+from ..asking import answers, approve, asked, declaring, result, tool
+from ..refused import refused
 from ..rows import covers
 from ..stage import Stage, ended, serving, tasks_of
 
@@ -281,9 +281,8 @@ async def test_a_client_that_reads_text_gets_the_data_as_text() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED) as client:
         task = await client.send(wanting(), acceptedOutputModes=['text/plain'])
         assert json.loads(texts(task)[0]) == PARIS
-        with pytest.raises(RpcError) as refused:
-            await client.send(wanting(), acceptedOutputModes=['image/png'])
-    assert refused.value.code == -32005
+        error = await refused(client.send(wanting(), acceptedOutputModes=['image/png']))
+    assert error.code == -32005
 
 
 async def test_an_answer_without_a_task_fits_the_schema_too() -> None:
@@ -322,11 +321,10 @@ async def test_a_server_that_takes_no_schemas_refuses_the_message() -> None:
         async with serving(agent, results=results) as client:
             card = (await client.get('/.well-known/agent-card.json')).json
             assert CLIENT_SCHEMA_URI not in {extension['uri'] for extension in card['capabilities']['extensions']}
-            with pytest.raises(RpcError) as refused:
-                await client.send(wanting())
+            error = await refused(client.send(wanting()))
             assert await tasks_of(client) == []
-        assert refused.value.code == -32004
-        assert str(refused.value).startswith('-32004 The agent takes no JSON Schema of the client for its answer')
+        assert error.code == -32004
+        assert str(error).startswith('-32004 The agent takes no JSON Schema of the client for its answer')
 
 
 def validating() -> Agent[Any, str]:
@@ -340,10 +338,9 @@ async def test_validators_that_come_later_refuse_the_message_too() -> None:
     agent = Agent('test')
     async with serving(agent, results=ALLOWED) as client:
         agent.output_validator(lambda output: output)
-        with pytest.raises(RpcError) as refused:
-            await client.send(wanting())
+        error = await refused(client.send(wanting()))
         assert await tasks_of(client) == []
-    assert refused.value.code == -32004
+    assert error.code == -32004
 
 
 CIRCLE = {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/N'}}}
@@ -378,13 +375,12 @@ BAD: dict[str, tuple[Any, str]] = {
 async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored(subtests: pytest.Subtests) -> None:
     forecaster = Forecaster()
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        for case, (metadata, error) in BAD.items():
+        for case, (metadata, problem) in BAD.items():
             with subtests.test(case):
-                with pytest.raises(RpcError) as refused:
-                    await client.send(message(metadata=metadata))
+                error = await refused(client.send(message(metadata=metadata)))
                 assert await tasks_of(client) == []
-                assert refused.value.code == -32602
-                assert str(refused.value) == f'-32602 Invalid parameters: {error}'
+                assert error.code == -32602
+                assert str(error) == f'-32602 Invalid parameters: {problem}'
                 assert forecaster.schemas == []
 
 

@@ -16,13 +16,13 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
+from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import Client, message, rpc, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
-from ..stage import Stage, ended, heard, serving
+from ..stage import Stage, app_of, each_backend, ended, heard, serving
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -111,11 +111,46 @@ def known(request: Request) -> Caller:
     return Caller(id='ann', tenant='acme', scopes=frozenset({'read'}))
 
 
+async def cancel(client: Client, task: dict[str, Any]) -> str:
+    return state_of(await client.call('CancelTask', {'id': task['id']}))
+
+
 @pytest.mark.parametrize('factory', FACTORIES)
 async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallContext], Any]) -> None:
     async with serving(AGENT, deps_factory=factory) as client:
         task = await client.send()
     assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
+
+
+async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are_listed() -> None:
+    told: list[CallContext] = []
+    async with serving(
+        AGENT,
+        deps_factory=told.append,
+        messages=Messages(deps_headers=('X-Region', 'x-shop')),
+        auth=known,
+        headers={'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'},
+    ) as client:
+        sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}
+        answer = await client.call('SendMessage', {'message': sent, 'metadata': {'of': 'request'}})
+    [call] = told
+    task_id = answer['task']['id']
+    assert (call.caller, call.caller.scopes, call.tenant) == (
+        Caller(id='ann', tenant='acme'),
+        frozenset({'read'}),
+        'acme',
+    )
+    assert call.headers == {'x-region': 'eu'}
+    assert call.metadata == {'of': 'request'}
+    assert (call.task_id, call.context_id) == (task_id, 'c')
+    assert call.message == {
+        'message_id': sent['messageId'],
+        'role': 'user',
+        'parts': [{'text': 'hi'}],
+        'metadata': {'of': 'message'},
+        'task_id': task_id,
+        'context_id': 'c',
+    }
 
 
 async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
@@ -125,11 +160,7 @@ async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
         told.append(call.message['parts'][0].get('text', ''))
 
     async with serving(stage.agent, deps_factory=factory) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+        assert texts(await stage.run_twice(client)) == ['one', 'one + two']
     assert told == ['one', 'two']
 
 
@@ -204,14 +235,13 @@ async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
     async with serving(stage.agent, deps_factory=session) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert await cancel(client, task) == 'CANCELED'
         assert session.closed == ['RunCancelled']
 
 
-@pytest.mark.parametrize('durable', [False, True], ids=['memory', 'file'])
-async def test_a_server_that_stops_closes_what_is_open(durable: bool, tmp_path: Path) -> None:
+@each_backend('memory', 'sqlite')
+async def test_a_server_that_stops_closes_what_is_open(backend: str) -> None:
     stage, session = Stage(), Session()
-    backend = f'sqlite:///{tmp_path}/agent.db?synchronous=normal' if durable else 'memory'
     async with serving(stage.agent, backend=backend, deps_factory=session) as client:
         await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -226,8 +256,7 @@ async def test_a_run_that_goes_on_in_another_server_is_told_the_same_call(tmp_pa
         'messages': Messages(deps_headers=['x-region']),
         'auth': known,
     }
-    async with serving(stage.agent, **options) as client:
-        client.headers |= {'X-Region': 'eu'}
+    async with serving(stage.agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
     stage.open('hi')
@@ -281,7 +310,7 @@ async def test_what_fails_to_close_after_a_run_that_was_canceled_is_only_logged(
     async with serving(stage.agent, deps_factory=factory) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert await cancel(client, task) == 'CANCELED'
     assert f'closed the dependencies of task {task["id"]}; the error of the run stays.' in caplog.text
 
 
@@ -312,10 +341,6 @@ class Slow:
             await asyncio.Event().wait()
         finally:
             self.over.set()
-
-
-async def cancel(client: Client, task: dict[str, Any]) -> str:
-    return state_of(await client.call('CancelTask', {'id': task['id']}))
 
 
 async def test_a_task_can_be_canceled_while_its_dependencies_are_made() -> None:
@@ -388,17 +413,13 @@ async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers()
             raise AuthRequired('Log in.')
         return 'seen'
 
-    options: dict[str, Any] = {
-        'deps_factory': told.append,
-        'messages': Messages(deps_headers=['x-region']),
-        'auth': known,
-    }
-    async with serving(agent, **options) as client:
-        client.headers |= {'X-Region': 'eu'}
+    messages = Messages(deps_headers=['x-region'])
+    async with serving(
+        agent, deps_factory=told.append, messages=messages, auth=known, headers={'X-Region': 'eu'}
+    ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
-        assert isinstance(client.app, A2AApp)
-        await client.app.resume_task(task['id'])
+        await app_of(client).resume_task(task['id'])
         await ended(client, task['id'])
     assert [(call.caller, call.headers, call.caller.scopes) for call in told] == [
         (Caller(id='ann', tenant='acme'), {'x-region': 'eu'}, frozenset({'read'}))

@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
-from a2a.compat.v0_3 import types
 from a2a.types import StreamResponse
 from fasta2a.schema import Message as FastA2AMessage
 from fasta2a.schema import send_message_response_ta
+from fasta2a.storage import InMemoryStorage
 from google.protobuf.json_format import ParseDict
 from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord
@@ -27,23 +27,18 @@ from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken
 from ..refused import refusal
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ..stage import Stage, app_of, ended, heard, prompts, serving, tasks_of
 
 ECHO = Agent(FunctionModel(heard))
+DIRECT = Messages(reply='message')
 
 
 def official(frame: dict[str, Any]) -> dict[str, Any]:
     """The message of a frame, as the official models read it."""
-    if spoken().version == '0.3':
-        read = types.SendStreamingMessageSuccessResponse.model_validate(frame).result
-        assert isinstance(read, types.Message)
-        return frame['result']
-    result = frame['result'] if spoken().has_envelope else frame
-    assert ParseDict(result, StreamResponse()).WhichOneof('payload') == 'message'
-    assert result.keys() == {'message'}
-    return result['message']
+    assert ParseDict(frame['result'], StreamResponse()).WhichOneof('payload') == 'message'
+    assert frame['result'].keys() == {'message'}
+    return frame['result']['message']
 
 
 async def say(client: Client, text: str, **fields: Any) -> dict[str, Any]:
@@ -58,19 +53,20 @@ def text_of(said: dict[str, Any]) -> str:
 
 
 async def test_a_message_is_answered_with_a_message_and_no_task_is_made() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
+    async with serving(ECHO, messages=DIRECT) as client:
         said = await say(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(said) == 'hello'
-    assert said['role'] == ('agent' if spoken().version == '0.3' else 'ROLE_AGENT')
-    assert said.keys() - {'kind'} == {'messageId', 'contextId', 'role', 'parts'}
+    assert said['role'] == 'ROLE_AGENT'
+    assert said.keys() == {'messageId', 'contextId', 'role', 'parts'}
+
+
+def task_if_named(said: FastA2AMessage) -> Literal['task', 'message']:
+    return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
 
 
 async def test_the_conversation_goes_on_in_messages_and_in_tasks() -> None:
-    def rule(said: FastA2AMessage) -> Literal['task', 'message']:
-        return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
-
-    async with serving(ECHO, messages=Messages(reply=rule)) as client:
+    async with serving(ECHO, messages=Messages(reply=task_if_named)) as client:
         first = await say(client, 'one')
         context_id = first['contextId']
         second = await say(client, 'two', contextId=context_id)
@@ -93,7 +89,7 @@ async def frames(client: Client, text: str) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_is_the_message_and_closes() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
+    async with serving(ECHO, messages=DIRECT) as client:
         [frame] = await frames(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(official(frame)) == 'hello'
@@ -106,7 +102,7 @@ async def test_fasta2as_client_reads_it() -> None:
         'method': 'message/send',
         'params': {'message': {'messageId': 'm', 'role': 'user', 'parts': [{'text': 'hello'}]}},
     }
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
+    async with serving(ECHO, messages=DIRECT) as client:
         headers = {'Content-Type': 'application/json'}
         answer = await Exchange(client.app, 'POST', '/', headers, json.dumps(request).encode()).answer()
     read: Any = send_message_response_ta.validate_json(answer.body)
@@ -130,7 +126,7 @@ async def test_a_message_to_a_task_goes_to_the_task() -> None:
 
 
 async def test_what_is_wrong_with_a_message_is_refused_as_ever() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
+    async with serving(ECHO, messages=DIRECT) as client:
         bad = await client.post(rpc('SendMessage', {'message': message('x', parts=[])}))
         long = await client.post(rpc('SendMessage', {'message': message('x' * 2_000_000)}))
     assert [refusal(each).code for each in (bad, long)] == [-32602, -32602]
@@ -150,14 +146,12 @@ async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
     method: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[Any] = []
-    async with serving(
-        Agent(FunctionModel(break_off)), messages=Messages(reply='message'), on_failure=failures.append
-    ) as client:
+    async with serving(Agent(FunctionModel(break_off)), messages=DIRECT, on_failure=failures.append) as client:
         said = message(text, contextId='c')
         answer = await client.post(rpc(method, {'message': said}))
         after = await say(client, 'after', contextId='c')
     error = refusal(answer)
-    assert (error.code, error.message) == (-32603, spoken().text('The agent failed with an internal error.'))
+    assert (error.code, error.message) == (-32603, 'The agent failed with an internal error.')
     assert answer.headers['x-correlation-id'] in caplog.text
     assert b'secret' not in answer.body
     assert text_of(after) == 'after'
@@ -166,17 +160,10 @@ async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
     ]
 
 
-async def slow(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 async def test_a_run_takes_no_longer_than_a_send_may_wait() -> None:
-    async with serving(
-        Agent(FunctionModel(slow)), messages=Messages(reply='message'), limits=Limits(max_wait=0.05)
-    ) as client:
+    async with serving(Slow().agent, messages=DIRECT, limits=Limits(max_wait=0.05)) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
-    assert (error.code, error.message) == (-32603, spoken().text('The run ran out of time.'))
+    assert (error.code, error.message) == (-32603, 'The run ran out of time.')
 
 
 async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for() -> None:
@@ -187,7 +174,7 @@ async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for(
             await slow.stopped.wait()
 
     limits = Limits(max_wait=0.05)
-    async with serving(slow.agent, messages=Messages(reply='message'), limits=limits, on_failure=stopped) as client:
+    async with serving(slow.agent, messages=DIRECT, limits=limits, on_failure=stopped) as client:
         while not slow.begun.is_set():  # time may be over before the run begins
             refusal(await client.post(rpc('SendMessage', {'message': message('slow')})))
 
@@ -210,15 +197,14 @@ class Slow:
         raise AssertionError
 
     def ask(self, client: Client, method: str = 'SendMessage') -> Exchange:
-        call = rpc(method, {'message': message('slow', contextId='c')})
-        headers = {'Content-Type': 'application/json', **client.headers}
-        return Exchange(client.app, call.verb, call.path or '/', headers, call)
+        body = rpc(method, {'message': message('slow', contextId='c')})
+        return Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json', **client.headers}, body)
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_a_client_that_goes_away_takes_its_run_along(method: str) -> None:
     slow = Slow()
-    async with serving(slow.agent, messages=Messages(reply='message')) as client:
+    async with serving(slow.agent, messages=DIRECT) as client:
         exchange = slow.ask(client, method)
         await slow.begun.wait()
         exchange.gone.set()
@@ -241,16 +227,16 @@ class Repeating(Exchange):
 
 
 async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
-        call = rpc('SendMessage', {'message': message('hello')})
+    async with serving(ECHO, messages=DIRECT) as client:
         headers = {'Content-Type': 'application/json', **client.headers}
-        answer = await Repeating(client.app, call.verb, call.path or '/', headers, call).answer()
+        body = rpc('SendMessage', {'message': message('hello')})
+        answer = await Repeating(client.app, 'POST', '/', headers, body).answer()
     assert text_of(official(answer.json)) == 'hello'
 
 
 async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> None:
     slow = Slow()
-    app = to_a2a(slow.agent, messages=Messages(reply='message'), workers=Workers(drain_grace=0.05))
+    app = to_a2a(slow.agent, messages=DIRECT, workers=Workers(drain_grace=0.05))
     async with asyncio.timeout(LIMIT):
         async with lifespan(app):
             exchange = slow.ask(Client(app))
@@ -263,7 +249,7 @@ async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> No
 
 async def test_no_more_run_at_once_than_tasks_would() -> None:
     slow = Slow()
-    async with serving(slow.agent, messages=Messages(reply='message'), workers=Workers(running=1)) as client:
+    async with serving(slow.agent, messages=DIRECT, workers=Workers(running=1)) as client:
         exchange = slow.ask(client)
         await slow.begun.wait()
         error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=503)
@@ -281,7 +267,7 @@ async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of:
         'limits': Limits(quotas=Quotas(tasks=1 if of == 'caller' else None, budgets=[budget])),
         'workers': Workers(running=9 if of == 'caller' else 1),
     }
-    async with serving(slow.agent, messages=Messages(reply='message'), **options) as client:
+    async with serving(slow.agent, messages=DIRECT, **options) as client:
         both = [slow.ask(client), slow.ask(client)]
         await slow.begun.wait()
         [refused], [running] = await asyncio.wait([each.task for each in both], return_when='FIRST_COMPLETED')
@@ -294,7 +280,7 @@ async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of:
 
 async def test_quotas_hold_for_messages_too() -> None:
     slow = Slow()
-    async with serving(slow.agent, messages=Messages(reply='message'), limits=Limits(quotas=Quotas(tasks=1))) as client:
+    async with serving(slow.agent, messages=DIRECT, limits=Limits(quotas=Quotas(tasks=1))) as client:
         exchange = slow.ask(client)
         await slow.begun.wait()
         error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=429)
@@ -302,16 +288,14 @@ async def test_quotas_hold_for_messages_too() -> None:
         await exchange.task
     assert error.code == -32000
     budget = Budget(window=timedelta(hours=1), requests=1)
-    async with serving(
-        ECHO, messages=Messages(reply='message'), limits=Limits(quotas=Quotas(budgets=[budget]))
-    ) as client:
+    async with serving(ECHO, messages=DIRECT, limits=Limits(quotas=Quotas(budgets=[budget]))) as client:
         assert text_of(await say(client, 'one')) == 'one'
         refusal(await client.post(rpc('SendMessage', {'message': message('two')})), status=429)
 
 
 async def test_messages_of_one_conversation_are_answered_one_after_the_other() -> None:
     stage = Stage()
-    async with serving(stage.agent, messages=Messages(reply='message')) as client:
+    async with serving(stage.agent, messages=DIRECT) as client:
         one = asyncio.create_task(say(client, 'one', contextId='c'))
         await stage.reached('one')
         two = asyncio.create_task(say(client, 'two', contextId='c'))
@@ -320,11 +304,8 @@ async def test_messages_of_one_conversation_are_answered_one_after_the_other() -
 
 
 async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept() -> None:
-    def rule(said: FastA2AMessage) -> Literal['task', 'message']:
-        return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
-
     stage = Stage()
-    async with serving(stage.agent, messages=Messages(reply=rule)) as client:
+    async with serving(stage.agent, messages=Messages(reply=task_if_named)) as client:
         answering = asyncio.create_task(say(client, 'one', contextId='c'))
         await stage.reached('one')
         stage.open('a task', 'last')
@@ -337,12 +318,12 @@ async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept(
 
 async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
     stage = Stage()
-    async with serving(stage.agent, messages=Messages(reply='message')) as client:
+    async with serving(stage.agent, messages=DIRECT) as client:
         stage.open('one', 'last')
         await say(client, 'one', contextId='c')
         answering = asyncio.create_task(say(client, 'two', contextId='c'))
         await stage.reached('two')
-        app: Any = client.app
+        app = app_of(client)
         assert await app.erase_context('c')
         stage.open('two')
         assert text_of(await answering) == 'one + two'
@@ -350,8 +331,8 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
 
 
 async def test_nobody_who_is_being_erased_is_answered() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
-        app: Any = client.app
+    async with serving(ECHO, messages=DIRECT) as client:
+        app = app_of(client)
         await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + 10_000 * LIMIT)
         refused = refusal(await client.post(rpc('SendMessage', {'message': message(contextId='c')})), status=503)
         assert refused.message.startswith('The data of the caller, or of the context, is being erased')
@@ -378,7 +359,7 @@ def dangerous() -> str:
 
 
 async def test_a_question_is_a_message_and_what_needs_a_task_is_refused() -> None:
-    async with serving(ASKING, messages=Messages(reply='message')) as client:
+    async with serving(ASKING, messages=DIRECT) as client:
         question = await say(client, 'question', contextId='c')
         answer = await say(client, 'this one', contextId='c')
         rejected = await say(client, 'no', contextId='c')
@@ -396,18 +377,18 @@ async def test_several_artifacts_are_the_parts_of_one_message() -> None:
     def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
 
-    async with serving(Agent(FunctionModel(call), output_type=made), messages=Messages(reply='message')) as client:
+    async with serving(Agent(FunctionModel(call), output_type=made), messages=DIRECT) as client:
         said = await say(client, 'go')
     assert [each.get('text') or each['data'] for each in said['parts']] == ['Text', {'result': {'a': 1}}]
 
 
 async def test_the_run_metadata_are_the_messages() -> None:
-    async with serving(ECHO, messages=Messages(reply='message')) as client:
-        header = {spoken().extensions_header: RUN_METADATA_URI}
+    async with serving(ECHO, messages=DIRECT) as client:
+        header = {'A2A-Extensions': RUN_METADATA_URI}
         answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
     said = official(answer.json)
     assert (said['extensions'], said['metadata'][RUN_METADATA_URI]['usage']['requests']) == ([RUN_METADATA_URI], 1)
-    assert answer.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
+    assert answer.headers['a2a-extensions'] == RUN_METADATA_URI
 
 
 async def test_a_request_ends_while_a_function_decides_about_it() -> None:
@@ -441,7 +422,7 @@ async def test_a_store_that_cannot_be_reached_is_busy() -> None:
     def unreachable(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise StoreUnavailable
 
-    async with serving(Agent(FunctionModel(unreachable)), messages=Messages(reply='message')) as client:
+    async with serving(Agent(FunctionModel(unreachable)), messages=DIRECT) as client:
         refusal(await client.post(rpc('SendMessage', {'message': message()})), status=503)
 
 
@@ -466,10 +447,10 @@ class Contended(MemoryBackend):
 
 
 async def test_a_turn_is_added_after_those_of_others() -> None:
-    async with serving(ECHO, messages=Messages(reply='message'), backend=Contended(3)) as client:
+    async with serving(ECHO, messages=DIRECT, backend=Contended(3)) as client:
         assert text_of(await say(client, 'one', contextId='c')) == 'one'
         assert text_of(await say(client, 'two', contextId='c')) == 'one + two'
-    async with serving(ECHO, messages=Messages(reply='message'), backend=Contended(100)) as client:
+    async with serving(ECHO, messages=DIRECT, backend=Contended(100)) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
     assert (error.code, error.message) == (-32603, 'The store of the server failed.')
 
@@ -479,21 +460,16 @@ async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[
     yield ''
 
 
-@json_rpc('one binding will do')
 async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
     agent = Agent(FunctionModel(heard, stream_function=streamed))
     for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):
-        async with serving(
-            agent, messages=Messages(reply='message'), name='a', backend=f'sqlite:///{tmp_path}/a.db'
-        ) as client:
+        async with serving(agent, messages=DIRECT, name='a', backend=f'sqlite:///{tmp_path}/a.db') as client:
             assert text_of(await say(client, text, contextId='c')) == heard_by_then
 
 
 def test_it_needs_conversations_of_our_own() -> None:
-    from fasta2a.storage import InMemoryStorage
-
     with pytest.raises(TypeError, match=r'Messages\.reply cannot be combined'):
-        to_a2a(ECHO, messages=Messages(reply='message'), storage=InMemoryStorage())
+        to_a2a(ECHO, messages=DIRECT, storage=InMemoryStorage())
     with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
         to_a2a(ECHO, messages=Messages(reply='both'))  # pyright: ignore[reportArgumentType]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +20,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, InputRequired
+from pydantic_ai_a2a import InputRequired
 
 from ...client import Client, message, state_of, texts
 from ..asking import answers, approve
-from ..stage import prompts, serving
+from ..stage import app_of, each_backend, prompts, serving
 
 
 def requests_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -92,20 +91,18 @@ def _contents(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 async def _stored(client: Client, task: dict[str, Any]) -> list[str]:
-    assert isinstance(client.app, A2AApp)
-    loaded = await client.app.conversations().load(task['contextId'])
+    loaded = await app_of(client).conversations().load(task['contextId'])
     assert loaded is not None
     return _contents(loaded.messages)
 
 
 @each_anew
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+@each_backend('memory', 'sqlite')
 async def test_later_turns_have_every_message_of_earlier_ones(
-    anew: Callable[[], AbstractCapability[Any]], backend: str, tmp_path: Path
+    anew: Callable[[], AbstractCapability[Any]], backend: str
 ) -> None:
     stage = Stage(anew())
-    store = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
-    async with serving(stage.agent, backend=store) as client:
+    async with serving(stage.agent, backend=backend) as client:
         first = await client.send('look')
         context = {'contextId': first['contextId']}
         task = await client.send(message('delete', **context))
@@ -125,13 +122,12 @@ async def test_messages_that_a_capability_adds_do_not_hide_those_of_the_run() ->
         assert (await _stored(client, task))[-3:] == ['look', 'found', 'found']
 
 
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
-async def test_a_turn_keeps_the_messages_that_a_processor_drops(backend: str, tmp_path: Path) -> None:
+@each_backend('memory', 'sqlite')
+async def test_a_turn_keeps_the_messages_that_a_processor_drops(backend: str) -> None:
     def last_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
         return all_anew(messages[-3:])
 
-    store = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
-    async with serving(Stage(ProcessHistory(last_anew)).agent, backend=store) as client:
+    async with serving(Stage(ProcessHistory(last_anew)).agent, backend=backend) as client:
         first = await client.send('hello')
         task = await client.send(message('look', contextId=first['contextId']))
         assert state_of(task) == 'COMPLETED'

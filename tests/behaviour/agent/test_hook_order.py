@@ -29,7 +29,7 @@ from pydantic_ai_a2a import A2AApp, to_a2a
 
 from ...client import Client, state_of, texts
 from ..asking import answers, approve
-from ..stage import prompts, serving
+from ..stage import each_backend, prompts, serving
 
 HOOKS = [
     name
@@ -117,19 +117,15 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
     async with client.live.send_streaming(sent) as stream:
         events = await stream.rest()
     task = events[0].result['task']
-    assert isinstance(client.app, A2AApp)
     return await client.get_task(task['id'])
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
 @pytest.mark.parametrize('prompt', ['hello', 'look', 'delete', 'fail'])
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
-async def test_each_hook_is_called_as_in_a_run_of_the_agent(
-    prompt: str, watched: bool, backend: str, tmp_path: Any
-) -> None:
+@each_backend('memory', 'sqlite')
+async def test_each_hook_is_called_as_in_a_run_of_the_agent(prompt: str, watched: bool, backend: str) -> None:
     recorded = Recorded()
-    store = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
-    async with serving(agent_with(recorded), backend=store) as client:
+    async with serving(agent_with(recorded), backend=backend) as client:
         task = await _told(client, prompt, watched=watched)
         if prompt == 'delete':
             assert state_of(task) == 'INPUT_REQUIRED'

@@ -17,12 +17,12 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
-from ..stage import Stage, ended, heard, serving, told_in_log
+from ..stage import Stage, app_of, heard, serving, told_in_log
 
 AGENT = Agent(FunctionModel(heard))
 
@@ -59,9 +59,8 @@ async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() ->
     results = Told()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
-        assert isinstance(client.app, A2AApp)
         metadata: Any = result.metadata
-        states.append((await client.app.get_task(metadata['a2a']['task_id']))['status']['state'])
+        states.append((await app_of(client).get_task(metadata['a2a']['task_id']))['status']['state'])
         await results.hear(result)
 
     async with serving(AGENT, on_complete=on_complete) as client:
@@ -78,11 +77,7 @@ async def test_each_run_of_a_task_that_completes_is_told_in_their_order() -> Non
         outputs.append(result.output)
 
     async with serving(stage.agent, on_complete=on_complete) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        await ended(client, task['id'])
+        await stage.run_twice(client)
     assert outputs == ['one', 'one + two']
 
 
@@ -139,11 +134,8 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
         raise error
 
     async with serving(stage.agent, on_complete=on_complete) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+        task = await stage.run_twice(client)
+        assert texts(task) == ['one', 'one + two']
     assert [said for said in caplog.messages if 'on_complete' in said] == [
         f'The hook on_complete of task {task["id"]} failed; the task stays as it is.'
     ] * 2
@@ -225,8 +217,8 @@ async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None
             return await super().finish(claim, finish)
 
     async with serving(Agent(FunctionModel(fail)), on_failure=failures.hear, workers=Workers(lease=0.3)) as client:
-        assert isinstance(client.app, A2AApp)
-        client.app.backend.queue = Down(client.app.backend.queue)
+        app = app_of(client)
+        app.backend.queue = Down(app.backend.queue)
         with told_in_log('could not be stored'):
             await client.send('hi')
             failure = await failures.one()

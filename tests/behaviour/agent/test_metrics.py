@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,13 +23,13 @@ from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry import metrics
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
+from ...client import Client, RpcError, lifespan, message, state_of
 from ...fixed import fixed
 from ...suites import values
 from ...suites.values import run, submit, turn
 from ...webhooks import webhook
 from ..asking import Tools
-from ..stage import ended, serving
+from ..stage import Stage, each_backend, ended, serving
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
 
@@ -82,9 +81,8 @@ async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_queue(measured: Metrics) -> None:
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        await Client(app).send()
+    async with serving(Agent(FunctionModel(answer))) as client:
+        await client.send()
         points = measured.points()
     assert points == snapshot(
         {
@@ -103,11 +101,10 @@ async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_que
 
 
 async def test_a_message_that_is_sent_again_is_no_second_task(measured: Metrics) -> None:
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
+    async with serving(Agent(FunctionModel(answer))) as client:
         sent = message()
-        await Client(app).send(sent)
-        await Client(app).send(sent)
+        await client.send(sent)
+        await client.send(sent)
     assert measured.tasks() == {'submitted': 1, 'completed': 1}
 
 
@@ -115,9 +112,8 @@ async def test_a_failed_task_is_counted_with_the_kind_of_its_failure(measured: M
     async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise ValueError('SECRET')
 
-    app = to_a2a(Agent(FunctionModel(fail)))
-    async with lifespan(app):
-        await Client(app).send()
+    async with serving(Agent(FunctionModel(fail))) as client:
+        await client.send()
     assert measured.tasks() == {'submitted': 1, 'failed internal': 1}
     assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]
 
@@ -140,9 +136,8 @@ async def test_each_try_of_a_run_is_counted_and_no_token_twice(measured: Metrics
             raise ModelRetry('once more')
         return text
 
-    app = to_a2a(agent, workers=fixed(Workers, backoff=0.001))
-    async with lifespan(app):
-        await Client(app).send()
+    async with serving(agent, workers=fixed(Workers, backoff=0.001)) as client:
+        await client.send()
     points = measured.points()
     assert points['a2a.queue.duration'] == [({}, 1)]
     assert points['a2a.run.duration'] == [({'error.type': 'ModelHTTPError'}, 1), ({}, 1)]
@@ -165,8 +160,7 @@ async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_beh
 
     backend.housekeeping = Watched(backend)
     retention = Retention(max_tasks=1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=backend, retention=retention, workers=Workers(lease=0.03))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving(Agent(FunctionModel(answer)), backend=backend, retention=retention, workers=Workers(lease=0.03)):
         await swept.wait()
         points = measured.points()
     assert points['a2a.retention.over_limit'] == [
@@ -178,9 +172,10 @@ async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_beh
 
 
 async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured: Metrics) -> None:
-    app = to_a2a(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app):
-        client = Client(app)
+    async with (
+        webhook() as hook,
+        serving(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1'])) as client,
+    ):
         task = await client.send(
             message('SECRET', contextId='SECRET', metadata={'SECRET': 'SECRET'}),
             taskPushNotificationConfig={'url': hook.url},
@@ -194,22 +189,14 @@ async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured
 
 
 async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: Metrics) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    app = to_a2a(Agent(FunctionModel(wait)), workers=Workers(running=1))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
         await client.send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         last = [await client.send(returnImmediately=True) for _ in range(2)][-1]
         points = measured.points()
         async with client.subscribe(last['id']) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
         assert (points['a2a.queue.length'], points['a2a.run.active']) == ([({}, 2)], [({}, 1)])
         points = measured.points()
@@ -217,18 +204,10 @@ async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: 
 
 
 async def test_cancelled_tasks_are_counted_queued_or_running(measured: Metrics) -> None:
-    started = asyncio.Event()
-
-    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    app = to_a2a(Agent(FunctionModel(wait)), workers=Workers(running=1))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         queued = await client.send(returnImmediately=True)
         for task in (queued, running):
             await client.call('CancelTask', {'id': task['id']})
@@ -248,9 +227,7 @@ async def test_a_run_that_does_not_stop_loses_its_lease_when_its_task_is_cancell
         stopped.set()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(ignore)), limits=fixed(Limits, cancel_grace=0.01))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with serving(Agent(FunctionModel(ignore)), limits=fixed(Limits, cancel_grace=0.01)) as client:
         task = await client.send(returnImmediately=True)
         await started.wait()
         canceled = await client.call('CancelTask', {'id': task['id']})
@@ -268,10 +245,8 @@ async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(meas
     assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'failed expired': 1}
 
 
-@pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
-    place: str, measured: Metrics, tmp_path: Path
-) -> None:
+@each_backend('memory', 'sqlite')
+async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(backend: str, measured: Metrics) -> None:
     async def ask(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart('delete', {}, 'call')], usage=USAGE)
@@ -283,10 +258,7 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
     def delete() -> str:
         return 'deleted'
 
-    backend = 'memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}'
-    app = to_a2a(agent, backend=backend)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent, backend=backend) as client:
         task = await client.send()
         data = {'callAnswers': [{'id': 'call', 'decision': 'approve'}]}
         await client.send(message(taskId=task['id'], parts=[{'data': data}]))
@@ -297,18 +269,16 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
 
 async def test_each_try_to_call_a_webhook_is_counted_with_its_outcome(measured: Metrics) -> None:
     push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
-    app = to_a2a(Agent(FunctionModel(answer)), push=push)
-    async with webhook(200, 503, 503, 200) as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    async with webhook(200, 503, 503, 200) as hook, serving(Agent(FunctionModel(answer)), push=push) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)
     outcomes = {attributes['a2a.push.outcome']: n for attributes, n in measured.points()['a2a.push.deliveries']}
     assert outcomes == {'accepted': 2, 'failed': 1, 'dead': 1}
 
 
 async def test_an_answer_without_a_task_is_a_run_and_no_task(measured: Metrics) -> None:
-    app = to_a2a(Agent(FunctionModel(answer)), messages=Messages(reply='message'))
-    async with lifespan(app):
-        await Client(app).call('SendMessage', {'message': message()})
+    async with serving(Agent(FunctionModel(answer)), messages=Messages(reply='message')) as client:
+        await client.call('SendMessage', {'message': message()})
     points = measured.points()
     assert 'a2a.task.transitions' not in points
     assert points['a2a.run.duration'] == [({}, 1)]
@@ -317,9 +287,8 @@ async def test_an_answer_without_a_task_is_a_run_and_no_task(measured: Metrics) 
 
 async def test_without_a_meter_provider_there_is_no_instrument(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, 'instruments', None)
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        await Client(app).send()
+    async with serving(Agent(FunctionModel(answer))) as client:
+        await client.send()
     assert metrics.instruments is None
 
 

@@ -19,7 +19,9 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...client import Client, lifespan, message, state_of, texts
+from ..refused import refused
+from ..stage import serving
 
 PNG = {'raw': 'iVBORw0KGgoAAAANSUhEUg==', 'mediaType': 'image/png'}
 
@@ -51,14 +53,11 @@ SECOND = FunctionModel(answer, profile=ModelProfile(supports_image_input=False, 
 async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_of_them_take(
     options: dict[str, Any],
 ) -> None:
-    app = to_a2a(Agent(**options))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent(**options)) as client:
         assert texts(await client.send('hello')) == ['the second one answers']
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=[{'text': 'see'}, PNG]))
+        error = await refused(client.send(message(parts=[{'text': 'see'}, PNG])))
         card = (await client.get('/.well-known/agent-card.json')).json
-    assert refused.value.code == -32005
+    assert error.code == -32005
     modes = card['defaultInputModes']
     assert 'video/mp4' in modes
     assert not {'image/png', 'audio/wav'}.intersection(modes)
@@ -66,17 +65,15 @@ async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_
 
 @pytest.mark.parametrize('model', [FallbackModel(FIRST, SECOND), WrapperModel(FallbackModel(SECOND))])
 async def test_a_fallback_model_may_be_given_with_the_run(model: Model) -> None:
-    app = to_a2a(Agent(), model=model)
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(), model=model) as client:
+        task = await client.send()
     assert state_of(task) == 'COMPLETED'
 
 
 async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
-    app = to_a2a(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None])
-    async with lifespan(app):
-        task = await Client(app).send()
-        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    async with serving(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None]) as client:
+        task = await client.send()
+        card = (await client.get('/.well-known/agent-card.json')).json
     assert texts(task) == ['the second one answers']
     assert not {'image/png', 'audio/wav'}.intersection(card['defaultInputModes'])
 
@@ -98,10 +95,9 @@ async def test_an_agent_without_a_model_is_warned_of_at_start_and_its_runs_say_s
 
 async def test_an_override_may_bring_the_model() -> None:
     agent = Agent()
-    app = to_a2a(agent)
-    async with lifespan(app):
+    async with serving(agent) as client:
         with agent.override(model=SECOND):
-            assert texts(await Client(app).send()) == ['the second one answers']
+            assert texts(await client.send()) == ['the second one answers']
 
 
 def wrong_tool() -> str:
@@ -111,10 +107,9 @@ def wrong_tool() -> str:
 
 async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> None:
     calling = Agent(tools=[wrong_tool])
-    app = to_a2a(calling)
-    async with lifespan(app):
+    async with serving(calling) as client:
         with calling.override(model=TestModel()):
-            task = await Client(app).send()
+            task = await client.send()
     assert task['status']['message']['metadata']['failure'] == 'internal'
 
 
@@ -126,7 +121,6 @@ async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> Non
 async def test_a_model_that_the_run_brings_is_no_reason_to_warn(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(Agent(), **options)
-    async with lifespan(app):
-        assert state_of(await Client(app).send()) == 'COMPLETED'
+    async with serving(Agent(), **options) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
     assert 'no model' not in caplog.text

@@ -1,12 +1,17 @@
-"""What whoever runs the server can see: spans in the caller's trace, and log lines; never what was said."""
+"""What whoever runs the server can see: spans in the trace of the caller, its baggage, and log lines; no content."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import attach, detach
+from opentelemetry.propagators.textmap import default_setter
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
@@ -14,6 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
+from pydantic_ai_a2a.telemetry import trace_headers
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only
@@ -30,9 +36,10 @@ from ...spans import (
     spans,
     trace_of,
 )
+from ...tables import each_case
 from ...webhooks import webhook
 from ..rows import covers
-from ..stage import ended
+from ..stage import Stage, each_backend, ended, serving
 
 __all__ = ('spans',)  # a fixture
 
@@ -70,9 +77,10 @@ async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(metho
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
 async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app):
-        client = Client(app, headers={'traceparent': TRACEPARENT})
+    async with (
+        webhook() as hook,
+        serving(Agent('test'), push=Push(private_hosts=['127.0.0.1']), headers={'traceparent': TRACEPARENT}) as client,
+    ):
         task = await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(3)
     told = spans.named('a2a push')
@@ -89,9 +97,11 @@ async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) 
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
 async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
-    app = to_a2a(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01))
-    async with webhook(503, 200) as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    async with (
+        webhook(503, 200) as hook,
+        serving(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01)) as client,
+    ):
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)
     assert [span.status.status_code for span in spans.named('a2a push')] == [StatusCode.ERROR, *[StatusCode.UNSET] * 3]
 
@@ -105,29 +115,22 @@ async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> 
         with spans.tracer.start_as_current_span('tool'):
             return 'seen'
 
-    app = to_a2a(agent)
-    async with lifespan(app):
-        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    async with serving(agent, headers={'traceparent': TRACEPARENT}) as client:
+        await client.send()
     assert is_child(spans.one('tool'), spans.one('a2a run'))
     assert trace_of(spans.one('tool')) == TRACE
 
 
 @covers('`traceparent`')
 async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans) -> None:
-    release = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        first = Client(app, headers={'traceparent': TRACEPARENT})
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        first = Client(client.app, headers={'traceparent': TRACEPARENT})
         await first.send(message(contextId='c'), returnImmediately=True)
-        second = Client(app, headers={'traceparent': OTHER_TRACEPARENT})
+        second = Client(client.app, headers={'traceparent': OTHER_TRACEPARENT})
         queued = await second.send(message(contextId='c'), returnImmediately=True)
         async with second.subscribe(queued['id']) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
     sends, runs = spans.named('SendMessage'), spans.named('a2a run')
     assert [trace_of(span) for span in runs] == [TRACE, OTHER_TRACE]
@@ -166,10 +169,9 @@ def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: S
 
 @covers('`traceparent`')
 async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        await Client(app).send()
-        await Client(app, headers={'traceparent': 'nonsense'}).send()
+    async with serving(Agent('test')) as client:
+        await client.send()
+        await Client(client.app, headers={'traceparent': 'nonsense'}).send()
     sends, runs = spans.named('SendMessage'), spans.named('a2a run')
     assert [span.parent for span in sends] == [None, None]
     assert [is_child(run, send) for run, send in zip(runs, sends, strict=True)] == [True, True]
@@ -178,25 +180,17 @@ async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans:
 
 @covers('`traceparent`')
 async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test'), headers={'traceparent': OTHER_TRACEPARENT}) as client:
         with spans.tracer.start_as_current_span('POST /'):
-            await Client(app, headers={'traceparent': OTHER_TRACEPARENT}).send()
+            await client.send()
     assert is_child(spans.one('SendMessage'), spans.one('POST /'))
 
 
 async def test_every_operation_is_one_span(spans: Spans) -> None:
-    begun = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        begun.set()
-        return await asyncio.Future()
-
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    stage = Stage()
+    async with serving(stage.agent) as client:
         task = await client.send(returnImmediately=True)
-        await begun.wait()
+        await stage.reached('hello')
         await client.get_task(task['id'])
         if client.dialect.has_lists:
             await client.call('ListTasks')
@@ -212,21 +206,14 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
 
 
 async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans: Spans) -> None:
-    release = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    app = to_a2a(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    stage = Stage()
+    async with webhook() as hook, serving(stage.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send(returnImmediately=True)
         config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
         await client.call('ListTaskPushNotificationConfigs', {'taskId': task['id']})
         await client.call('DeleteTaskPushNotificationConfig', {'taskId': task['id'], 'id': config['id']})
         async with client.subscribe(task['id'], **{'Last-Event-ID': '1'}) as stream:
-            release.set()
+            stage.open('hello')
             await stream.rest()
     names = ['CreateTaskPushNotificationConfig', 'ListTaskPushNotificationConfigs', 'DeleteTaskPushNotificationConfig']
     named = [spans.one(name) for name in [*names, 'SubscribeToTask']]
@@ -246,19 +233,17 @@ async def test_a_span_names_the_tenant_of_the_caller_and_no_tenant_that_the_serv
 
 
 async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         sent = message()
-        await Client(app).send(sent)
-        await Client(app).send(sent)
+        await client.send(sent)
+        await client.send(sent)
     assert (len(spans.named('SendMessage')), len(spans.named('a2a run'))) == (2, 1)
 
 
 async def test_a_refused_operation_is_a_failed_span_with_the_code_of_its_error(spans: Spans) -> None:
-    app = to_a2a(Agent('test', name='joker'))
-    async with lifespan(app):
+    async with serving(Agent('test', name='joker')) as client:
         with pytest.raises(RpcError):
-            await Client(app).get_task('SECRET')
+            await client.get_task('SECRET')
     span = spans.one('GetTask')
     assert span.status.status_code is StatusCode.ERROR
     attributes = dict(span.attributes or {})
@@ -275,9 +260,7 @@ async def test_spans_and_logs_hold_nothing_of_what_was_said(spans: Spans, caplog
     async def look() -> str:
         return 'SECRET result'
 
-    app = to_a2a(agent)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent) as client:
         task = await client.send(message('SECRET question', metadata={'SECRET': 'SECRET'}))
         async with client.send_streaming(message('SECRET question', contextId=task['contextId'])) as stream:
             await stream.rest()
@@ -293,9 +276,8 @@ async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_a
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise ValueError('SECRET detail')
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(answer))) as client:
+        task = await client.send()
     assert state_of(task) == 'FAILED'
     said = task['status']['message']
     correlation_id = said['metadata']['correlationId']
@@ -320,7 +302,114 @@ async def test_there_are_no_spans_without_an_sdk() -> None:
         inside.append(trace.get_current_span().get_span_context().is_valid)
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    async with serving(Agent(FunctionModel(answer)), headers={'traceparent': TRACEPARENT}) as client:
+        await client.send()
     assert inside == [False]
+
+
+# --- baggage, which reaches the tools of the run --------------------------------------------------------------------
+
+Seen = list[dict[str, object]]
+
+
+def agent_that_notes(seen: Seen, **options: Any) -> Agent[None, Any]:
+    """An agent whose tool notes the baggage of the run."""
+    agent = Agent(TestModel(), **options)
+
+    @agent.tool_plain
+    def note() -> str:
+        seen.append(dict(baggage.get_all()))
+        return 'noted'
+
+    return agent
+
+
+@covers('`traceparent`')
+async def test_the_baggage_of_a_caller_reaches_the_tools_of_the_run(spans: Spans) -> None:
+    seen: Seen = []
+    app = to_a2a(agent_that_notes(seen))
+    async with lifespan(app):
+        client = Client(app, headers={'traceparent': TRACEPARENT, 'baggage': 'team=blue,city=K%C3%B6ln'})
+        await client.send()
+        async with client.send_streaming() as stream:
+            await stream.rest()
+        await Client(app).send()
+    assert seen == [{'team': 'blue', 'city': 'Köln'}, {'team': 'blue', 'city': 'Köln'}, {}]
+
+
+async def test_baggage_needs_no_trace_of_the_caller(spans: Spans) -> None:
+    seen: Seen = []
+    async with serving(agent_that_notes(seen), headers={'baggage': 'team=blue'}) as client:
+        await client.send()
+    assert seen == [{'team': 'blue'}]
+
+
+@each_backend('sqlite', 'postgres')
+async def test_a_run_in_another_process_has_the_baggage_and_the_whole_trace_of_its_caller(
+    backend: str, spans: Spans
+) -> None:
+    seen: Seen = []
+    there = to_a2a(agent_that_notes(seen, name='agent'), backend=backend)
+    there.hosting.runs_tasks = False
+    headers = {'traceparent': TRACEPARENT, 'tracestate': 'vendor=state', 'baggage': 'team=blue'}
+    async with lifespan(there):
+        task = await Client(there, headers=headers).send(returnImmediately=True)
+    assert seen == []
+    async with serving(agent_that_notes(seen, name='agent'), backend=backend) as client:
+        await ended(client, task['id'])
+    assert seen == [{'team': 'blue'}]
+    run, operation = spans.one('a2a run'), spans.one('SendMessage')
+    assert is_child(run, operation)
+    assert context_of(run).trace_state.get('vendor') == 'state'
+
+
+@each_case(
+    'sent, kept',
+    [
+        ('team=blue,;;=,no-value,=nameless', {'team': 'blue'}),
+        ('\xff\xfe', {}),
+        (','.join(f'key{n}={"x" * 80}' for n in range(100)), {}),
+        (','.join(f'k{n}=v' for n in range(200)), {f'k{n}': 'v' for n in range(180)}),
+    ],
+    ids=['malformed', 'no ASCII', 'more than 8192 bytes', 'more than 180 entries'],
+)
+async def test_malformed_baggage_and_baggage_above_the_limits_is_left_out(
+    sent: str, kept: dict[str, str], spans: Spans
+) -> None:
+    seen: Seen = []
+    async with serving(agent_that_notes(seen), headers={'baggage': sent}) as client:
+        await client.send()
+    assert seen == [kept]
+
+
+@pytest.fixture
+def unbounded() -> Iterator[None]:
+    """Older versions of OpenTelemetry write baggage of any length."""
+
+    class Unbounded(W3CBaggagePropagator):
+        def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:
+            setter.set(carrier, 'baggage', baggage.get_baggage('whole', context))
+
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(Unbounded())
+    yield
+    propagate.set_global_textmap(before)
+
+
+@pytest.mark.usefixtures('unbounded')
+def test_baggage_that_is_too_long_is_neither_stored_nor_sent() -> None:
+    for length, headers in ((8192, {'baggage'}), (8193, set[str]())):
+        token = attach(baggage.set_baggage('whole', 'x' * length))
+        assert trace_headers().keys() == headers
+        detach(token)
+
+
+async def test_a_webhook_gets_the_trace_and_no_baggage(spans: Spans) -> None:
+    headers = {'traceparent': TRACEPARENT, 'baggage': 'team=blue'}
+    async with (
+        webhook() as hook,
+        serving(Agent('test'), push=Push(private_hosts=['127.0.0.1']), headers=headers) as client,
+    ):
+        await client.send(taskPushNotificationConfig={'url': hook.url})
+        received = await hook.got(3)
+    assert [('traceparent' in each.headers, 'baggage' in each.headers) for each in received] == [(True, False)] * 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
 
 from ...client import LIMIT, Event, state_of, texts
 from ..rows import covers
-from ..stage import serving
+from ..stage import each_backend, serving
 
 ROW = covers('model, dataclass, tuple, list, dict, int, None, union')
 PARTIAL = Results(interval=0, progress=Progress(partial_data=True))
@@ -110,10 +109,9 @@ async def test_a_late_watcher_gets_the_newest_partial_data_first() -> None:
 
 
 @ROW
-@pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(place: str, tmp_path: Path) -> None:
+@each_backend('memory', 'sqlite')
+async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(backend: str) -> None:
     writer = Writer(waits_before=3)
-    backend: Any = 'memory' if place == 'memory' else f'sqlite:///{tmp_path}/tasks.db'
     async with serving(Agent(writer.model, output_type=Recipe), results=PARTIAL, backend=backend) as client:
         async with client.send_streaming() as reader:
             task = (await anext(reader)).result['task']

@@ -14,9 +14,9 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results, to_a2a
+from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results
 
-from ...client import LIMIT, Client, Event, Stream, lifespan, message, state_of, texts
+from ...client import Event, Stream, message, state_of, texts
 from ...dialects import spoken
 from ...tables import each_case
 from ..rows import covers
@@ -56,6 +56,7 @@ def look(where: str) -> str:
 
 STREAMING = Agent(FunctionModel(answer, stream_function=stream), tools=[look])
 PLAIN = Agent(FunctionModel(answer), tools=[look])
+EACH_AGENT = pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
 
 
 def shown(events: list[Event]) -> list[Any]:
@@ -140,7 +141,7 @@ async def test_of_a_model_that_cannot_stream_they_come_with_its_response() -> No
 
 
 @ROW
-@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+@EACH_AGENT
 @pytest.mark.parametrize(
     ('progress', 'kinds'),
     [
@@ -156,7 +157,7 @@ async def test_only_what_was_asked_for_is_shown(agent: Agent[None, Any], progres
 
 
 @ROW
-@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+@EACH_AGENT
 async def test_the_task_does_not_keep_them(agent: Agent[None, Any]) -> None:
     _, task = await streamed(agent, ALL)
     assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Let me look.', 'It is sunny.']
@@ -173,22 +174,22 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
         await go_on.wait()
         return 'sun'
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         task = (await anext(reader)).result['task']
         await looking.wait()
-        status = (await Client(app).get_task(task['id']))['status']
+        status = (await client.get_task(task['id']))['status']
         go_on.set()
         await reader.rest()
     assert [part['text'] for part in status['message']['parts']] == ['Let me look.']
 
 
 @ROW
-@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+@EACH_AGENT
 async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> None:
-    app = to_a2a(agent, results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
         async with client.live.subscribe(task['id'], Last_Event_ID='1') as reader:
             [snapshot] = await reader.rest()
@@ -212,8 +213,10 @@ async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
     async def fast() -> None:
         """Return at once."""
 
-    app = to_a2a(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         first = [await anext(reader) for _ in range(5)]
         slow_may_return.set()
         rest = await reader.rest()
@@ -255,11 +258,13 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
         finally:
             stopped.set()
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL)) as client,
+        client.send_streaming() as reader,
+    ):
         task = (await anext(reader)).result['task']
         await looking.wait()
-        canceled = await Client(app).call('CancelTask', {'id': task['id']})
+        canceled = await client.call('CancelTask', {'id': task['id']})
         assert stopped.is_set()
         rest = await reader.rest()
     assert state_of(canceled) == 'CANCELED'
@@ -267,7 +272,7 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
 
 
 @ROW
-@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+@EACH_AGENT
 async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(agent: Agent[None, Any]) -> None:
     async with (
         serving(agent, results=Results(progress=ALL), approvals=Approvals(hide_arguments=['look'])) as client,
@@ -278,17 +283,19 @@ async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(
     assert '"up"' not in json.dumps([event.data for event in events])
 
 
+CALL, OTHER = ({'where': 'up'}, 'call'), ({'where': 'east'}, 'call')
+RETURN, DENIED = ({'outcome': 'success'}, 'return'), ({'outcome': 'denied'}, 'return')
+APPROVE = {'decision': 'approve'}
+
+
 @covers('thinking, tool calls', '`DeferredToolRequests`')
 @pytest.mark.parametrize('kind', ['streaming', 'plain'])
 @pytest.mark.parametrize(
     ('decision', 'ran'),
     [
-        ({'decision': 'approve'}, [({'where': 'up'}, 'call'), ({'outcome': 'success'}, 'return')]),
-        (
-            {'decision': 'approve', 'args': {'where': 'east'}},
-            [({'where': 'east'}, 'call'), ({'outcome': 'success'}, 'return')],
-        ),
-        ({'decision': 'deny'}, [({'where': 'up'}, 'call'), ({'outcome': 'denied'}, 'return')]),
+        (APPROVE, [CALL, RETURN]),
+        ({**APPROVE, 'args': {'where': 'east'}}, [OTHER, RETURN]),
+        ({'decision': 'deny'}, [CALL, DENIED]),
     ],
     ids=['approved', 'changed', 'denied'],
 )
@@ -306,7 +313,7 @@ async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_befo
             second = await reader.rest()
         task = await client.get_task(task_id)
     events: list[tuple[Any, ...]] = [each for each in shown([*first, *second]) if isinstance(each, tuple)]
-    assert [(each[1], each[3]) for each in events if 'tool' in each] == ran
+    assert tool_steps([*first, *second]) == ran
     assert [each[1] for each in events if 'thinking' in each] == ['I should look.', 'Done.']
     assert events.count(('WORKING', 'Let me look.')) == 1
     assert [each['parts'][0].get('text') for each in task['history']].count('Let me look.') == 1
@@ -340,9 +347,6 @@ def unknown(ctx: RunContext[None], where: str) -> str:
 
 
 HIDDEN = {'approvals': Approvals(hide_arguments=['look'], change_arguments=['look'])}
-CALL, OTHER = ({'where': 'up'}, 'call'), ({'where': 'east'}, 'call')
-RETURN, DENIED = ({'outcome': 'success'}, 'return'), ({'outcome': 'denied'}, 'return')
-APPROVE = {'decision': 'approve'}
 
 
 @covers('thinking, tool calls', '`DeferredToolRequests`')

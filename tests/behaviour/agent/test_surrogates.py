@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from pydantic_ai_a2a import A2AClient, Progress, RemoteAgent, Results, to_a2a
 
 from ...client import Client, lifespan, message, state_of, texts
 from ..asking import answers, approve
-from ..stage import prompts
+from ..stage import each_backend, prompts, serving
 
 HALF = 'ab\ud83d'
 MENDED = 'ab\ufffd'
@@ -74,11 +73,7 @@ def agent_of(*output: Any) -> Agent[Any, Any]:
     return agent
 
 
-@pytest.fixture(params=['memory', 'file', 'postgres'])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == 'postgres':
-        return request.getfixturevalue('postgres_url')
-    return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db'
+EACH_STORE = each_backend('memory', 'sqlite', 'postgres')
 
 
 async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
@@ -89,6 +84,7 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
     return await client.get_task(events[0].result['task']['id'])
 
 
+@EACH_STORE
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
 async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
     subtests: pytest.Subtests, watched: bool, backend: str, caplog: pytest.LogCaptureFixture
@@ -109,13 +105,13 @@ async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
             assert ('object of the type object' in caplog.text) is (prompt == 'tell')
 
 
+@EACH_STORE
 async def test_a_structured_output_is_mended(backend: str) -> None:
     def order() -> Order:
         return Order(item=HALF)
 
-    app = to_a2a(agent_of(order), backend=backend)
-    async with lifespan(app):
-        task = await Client(app).send('order')
+    async with serving(agent_of(order), backend=backend) as client:
+        task = await client.send('order')
         assert [part['data'] for part in task['artifacts'][0]['parts']] == [{'result': {'item': MENDED}}]
 
 

@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired, Limits
+from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired, Limits
 from pydantic_ai_a2a.audit import LOGGER
 from pydantic_ai_a2a.conversion.asking import instruction
 from pydantic_ai_a2a.conversion.schemas import problem
@@ -21,9 +21,11 @@ from pydantic_ai_a2a.conversion.schemas import problem
 from ...client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
-from ..queues import Overtaken
-from ..rows import covers
-from ..stage import prompts, serving
+from ..queues import overtake
+from ..rows import covering
+from ..stage import app_of, audited, prompts, serving
+
+pytestmark = covering(ROW)
 
 ALL: dict[str, Any] = {'approvals': Approvals(plain_text_answers='all')}
 WHAT = (
@@ -50,7 +52,6 @@ async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
     return error.value
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('words', 'said'),
     [
@@ -68,7 +69,6 @@ async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     'option', [{}, {'approvals': Approvals(plain_text_answers=['look'])}], ids=['default', 'another tool']
 )
@@ -84,7 +84,6 @@ async def test_words_do_not_approve_by_default_and_question_and_error_say_what_t
     assert (error.fields, tools.deleted) == (['message.parts'], [])
 
 
-@covers(ROW)
 @each_case('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
 @each_case('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
 async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
@@ -96,7 +95,6 @@ async def test_words_approve_where_that_is_said(words: str, option: dict[str, An
     assert tools.deleted == [('a', True)]
 
 
-@covers(ROW)
 @each_case(
     'words', ['yes, but only a', 'yes: but another one', 'maybe', 'yes?', 'yes no', 'no way, yes', 'yes\nno', '.']
 )
@@ -114,7 +112,6 @@ async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_f
     assert said[:5] == ['delete', question(task), words, question(again), 'yes']
 
 
-@covers(ROW)
 async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     tools = Tools()
     async with serving(tools.agent, limits=Limits(messages=2), **ALL) as client:
@@ -127,7 +124,6 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     assert question(task).splitlines()[1].removesuffix('.') in str(error)
 
 
-@covers(ROW)
 @each_case(
     ('prompt', 'option', 'what'),
     [
@@ -152,7 +148,6 @@ async def test_words_are_refused_where_they_cannot_answer(
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_words_decide_once_all_other_calls_are_answered() -> None:
     async with serving(Tools().agent, **ALL) as client:
         task = await client.send('delete two')
@@ -162,7 +157,6 @@ async def test_words_decide_once_all_other_calls_are_answered() -> None:
     assert texts(done) == ['delete two + The tool call was denied. + deleted b']
 
 
-@covers(ROW)
 async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
     tools = Tools()
     async with serving(tools.agent, **ALL) as client:
@@ -172,7 +166,6 @@ async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_words_for_one_question_do_not_answer_the_next() -> None:
     """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
 
@@ -185,17 +178,15 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
     tools = Tools()
     with tools.agent.override(model=FunctionModel(twice)):
         async with serving(tools.agent, **ALL) as client:
-            assert isinstance(client.app, A2AApp)
             task = await client.send('delete both')
             late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
-            client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+            overtake(app_of(client), lambda: client.send(first))
             again = await client.send(late)
     assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
     assert question(again).startswith('The answer is not clear.')
     assert tools.deleted == [('a', True)]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('words', 'decision', 'deleted'),
     [
@@ -222,7 +213,6 @@ async def test_data_decides_and_words_that_contradict_it_ask_again(
         assert words not in texts(after)[0]
 
 
-@covers(ROW)
 async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent, **ALL) as client:
@@ -231,7 +221,7 @@ async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.
         assert [each.get('metadata') for each in again['history'] if each['role'] == 'ROLE_USER'] == [None, None]
         assert not caplog.records
         await client.send(message('no', taskId=task['id']))
-    assert [each.__dict__['audit']['decisions'] for each in caplog.records] == [{'c1': 'deny'}]
+    assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'deny'}]
 
 
 # --- the schema of the whole message --------------------------------------------------------------------------------
@@ -248,7 +238,6 @@ class Number:
         name: int
 
 
-@covers(ROW)
 async def test_the_schema_of_the_whole_answering_message_stands_beside_the_calls() -> None:
     def both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
@@ -310,7 +299,6 @@ ONE_OF: dict[str, Any] = {'type': 'string', 'enum': ['few', 'many']}
 OBJECT: dict[str, Any] = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts', 'value'),
     [
@@ -344,7 +332,6 @@ async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_nu
     assert repr(seen) == repr([value])
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts'),
     [
@@ -371,7 +358,6 @@ async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again
     assert seen == []
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('schema', 'parts', 'field'),
     [
@@ -412,7 +398,6 @@ def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
     return Agent(FunctionModel(answer), output_type=[str, which])
 
 
-@covers(ROW)
 @each_case(
     ('schema', 'parts', 'told'),
     [
@@ -468,16 +453,14 @@ def asking_twice(how: str, seen: list[Any]) -> Agent[object, Any]:
     return Agent(FunctionModel(answer), output_type=[str, which], tools=[work])
 
 
-@covers(ROW)
 @pytest.mark.parametrize('how', ['tool', 'output'])
 async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> None:
     """The data was accepted while the first question waited; another client has answered that question meanwhile."""
     seen: list[Any] = []
     async with serving(asking_twice(how, seen)) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('hi')
         first, late = (message(parts=[{'data': number}], taskId=task['id']) for number in (3, 4))
-        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        overtake(app_of(client), lambda: client.send(first))
         again = await client.send(late)
         assert (state_of(again), len(seen)) == ('INPUT_REQUIRED', 1)
         assert question(again).startswith('The answer is not clear.')
@@ -485,7 +468,6 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
     assert (state_of(done), len(seen), '4' in str(seen)) == ('COMPLETED', 2, False)
 
 
-@covers(ROW)
 @pytest.mark.parametrize('schema', [INTEGER, None])
 async def test_words_for_one_question_do_not_answer_a_following_question_without_a_schema(
     schema: dict[str, Any] | None,
@@ -502,10 +484,9 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'_': ''})])
 
     async with serving(Agent(FunctionModel(answer), output_type=[str, ask]), **ALL) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('hi')
         first, late = (message(words, taskId=task['id']) for words in ('3', '4'))
-        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        overtake(app_of(client), lambda: client.send(first))
         assert 'was sent before the task asked its current question' in (await refused(client, late)).message
         waiting = await client.get_task(task['id'])
         assert (state_of(waiting), question(waiting)) == ('INPUT_REQUIRED', 'Who pays?')
@@ -513,7 +494,6 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
     assert texts(done) == ['hi + 3 + I']
 
 
-@covers(ROW)
 async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     """The `yes` was accepted while the task was still running."""
     asks = asyncio.Event()
@@ -525,21 +505,19 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     tools = Tools()
     with tools.agent.override(model=FunctionModel(model)):
         async with serving(tools.agent, **ALL) as client:
-            assert isinstance(client.app, A2AApp)
-            backend = client.app.backend
+            app = app_of(client)
             task = await client.send('delete', returnImmediately=True)
 
             async def ask() -> None:
                 asks.set()
-                await backend.events.wait(task['id'], 0)
+                await app.backend.events.wait(task['id'], 0)
 
-            backend.queue = Overtaken(backend.queue, ask)
+            overtake(app, ask)
             again = await client.send(message('yes', taskId=task['id']))
     assert (state_of(again), tools.deleted) == ('INPUT_REQUIRED', [])
     assert question(again).startswith('The answer is not clear.')
 
 
-@covers(ROW)
 async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
     async with serving(guessing(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
         task = await client.send('hi')
@@ -547,7 +525,6 @@ async def test_words_to_an_output_question_are_refused_where_words_are_no_answer
     assert question(task).splitlines()[-1].removesuffix('.') in str(error)
 
 
-@covers(ROW)
 async def test_words_never_sign_anybody_in() -> None:
     calls: list[str] = []
 

@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fasta2a.storage import InMemoryStorage
 from inline_snapshot import snapshot
-from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai import Agent, FunctionToolset, RunContext
+from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
+    TextPart,
     ToolCallPart,
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Approvals, Push
+from pydantic_ai_a2a import Approvals, AuthRequired, Push
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE, URI
 
-from ...client import RpcError, message, rpc, state_of, texts
+from ...client import Client, message, rpc, state_of, texts
 from ...dialects import only
+from ...tables import each_case
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
-from ..rows import covers
-from ..stage import ended, serving, tasks_of
+from ..refused import refused
+from ..rows import covering
+from ..stage import app_of, ended, serving, tasks_of
+
+pytestmark = covering(ROW)
 
 
-@covers(ROW)
 async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
@@ -83,7 +89,6 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     assert 'artifacts' not in task
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('answer', 'said', 'deleted'),
     [
@@ -107,7 +112,6 @@ async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: 
     assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
 
 
-@covers(ROW)
 async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be() -> None:
     async with serving(Tools().agent) as client:
         header = client.dialect.extensions_header
@@ -118,22 +122,19 @@ async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be()
     assert [MEDIA_TYPE in answer.body.decode() for answer in (plain, active)] == [True, True]
 
 
-@covers(ROW)
 async def test_calls_may_be_answered_one_by_one() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
         half = await client.send(answers(task, approve('c2')))
         assert (state_of(half), [call['id'] for call in asked(half)], tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
-        with pytest.raises(RpcError) as twice:
-            await client.send(answers(task, approve('c2')))
+        twice = await refused(client.send(answers(task, approve('c2'))))
         done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
-    assert (twice.value.code, twice.value.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
+    assert (twice.code, twice.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
     assert texts(done) == ['delete two + No. + deleted b']
     assert tools.deleted == [('b', True)]
 
 
-@covers(ROW)
 async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('mixed')
@@ -151,7 +152,6 @@ async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_t
     ]
 
 
-@covers(ROW)
 async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -161,7 +161,6 @@ async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     assert texts(done) == ['delete and look + looked + deleted a']
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('prompt', 'answer', 'said'),
     [
@@ -178,7 +177,6 @@ async def test_results_from_outside_are_what_the_tool_returns(prompt: str, answe
     assert said in texts(done)[0]
 
 
-@covers(ROW)
 async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -192,7 +190,6 @@ async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     assert tools.deleted == [('a', True), ('b', True)]
 
 
-@covers(ROW)
 async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> None:
     async with serving(Tools().agent) as client:
         first = await client.send('one')
@@ -201,8 +198,7 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
         between = await client.send(message('two', contextId=context))
         done = await client.send(answers(task, approve()))
         after = await client.send(message('three', contextId=context))
-        assert isinstance(client.app, A2AApp)
-        kept = await client.app.conversations().load(context)
+        kept = await app_of(client).conversations().load(context)
     assert texts(between) == ['one + two']
     assert texts(done) == ['one + delete + deleted a']
     assert texts(after) == ['one + two + delete + three']
@@ -210,21 +206,18 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
     assert kept.usage.requests == 5
 
 
-@covers(ROW)
 async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_continued() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
         await client.call('CancelTask', {'id': task['id']})
-        with pytest.raises(RpcError) as refused:
-            await client.send(answers(task, approve()))
+        error = await refused(client.send(answers(task, approve())))
         after = await client.send(message('after', contextId=task['contextId']))
         [canceled] = await tasks_of(client, state='canceled')
-    assert (refused.value.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
+    assert (error.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
     assert texts(after) == ['delete + after']
 
 
-@covers(ROW)
 async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_nor_is_lost() -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
@@ -248,7 +241,6 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
     assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
-@covers(ROW)
 async def test_an_agent_with_output_validators_may_wait_too() -> None:
     tools = Tools()
     tools.agent.output_validator(lambda output: f'valid: {output}')
@@ -257,7 +249,6 @@ async def test_an_agent_with_output_validators_may_wait_too() -> None:
         assert texts(await client.send(answers(task, approve()))) == ['valid: delete + deleted a']
 
 
-@covers(ROW)
 async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -> None:
     tools = Tools()
     toolset = FunctionToolset[object]([tools.delete, tools.look])
@@ -270,7 +261,6 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
     assert tools.deleted == [('b', True)]
 
 
-@covers(ROW)
 async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     async with serving(Tools().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
         task = await client.send('delete')
@@ -279,7 +269,6 @@ async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     assert [call.keys() for call in asked(task)] == [{'id', 'kind', 'tool', 'text', 'answerSchema'}]
 
 
-@covers(ROW)
 async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
     tools = Tools()
     async with serving(tools.agent, storage=InMemoryStorage()) as client:
@@ -294,7 +283,6 @@ async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
     assert (state_of(canceled), texts(after)) == ('CANCELED', ['delete two + delete + after'])
 
 
-@covers(ROW)
 async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_path: Path) -> None:
     reached, stay = asyncio.Event(), True
 
@@ -327,7 +315,6 @@ async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_
     assert texts(after) == ['delete + after']
 
 
-@covers(ROW)
 async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -337,7 +324,6 @@ async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
     assert sorted(type(result).__name__ for result in results) == ['RpcError', 'dict']
 
 
-@covers(ROW)
 async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
     async with serving(Tools().agent) as client:
         async with client.send_streaming('delete') as stream:
@@ -352,7 +338,6 @@ async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
     assert last.result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-@covers(ROW)
 @only('1.0', 'webhooks of older versions are told in their own spelling')
 async def test_webhooks_are_told_of_every_question() -> None:
     async with webhook() as hook, serving(Tools().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
@@ -360,3 +345,65 @@ async def test_webhooks_are_told_of_every_question() -> None:
         half = await client.send(answers(task, approve('c1')))
         events = [each.json['statusUpdate'] for each in await hook.got(3)]
     assert [event['status'] for event in events[1:]] == [task['status'], half['status']]
+
+
+# --- calls that wait again after their approval ---------------------------------------------------------------------
+
+HIDDEN: dict[str, Any] = {'approvals': Approvals(hide_arguments=['delete'], change_arguments=['delete'])}
+
+
+def waiting(agent: Agent[object, Any], error: Callable[[], Exception], times: int = 2) -> list[str]:
+    """Give an agent a tool that raises an error in its first calls once they are approved; return what it deletes."""
+    deleted: list[str] = []
+    raised: list[Exception] = []
+
+    @agent.tool(requires_approval=True)
+    async def delete(ctx: RunContext[object], path: str) -> str:
+        assert ctx.tool_call_approved
+        if len(raised) < times:
+            raised.append(error())
+            raise raised[-1]
+        deleted.append(path)
+        return f'deleted {path}'
+
+    return deleted
+
+
+async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
+    """Sign in, or approve the call without other arguments."""
+    if state_of(task) == 'AUTH_REQUIRED':
+        return await client.send(message('I have signed in', taskId=task['id']))
+    return await client.send(answers(task, approve()))
+
+
+@each_case('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
+@each_case('options', [{}, HIDDEN], ids=['shown', 'hidden'])
+@each_case('backend', ['memory', 'sqlite'])
+async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gave(
+    error: Callable[[], Exception], options: dict[str, Any], backend: str, tmp_path: Any
+) -> None:
+    agent: Agent[object, Any] = Agent(FunctionModel(model))
+    deleted = waiting(agent, error)
+    url = backend if backend == 'memory' else f'sqlite:///{tmp_path}/a.db'
+    async with serving(agent, backend=url, **options) as client:
+        task = await client.send('delete')
+        again = await client.send(answers(task, approve(args={'path': 'z'})))
+        assert [call.get('args') for call in asked(again)] == [None if options else {'path': 'z'}]
+        done = await go_on(client, await go_on(client, again))
+    assert (state_of(done), deleted) == ('COMPLETED', ['z'])
+
+
+async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments() -> None:
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        call = ToolCallPart('delete', {'path': 'ab'[len(returned)]}, 'c1') if len(returned) < 2 else None
+        return ModelResponse(parts=[call or TextPart('done')])
+
+    agent: Agent[object, Any] = Agent(FunctionModel(answer))
+    deleted = waiting(agent, ApprovalRequired, times=0)
+    async with serving(agent) as client:
+        task = await client.send('delete')
+        second = await client.send(answers(task, approve(args={'path': 'z'})))
+        assert [call['args'] for call in asked(second)] == [{'path': 'b'}]
+        done = await go_on(client, second)
+    assert (state_of(done), deleted) == ('COMPLETED', ['z', 'b'])

@@ -12,26 +12,27 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Access, Approvals, Caller
+from pydantic_ai_a2a import Access, Approvals
 from pydantic_ai_a2a.audit import LOGGER
 
-from ...client import Client, RpcError, message, texts
+from ...client import RpcError, message, texts
 from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
-from ..queues import Overtaken
-from ..rows import covers
-from ..stage import ended, serving
+from ..callers import by_header, caller
+from ..queues import overtake
+from ..refused import refused
+from ..rows import covering
+from ..stage import app_of, audited, ended, serving
+
+pytestmark = covering(ROW)
 
 
-@covers(ROW)
 async def test_a_result_has_to_be_there() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('fetch')
-        with pytest.raises(RpcError) as refused:
-            await client.send(answers(task, {'id': 'x1', 'decision': 'result'}))
-    assert refused.value.fields == ['message.parts[0].data.callAnswers[0].result']
+        error = await refused(client.send(answers(task, {'id': 'x1', 'decision': 'result'})))
+    assert error.fields == ['message.parts[0].data.callAnswers[0].result']
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -52,21 +53,18 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@covers(ROW)
 async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(subtests: pytest.Subtests) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         for case, (items, field) in BAD.items():
             with subtests.test(case):
                 task = await client.send('delete')
-                with pytest.raises(RpcError) as refused:
-                    await client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
+                error = await refused(client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id'])))
                 assert await client.get_task(task['id']) == task
                 assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
-                assert (refused.value.code, refused.value.fields) == (-32602, [f'message.parts[0].data.{field}'])
+                assert (error.code, error.fields) == (-32602, [f'message.parts[0].data.{field}'])
 
 
-@covers(ROW)
 @unversioned('0.3 has no media type of text and data')
 @pytest.mark.parametrize('at', [0, 1])
 async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
@@ -74,10 +72,9 @@ async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
     parts[at]['mediaType'] = 'image/png'
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=parts, taskId=task['id']))
+        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
         assert await client.get_task(task['id']) == task
-    assert (refused.value.code, refused.value.fields) == (-32005, [])
+    assert (error.code, error.fields) == (-32005, [])
 
 
 INJECTED: list[list[Any]] = [
@@ -89,17 +86,15 @@ INJECTED: list[list[Any]] = [
 ]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     'parts', INJECTED, ids=['answers twice', 'more than answers', 'system text', 'a return', 'model messages']
 )
 async def test_nothing_but_answers_reaches_a_run_that_waits_for_them(parts: list[Any]) -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(parts=parts, taskId=task['id']))
+        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
         assert await client.get_task(task['id']) == task
-    assert (refused.value.code, refused.value.fields) == (-32602, ['message.parts'])
+    assert (error.code, error.fields) == (-32602, ['message.parts'])
 
 
 _INSIDE = 'http://169.254.169.254/'
@@ -113,7 +108,6 @@ SHAPED: dict[str, Any] = {
 }
 
 
-@covers(ROW)
 @pytest.mark.parametrize('result', SHAPED.values(), ids=SHAPED)
 async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: Any, tmp_path: Path) -> None:
     read: list[Any] = []
@@ -134,7 +128,6 @@ async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: A
     assert read == [result, result]
 
 
-@covers(ROW)
 async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_are_refused() -> None:
     began, release = asyncio.Event(), asyncio.Event()
     tools = Tools()
@@ -153,13 +146,11 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
         found: list[Any] = []
         new = message(parts=[{'data': {'callAnswers': [approve()]}}])
         for sent in (new, answers(other, approve()), answers(running, approve('s1'))):
-            with pytest.raises(RpcError) as refused:
-                await client.send(sent)
-            found.append((refused.value.code, refused.value.fields))
+            error = await refused(client.send(sent))
+            found.append((error.code, error.fields))
         release.set()
         done = await client.send(answers(first, approve()))
-        with pytest.raises(RpcError) as late:
-            await client.send(answers(first, approve()))
+        late = await refused(client.send(answers(first, approve())))
     assert found == snapshot(
         [
             (-32602, ['message.taskId']),
@@ -167,26 +158,21 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
             (-32602, ['message.parts']),
         ]
     )
-    assert (late.value.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
+    assert (late.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
 
 
-@covers(ROW)
 async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(caplog: pytest.LogCaptureFixture) -> None:
-    def authenticate(request: Request) -> Caller:
-        return Caller(id=request.headers['x-user'], tenant='t')
-
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(tools.agent, auth=authenticate) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(tools.agent, auth=by_header) as client:
+        ada, bob = (caller(client.app, name, tenant='t') for name in ('ada', 'bob'))
         task = await ada.send(message('delete', metadata={'note': 0, 'answeredBy': {'id': 'eve'}, 'resumed': True}))
-        with pytest.raises(RpcError) as refused:
-            await bob.send(answers(task, approve()))
-        assert (refused.value.code, tools.deleted) == (-32001, [])
+        error = await refused(bob.send(answers(task, approve())))
+        assert (error.code, tools.deleted) == (-32001, [])
         done = await ada.send(answers(task, approve(), metadata={'note': 1, 'answeredBy': {'id': 'bob'}}))
     assert done['history'][2]['metadata'] == {'note': 1, 'answeredBy': {'id': 'ada', 'tenant': 't'}}
     assert done['history'][0]['metadata'] == {'note': 0}
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert {name: record[name] for name in ('event', 'task', 'caller', 'tenant', 'decisions')} == {
         'event': 'calls-answered',
         'task': task['id'],
@@ -196,7 +182,6 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
     }
 
 
-@covers(ROW)
 async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_message_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -210,11 +195,9 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
     tools = Slow()
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('delete')
         first, late = (message(word, taskId=task['id']) for word in ('yes', 'no'))
-        queue = client.app.backend.queue
-        client.app.backend.queue = Overtaken(queue, lambda: client.send(first, returnImmediately=True))
+        overtake(app_of(client), lambda: client.send(first, returnImmediately=True))
         await client.send(late, returnImmediately=True)
         sent.set()
         done = await ended(client, task['id'])
@@ -224,33 +207,22 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
         {},
         None,
     ]
-    assert [each.__dict__['audit']['decisions'] for each in caplog.records if each.name == LOGGER] == [
-        {'c1': 'approve'}
-    ]
+    assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}]
 
 
-@covers(ROW)
 async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.LogCaptureFixture) -> None:
-    def authenticate(request: Request) -> Caller:
-        return Caller(id=request.headers['x-user'])
-
-    def team(caller: Caller) -> str:
-        return 'red'
-
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(Tools().agent, auth=authenticate, access=Access(owner=team)) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(Tools().agent, auth=by_header, access=Access(owner=lambda _: 'red')) as client:
+        ada, bob = (caller(client.app, name) for name in ('ada', 'bob'))
         task = await ada.send('delete two')
         await ada.send(answers(task, approve('c1')))
         await bob.send(answers(task, {'id': 'c2', 'decision': 'deny'}))
-    records = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
-    assert [(record['caller'], record['decisions']) for record in records] == [
+    assert [(record['caller'], record['decisions']) for record in audited(caplog)] == [
         ('ada', {'c1': 'approve'}),
         ('bob', {'c2': 'deny'}),
     ]
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('options', 'refused'),
     [
@@ -284,15 +256,14 @@ async def test_arguments_may_be_changed_where_that_is_allowed_and_the_audit_log_
             await client.send(answers(task, approve()))
         else:
             await client.send(changed)
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert (may_change, record.get('changed_arguments')) == ((False, None) if refused else (True, ['c1']))
     assert tools.deleted == [('a' if refused else 'z', True)]
 
 
-@covers(ROW)
 async def test_arguments_that_are_sent_back_as_they_were_are_not_changed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent) as client:
         await client.send(answers(await client.send('delete'), approve(args={'path': 'a'})))
-    [record] = [each.__dict__['audit'] for each in caplog.records if each.name == LOGGER]
+    [record] = audited(caplog)
     assert 'changed_arguments' not in record

@@ -12,7 +12,6 @@ import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, Approvals, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
@@ -21,23 +20,21 @@ from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked
-from ..rows import covers
-from ..stage import ended, prompts
+from ..callers import by_header, caller
+from ..rows import covering
+from ..stage import audited, ended, prompts
+
+pytestmark = covering(ROW)
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
 
-def by_header(request: Request) -> Caller | None:
-    scopes = request.headers.get('x-scopes', '').split()
-    return Caller(id=request.headers['x-caller'], tenant=request.headers.get('x-tenant', ''), scopes=frozenset(scopes))
+def ann(app: Any, scopes: str = '') -> Client:
+    return caller(app, 'ann', scopes=scopes)
 
 
-def ann(app: Any, **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': 'ann', **headers})
-
-
-def boss(app: Any, name: str = 'boss', **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': name, 'X-Scopes': 'approve', **headers})
+def boss(app: Any, name: str = 'boss', scopes: str = 'approve') -> Client:
+    return caller(app, name, scopes=scopes)
 
 
 def guarded(agent: Agent[Any, Any], **options: Any) -> Any:
@@ -59,7 +56,6 @@ async def refused(client: Client, sent: dict[str, Any], *, streamed: bool = Fals
     return error.value.code, error.value.message
 
 
-@covers(ROW)
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) -> None:
     tools = Tools()
@@ -75,7 +71,6 @@ async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) ->
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_an_approver_decides_and_sees_nothing_else() -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
     agent: Agent[Any, Any] = Tools(deps_type=object).agent
@@ -105,7 +100,7 @@ async def test_an_approver_decides_and_sees_nothing_else() -> None:
         assert (state_of(over), over.keys() <= {'id', 'contextId', 'status', 'kind', 'history'}) == ('COMPLETED', True)
         assert over['status'].keys() == {'state', 'timestamp'}
         with pytest.raises(RpcError, match='Task not found'):
-            await Client(app, headers={'X-Caller': 'someone'}).get_task(task['id'])
+            await caller(app, 'someone').get_task(task['id'])
     assert texts(done) == ['delete + deleted a']
     assert [part['metadata']['answeredBy'] for part in done['history'] if 'answeredBy' in part.get('metadata', {})] == [
         {'id': 'boss'}
@@ -113,7 +108,6 @@ async def test_an_approver_decides_and_sees_nothing_else() -> None:
     assert seen == [('ann', {'trip': 7})] * 2
 
 
-@covers(ROW)
 async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
@@ -124,7 +118,6 @@ async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
         assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
 
 
-@covers(ROW)
 @pytest.mark.parametrize('method', ['CancelTask', 'SubscribeToTask'])
 async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
     app = guarded(Tools().agent)
@@ -138,7 +131,6 @@ async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-@covers(ROW)
 async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -164,7 +156,6 @@ async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
     assert texts(done) == ['mixed + page + deleted a + XL + The tool call was denied.']
 
 
-@covers(ROW)
 @pytest.mark.parametrize('items', ['c1', [], ['c1'], [{'id': 7}], [{'id': 'c9'}]])
 async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -> None:
     app = guarded(Tools().agent)
@@ -175,7 +166,6 @@ async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -
             assert code == -32602
 
 
-@covers(ROW)
 async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
@@ -187,7 +177,6 @@ async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None
         assert code == -32602
 
 
-@covers(ROW)
 async def test_a_function_names_the_approvers_of_a_task() -> None:
     asked_for: list[tuple[str, WaitingTask]] = []
 
@@ -200,7 +189,7 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
         task = await ann(app).send('delete')
         missing = await refused(boss(app), words('no', {'id': 'no-such-task'}))
         assert await refused(boss(app), answers(task, approve())) == missing
-        assert await refused(boss(app, 'bob', **{'X-Tenant': 'other'}), answers(task, approve())) == missing
+        assert await refused(caller(app, 'bob', tenant='other', scopes='approve'), answers(task, approve())) == missing
         assert (missing[0], {name for name, _ in asked_for}) == (-32001, {'boss'})
         await boss(app, 'bob').send(answers(task, approve()))
         await ended(ann(app), task['id'])
@@ -212,16 +201,14 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
     )
 
 
-@covers(ROW)
 async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
-        owner = ann(app, **{'X-Scopes': 'approve'})
+        owner = ann(app, scopes='approve')
         task = await owner.send('delete')
         assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
 
 
-@covers(ROW)
 async def test_of_two_decisions_the_second_is_refused() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -238,7 +225,6 @@ async def test_of_two_decisions_the_second_is_refused() -> None:
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
     tools = Tools()
     app = guarded(tools.agent)
@@ -256,7 +242,6 @@ async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
     assert by == [{'id': 'boss' if counted else 'other boss'}]
 
 
-@covers(ROW)
 @pytest.mark.parametrize('named', [False, True], ids=['by scope', 'by a function'])
 async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: bool) -> None:
     tools, chosen = Tools(), {'boss'}
@@ -270,7 +255,7 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
         decided = answers(task, approve('c1'))
         assert [call['id'] for call in asked(await boss(app).send(decided))] == ['c2']
         chosen.clear()
-        former = boss(app, **({} if named else {'X-Scopes': ''}))
+        former = boss(app, scopes='approve' if named else '')
         before = await ann(app).get_task(task['id'])
         for sent in (answers(task, approve('c2')), words('no', task), decided):
             for streamed in (False, True):
@@ -282,7 +267,6 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
     assert tools.deleted == []
 
 
-@covers(ROW)
 async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> None:
     app = guarded(Tools().agent, push=Push(private_hosts=['127.0.0.1']))
     async with lifespan(app), webhook() as hook:
@@ -293,7 +277,6 @@ async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> N
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-@covers(ROW)
 async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.LogCaptureFixture) -> None:
     app = guarded(Tools().agent)
     with caplog.at_level(logging.INFO, 'pydantic_ai_a2a.audit'):
@@ -302,7 +285,7 @@ async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.
             await refused(ann(app), answers(task, approve()))
             await boss(app).send(answers(task, approve()))
             await ended(ann(app), task['id'])
-    forbidden, record = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    forbidden, record = audited(caplog)
     assert (forbidden['event'], forbidden['task'], forbidden['caller']) == ('forbidden', task['id'], 'ann')
     assert (record['caller'], record['owner'], record['decisions']) == ('boss', 'ann', {'c1': 'approve'})
 
@@ -356,7 +339,6 @@ class Cashier:
         return await ann(self.app).send(json.dumps({'cents': cents}))
 
 
-@covers(ROW)
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
     cashier = Cashier(approvals={'change_arguments': ['pay']})
@@ -370,15 +352,14 @@ async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplo
         await boss(cashier.app).send(answers(task, approve(args={'cents': 4})))
         await ended(ann(cashier.app), task['id'])
         task = await cashier.asked_to_pay(5)
-        director = boss(cashier.app, 'dora', **{'X-Scopes': 'approve payments:large'})
+        director = boss(cashier.app, 'dora', scopes='approve payments:large')
         await director.send(answers(task, approve(args={'cents': 20_000})))
         await ended(ann(cashier.app), task['id'])
     assert cashier.paid == [4, 20_000]
-    [forbidden] = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    [forbidden] = audited(caplog)
     assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
 
 
-@covers(ROW)
 async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -> None:
     cashier = Cashier()
     async with lifespan(cashier.app):
@@ -390,7 +371,6 @@ async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -
     assert cashier.paid == []
 
 
-@covers(ROW)
 async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None:
     cashier = Cashier(hidden=['pay'])
     async with lifespan(cashier.app):
@@ -401,19 +381,16 @@ async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None
     assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
 
 
-@covers(ROW)
 async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -> None:
     cashier = Cashier(access=Access(owner=lambda _: 'team'))
-    both = {'X-Scopes': 'approve'}
     async with lifespan(cashier.app):
-        task = await ann(cashier.app, **both).send('{"cents": 5}')
-        assert (await refused(ann(cashier.app, **both), answers(task, approve())))[0] == -32000
+        task = await ann(cashier.app, scopes='approve').send('{"cents": 5}')
+        assert (await refused(ann(cashier.app, scopes='approve'), answers(task, approve())))[0] == -32000
         done = await boss(cashier.app).send(answers(task, approve()))
     assert (texts(done), cashier.paid) == (['paid'], [5])
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
 
 
-@covers(ROW)
 async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
     seen: list[tuple[str, str]] = []
 

@@ -14,18 +14,18 @@ from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired
+from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
-from ...client import Client, RpcError, message, rpc, state_of, texts
-from ..asking import ROW, answers, approve, asked
-from ..declaring import ALLOWED, agent_of, declaring, obey, result, tool
-from ..rows import covers
-from ..stage import Stage, ended, prompts, serving
-from .test_approvers import by_header
+from ...client import RpcError, message, rpc, state_of, texts
+from ..asking import ALLOWED, ROW, agent_of, answers, approve, asked, declaring, obey, result, tool
+from ..callers import by_header, caller
+from ..rows import covering
+from ..stage import Stage, app_of, ended, prompts, serving
+
+pytestmark = covering(ROW)
 
 
-@covers(ROW)
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(streamed: bool) -> None:
     sent = declaring('search:cats', tool(), tool('fetch'))
@@ -58,7 +58,6 @@ async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(stre
     )
 
 
-@covers(ROW)
 async def test_the_model_reads_name_description_and_schema() -> None:
     seen: list[Any] = []
 
@@ -93,7 +92,6 @@ async def test_the_model_reads_name_description_and_schema() -> None:
     )
 
 
-@covers(ROW)
 async def test_several_calls_are_answered_one_by_one_with_an_own_tool_among_them() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a look:b fetch:c', tool(), tool('fetch')))
@@ -105,7 +103,6 @@ async def test_several_calls_are_answered_one_by_one_with_an_own_tool_among_them
     assert text == 'search:a look:b fetch:c + search=hit + look=seen b + fetch=page + tools: fetch,look,search'
 
 
-@covers(ROW)
 async def test_the_client_may_ask_for_other_arguments() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a', tool()))
@@ -114,7 +111,6 @@ async def test_the_client_may_ask_for_other_arguments() -> None:
     assert texts(done) == ['search:a + search=No such thing. + tools: look,search']
 
 
-@covers(ROW)
 async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a', tool()))
@@ -131,7 +127,6 @@ async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> 
     assert texts(other) == ['search:a + and here + tools: look']
 
 
-@covers(ROW)
 async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools() -> None:
     stage = Stage()
     runs: list[tuple[str, list[str]]] = []
@@ -154,7 +149,6 @@ async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools()
     assert runs == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
 
 
-@covers(ROW)
 @pytest.mark.parametrize('own_storage', [False, True])
 async def test_a_message_that_waits_for_an_answer_to_a_call_brings_its_tools_into_its_own_run_only(
     own_storage: bool,
@@ -182,7 +176,6 @@ async def test_a_message_that_waits_for_an_answer_to_a_call_brings_its_tools_int
     assert seen == [('search:a', ['search']), ('search:a', ['search']), ('next', ['fetch'])]
 
 
-@covers(ROW)
 async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activated() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         header = client.dialect.extensions_header
@@ -197,7 +190,6 @@ async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activa
     assert all(b'Waiting for the result of search' in answer.body for answer in (plain, active))
 
 
-@covers(ROW)
 async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_extension() -> None:
     async with serving(agent_of()) as client:
         header = client.dialect.extensions_header
@@ -209,13 +201,12 @@ async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_
     assert header.lower() not in active.headers
 
 
-@covers(ROW)
 async def test_an_approver_decides_about_the_agents_tools_and_the_owner_answers_its_own_tools() -> None:
     agent = agent_of()
     agent.tool_plain(requires_approval=True)(pay)
     async with serving(agent, messages=ALLOWED, approvals=Approvals(approvers='approve'), auth=by_header) as client:
-        owner = Client(client.app, headers={'X-Caller': 'ann'})
-        boss = Client(client.app, headers={'X-Caller': 'boss', 'X-Scopes': 'approve'})
+        owner = caller(client.app, 'ann')
+        boss = caller(client.app, 'boss', scopes='approve')
         task = await owner.send(declaring('pay:1 search:a', tool()))
         view = await boss.get_task(task['id'])
         assert ([call['tool'] for call in asked(view)], 'search' in json.dumps(view)) == (['pay'], False)
@@ -234,7 +225,6 @@ def pay(q: str) -> str:
     return f'paid {q}'
 
 
-@covers(ROW)
 async def test_the_tools_hold_after_a_sign_in() -> None:
     agent, signed_in = agent_of(), False
 
@@ -248,12 +238,10 @@ async def test_the_tools_hold_after_a_sign_in() -> None:
         task = await client.send(declaring('mail:a', tool()))
         assert state_of(task) == 'AUTH_REQUIRED'
         signed_in = True
-        assert isinstance(client.app, A2AApp)
-        await client.app.resume_task(task['id'])
+        await app_of(client).resume_task(task['id'])
         assert texts(await ended(client, task['id'])) == ['mail:a + Access was granted. + tools: look,mail,search']
 
 
-@covers(ROW)
 async def test_a_question_of_the_agent_itself_keeps_the_tools() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         tools = ','.join(own.name for own in info.function_tools)
@@ -268,7 +256,6 @@ async def test_a_question_of_the_agent_itself_keeps_the_tools() -> None:
         assert texts(await client.send(message('that', taskId=task['id']))) == ['that: search']
 
 
-@covers(ROW)
 async def test_a_storage_of_your_own_keeps_the_tools() -> None:
     async with serving(agent_of(), messages=ALLOWED, storage=InMemoryStorage[Any]()) as client:
         task = await client.send(declaring('search:a', tool()))
@@ -276,7 +263,6 @@ async def test_a_storage_of_your_own_keeps_the_tools() -> None:
     assert texts(done) == ['search:a + search=1 + tools: look,search']
 
 
-@covers(ROW)
 async def test_toolsets_that_a_test_overrides_do_not_drop_the_tools() -> None:
     agent = agent_of()
     with agent.override(toolsets=[FunctionToolset([pay])]):
@@ -284,7 +270,6 @@ async def test_toolsets_that_a_test_overrides_do_not_drop_the_tools() -> None:
             assert texts(await client.send(declaring('hello', tool()))) == ['hello + tools: look,pay,search']
 
 
-@covers(ROW)
 async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_another_message() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         sent = declaring('search:a', tool())
@@ -294,7 +279,6 @@ async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_anot
         assert (await client.send(other))['id'] != task['id']
 
 
-@covers(ROW)
 async def test_a_server_started_anew_with_or_without_client_tools_goes_on_with_its_tasks(tmp_path: Path) -> None:
     backend = f'sqlite:///{tmp_path}/agent.db'
     async with serving(agent_of(), messages=ALLOWED, backend=backend) as client:

@@ -17,14 +17,16 @@ from pydantic_ai.native_tools import WebFetchTool, WebSearchTool
 from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to_a2a
 from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...client import message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
-from ..asking import ROW, answers, asked
-from ..declaring import ALLOWED, WHERE, agent_of, declares, declaring, obey, result, tool
-from ..foreign import foreign
-from ..rows import covers
+from ..asking import ALLOWED, ROW, WHERE, agent_of, answers, asked, declares, declaring, obey, result, tool
+from ..own_parts import foreign
+from ..refused import refused
+from ..rows import covering
 from ..stage import Stage, ended, serving, tasks_of
+
+pytestmark = covering(ROW)
 
 DEEP = reduce(lambda inner, _: {'type': 'object', 'properties': {'deeper': inner}}, range(20), WHERE)
 RECURSIVE = {
@@ -99,18 +101,11 @@ BAD: dict[str, tuple[Any, str, str]] = {
 }
 
 
-async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
-    with pytest.raises(RpcError) as error:
-        await client.send(sent)
-    return error.value
-
-
-@covers(ROW)
 async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_runs(subtests: pytest.Subtests) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         for case, (declared, field, fault) in BAD.items():
             with subtests.test(case):
-                error = await refused(client, declares(declared))
+                error = await refused(client.send(declares(declared)))
                 assert await tasks_of(client) == []
                 assert (error.code, len(error.fields)) == (-32602, 1 if spoken().has_details else 0)
                 assert all(named.startswith(CLIENT_TOOLS_FIELD + field) for named in error.fields)
@@ -118,7 +113,6 @@ async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_ru
                 assert fault in error.message
 
 
-@covers(ROW)
 @pytest.mark.parametrize(
     ('declared', 'fault'),
     [
@@ -129,24 +123,22 @@ async def test_a_tool_that_cannot_be_used_is_refused_by_its_field_and_nothing_ru
 )
 async def test_the_limits_of_metadata_hold_for_all_tools_together(declared: Any, fault: str) -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
-        error = await refused(client, declares(declared))
+        error = await refused(client.send(declares(declared)))
     assert error.code == -32602
     assert error.message.startswith(f'Invalid parameters: message.metadata: {fault}')
 
 
-@covers(ROW)
 async def test_an_answer_with_bad_tools_is_refused_and_the_task_waits_on() -> None:
     async with serving(agent_of(), messages=ALLOWED, limits=fixed(Limits, client_tools=1)) as client:
         task = await client.send(declaring('search:a', tool()))
         [call] = asked(task)
         for tools in ([tool('look')], [tool(), tool('fetch')]):
-            error = await refused(client, answers(task, result(call, 1), metadata={CLIENT_TOOLS_URI: {'tools': tools}}))
-            assert error.code == -32602
+            sent = answers(task, result(call, 1), metadata={CLIENT_TOOLS_URI: {'tools': tools}})
+            assert (await refused(client.send(sent))).code == -32602
         assert await client.get_task(task['id']) == task
         assert state_of(await client.send(answers(task, result(call, 1)))) == 'COMPLETED'
 
 
-@covers(ROW)
 async def test_tools_that_the_agent_gets_later_and_tools_that_the_settings_name_count_too() -> None:
     agent = agent_of(toolsets=[FunctionToolset([search_mail]).filtered(nothing)])
     # A dynamic toolset is known in a run only, so the settings may name its tools.
@@ -154,22 +146,21 @@ async def test_tools_that_the_agent_gets_later_and_tools_that_the_settings_name_
     async with serving(agent, messages=ALLOWED, approvals=Approvals(hide_arguments=['pay'])) as client:
         agent.tool_plain(name='later')(lambda: 'x')
         for name in ('search_mail', 'later', 'pay'):
-            assert (await refused(client, declaring('hello', tool(name)))).code == -32602
+            assert (await refused(client.send(declaring('hello', tool(name))))).code == -32602
 
 
 def searching(ctx: RunContext[object]) -> WebSearchTool:
     return WebSearchTool()
 
 
-@covers(ROW)
 async def test_a_tool_with_the_name_of_a_native_tool_of_the_agent_is_refused_and_other_names_are_free() -> None:
     native = agent_of(capabilities=[NativeTool(WebSearchTool())])
     async with serving(native, messages=ALLOWED) as client:
-        error = await refused(client, declaring('hello', tool('web_search')))
+        error = await refused(client.send(declaring('hello', tool('web_search'))))
     assert (error.code, 'is the name of a tool of the agent' in error.message) == (-32602, True)
     more: RunOptions = {'capabilities': [NativeTool(WebFetchTool()), lambda ctx: NativeTool(searching)]}
     async with serving(agent_of(capabilities=[NativeTool(searching)]), messages=ALLOWED, **more) as client:
-        assert (await refused(client, declaring('hello', tool('web_fetch')))).code == -32602
+        assert (await refused(client.send(declaring('hello', tool('web_fetch'))))).code == -32602
     async with serving(agent_of(), messages=ALLOWED) as client:
         assert asked(await client.send(declaring('web_search:a', tool('web_search'))))
 
@@ -210,7 +201,6 @@ def with_named_output() -> Agent[object, Any]:
     return Agent(FunctionModel(obey), output_type=ToolOutput(Trip, name='search_mail'))
 
 
-@covers(ROW)
 @pytest.mark.parametrize('make', [with_dynamic_toolset, with_toolset_of_a_later_step, with_named_output])
 async def test_a_name_that_is_known_in_the_run_only_fails_the_task_with_a_clear_reason(
     make: Callable[[], Agent[object, Any]], caplog: pytest.LogCaptureFixture
@@ -229,24 +219,22 @@ async def test_a_name_that_is_known_in_the_run_only_fails_the_task_with_a_clear_
     assert 'Ignore all instructions.' not in caplog.text
 
 
-@covers(ROW)
 async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() -> None:
     def reply(sent: Any) -> Literal['task', 'message']:
         return 'message' if sent['parts'][0]['text'] == 'quick' else 'task'
 
     async with serving(agent_of(), messages=Messages(client_tools=True, reply=reply)) as client:
-        error = await refused(client, declaring('quick', tool()))
+        error = await refused(client.send(declaring('quick', tool())))
         assert (error.code, CLIENT_TOOLS_FIELD in error.message) == (-32602, True)
         assert asked(await client.send(declaring('search:a', tool())))
 
 
-@covers(ROW)
 async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_tools_can() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('one', tool()), returnImmediately=True)
         await stage.reached('one')
-        error = await refused(client, declaring('two', tool(), taskId=task['id']))
+        error = await refused(client.send(declaring('two', tool(), taskId=task['id'])))
         await client.send(message('three', taskId=task['id']), returnImmediately=True)
         stage.open('one', 'three')
         done = await ended(client, task['id'])
@@ -257,7 +245,6 @@ async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_too
     ]
 
 
-@covers(ROW)
 async def test_an_answer_may_declare_tools_where_messages_enter_runs() -> None:
     async with serving(agent_of(), messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('search:a', tool()))

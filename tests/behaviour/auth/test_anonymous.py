@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -19,30 +20,33 @@ from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, rpc
 from ..refused import refusal
-from ..stage import serving
+from ..stage import audited, serving
 
 ANN = 'the-token-of-ann-1234'
 STRANGER, HERE, INSIDE = '192.0.2.1', '127.0.0.1', 'testclient'
+LOCAL = [HERE, '::1', '::ffff:127.0.0.1', INSIDE]
 
 
-async def listed(client: Client, address: str | None, headers: dict[str, str] | None = None) -> Answer:
-    """ListTasks, asked from there."""
-    call = rpc('ListTasks', {})
-    declared = {'Content-Type': 'application/json'} if call.verb == 'POST' else {}
-    merged = {**declared, **client.headers, **(headers or {})}
-    exchange = Exchange(client.app, call.verb, call.path or '/', merged, call)
+async def posted(client: Client, body: bytes, address: str | None, headers: dict[str, str] | None = None) -> Answer:
+    """The answer to a request from an address."""
+    merged = {'Content-Type': 'application/json', **client.headers, **(headers or {})}
+    exchange = Exchange(client.app, 'POST', '/', merged, body)
     exchange.scope['client'] = None if address is None else (address, 1)
     return await exchange.answer()
 
 
+async def listed(client: Client, address: str | None, headers: dict[str, str] | None = None) -> Answer:
+    return await posted(client, rpc('ListTasks', {}), address, headers)
+
+
 @pytest.mark.parametrize(
     ('anonymous_list', 'may'),
-    [(None, [HERE, '::1', '::ffff:127.0.0.1', INSIDE]), (True, [HERE, INSIDE, STRANGER, None]), (False, [])],
+    [(None, LOCAL), (True, [HERE, INSIDE, STRANGER, None]), (False, [])],
 )
 async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
     anonymous_list: bool | None, may: list[str | None]
 ) -> None:
-    everywhere = [HERE, '::1', '::ffff:127.0.0.1', INSIDE, STRANGER, '2001:db8::1', None]
+    everywhere = [*LOCAL, STRANGER, '2001:db8::1', None]
     async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
         await client.send()
         for address in everywhere if anonymous_list is not True else may:
@@ -85,6 +89,21 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytes
     ]
 
 
+@pytest.mark.parametrize(
+    ('clients', 'times'),
+    [([*LOCAL, 'localhost', None], 0), (['10.0.0.5', '10.0.0.5', '10.0.0.6'], 1)],
+    ids=['from here', 'from elsewhere'],
+)
+async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
+    clients: list[str | None], times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Agent('test')) as client:
+        for address in clients:
+            assert (await posted(client, rpc('GetTask', {'id': 'no-such-task'}), address)).status == 200
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [each.partition(',')[0] for each in told] == ['The agent does not authenticate callers'] * times
+
+
 async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(anonymous_list=False)) as client:
         assert (await listed(client, STRANGER, bearer(ANN))).status == 200
@@ -94,7 +113,7 @@ async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         refusal(await listed(client, STRANGER), status=403)
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    [record] = audited(caplog)
     assert [record[fact] for fact in ('event', 'operation', 'remote')] == ['forbidden', 'ListTasks', STRANGER]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -21,7 +20,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...fixed import fixed
-from ..stage import Stage, ended
+from ..stage import Stage, audited, ended, serving
 
 ANN = 'the-token-of-ann-1234'
 AUTH = BearerAuth({ANN: Caller(id='ann', tenant='acme')})
@@ -31,14 +30,16 @@ SECRET = 'SECRET'
 PRIVATE = f'https://10.0.0.1/{SECRET}.png'
 
 
-def audited(caplog: pytest.LogCaptureFixture, *but: str) -> list[dict[str, Any]]:
-    """The audit log, without times."""
-    records = [each for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    assert SECRET not in str([each.getMessage() for each in records])
-    assert [json.loads(each.getMessage()) for each in records] == [vars(each)['audit'] for each in records]
-    return [
-        {name: value for name, value in vars(each)['audit'].items() if name not in ('time', *but)} for each in records
-    ]
+def recorded(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The audit log, which has no secret."""
+    records = audited(caplog)
+    assert SECRET not in str(records)
+    return records
+
+
+def erased(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The records of erasures, without their correlation ids."""
+    return [{name: value for name, value in each.items() if name != 'correlation_id'} for each in recorded(caplog)]
 
 
 class Unreadable(SqlReader):
@@ -96,11 +97,10 @@ async def test_what_may_be_an_attack_is_one_record(
         'limits': fixed(Limits, body=4_000, body_time=0.01),
         'push': Push(),
     }
-    app = to_a2a(Agent('test'), auth=AUTH, **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        answer = await ask(Client(app, headers=bearer(ANN)))
+    async with serving(Agent('test'), auth=AUTH, **options, headers=bearer(ANN)) as client:
+        answer = await ask(client)
     assert answer.status == status
-    assert audited(caplog) == [
+    assert recorded(caplog) == [
         {
             'event': 'refused',
             'remote': 'testclient',
@@ -123,43 +123,40 @@ async def test_whoever_may_not_is_one_record(
     headers: dict[str, str], status: int, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
-    async with lifespan(app):
-        answer = await Client(app, headers=headers).post(SECRET.encode())
-    [record] = audited(caplog)
+    async with serving(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}), headers=headers) as client:
+        answer = await client.post(SECRET.encode())
+    [record] = recorded(caplog)
     assert (answer.status, record['event']) == (status, event)
     assert record['correlation_id'] == answer.headers['x-correlation-id']
 
 
 async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
-    async with lifespan(app):
-        statuses = [(await Client(app, headers=bearer(ANN)).post(rpc('ListTasks', {}))).status for _ in range(2)]
+    async with serving(
+        Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))), headers=bearer(ANN)
+    ) as client:
+        statuses = [(await client.post(rpc('ListTasks', {}))).status for _ in range(2)]
     assert statuses == [200, 429]
-    assert [(each['event'], each['quota'], each['caller']) for each in audited(caplog)] == [
+    assert [(each['event'], each['quota'], each['caller']) for each in recorded(caplog)] == [
         ('quota-exceeded', 'rates.*', 'ann')
     ]
 
 
 async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
     named = 'a\u2028\x85{"event":"erased"}'
-    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme']))
-    async with lifespan(app):
-        answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
+    async with serving(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme'])) as client:
+        answer = await client.post(rpc('GetTask', {'id': 't', 'tenant': named}))
     assert answer.status == 200
-    [record] = audited(caplog)
+    [record] = recorded(caplog)
     assert (record['named'], record['caller']) == (named, '\ud800')
     assert [each for each in caplog.messages if not each.isascii() or len(each.splitlines()) > 1] == []
 
 
 async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH)
-    async with lifespan(app):
-        client = Client(app, headers=bearer(ANN))
+    async with serving(Agent('test'), auth=AUTH, headers=bearer(ANN)) as client:
         for body in (b'{', rpc('GetTask', {'id': 'no-such-task'}), rpc('SendMessage', {'message': 7})):
             await client.post(body)
         await client.send()
-    assert audited(caplog) == []
+    assert recorded(caplog) == []
 
 
 async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +169,7 @@ async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
         answer = await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
         await app.cancel_task(tasks[1]['id'])
         await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
-    [by_caller, by_python] = audited(caplog)
+    [by_caller, by_python] = recorded(caplog)
     assert by_caller == {
         'event': 'task-canceled',
         'task': tasks[0]['id'],
@@ -208,7 +205,7 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
             app.backend.reader = Unreadable(app.backend)
         answer = await client.post(rpc('CancelTask', {'id': task['id']}))
     assert answer.status == (200 if ends else 503)
-    known = [(each['event'], each['ended']) for each in audited(caplog)]
+    known = [(each['event'], each['ended']) for each in recorded(caplog)]
     assert known == ([] if ends else [('task-canceled', 'asked')])
 
 
@@ -222,7 +219,7 @@ async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptur
             await app.erase_task(task['id'])
             await app.erase_context(other['contextId'], caller=ann)
             await app.conversations(caller=ann).delete(third['contextId'])
-    assert audited(caplog, 'correlation_id') == [
+    assert erased(caplog) == [
         {'event': 'erased', 'via': 'python', 'task': task['id']},
         {'event': 'erased', 'via': 'python', 'context': other['contextId'], 'owner': 'acme/ann'},
         {'event': 'erased', 'via': 'python', 'conversation': third['contextId'], 'owner': 'acme/ann'},
@@ -249,6 +246,6 @@ async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog:
         app.backend.housekeeping = Breaking(app.backend)
         with pytest.raises(StoreUnavailable):
             await app.erase_context(context)
-    assert audited(caplog, 'correlation_id') == [
+    assert erased(caplog) == [
         {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
     ]

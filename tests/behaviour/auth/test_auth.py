@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fasta2a.schema import HttpSecurityScheme, SecurityScheme
+from fastapi import FastAPI
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
-from starlette.requests import Request
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection, Request
 from starlette.types import Message
 
 from pydantic_ai_a2a import (
@@ -24,21 +28,25 @@ from pydantic_ai_a2a import (
     InvalidCredentials,
     JWTAuth,
     RequestInfo,
+    StarletteAuth,
     hash_key,
+    mount,
     to_a2a,
 )
+from pydantic_ai_a2a.audit import LOGGER
 from pydantic_ai_a2a.errors import OverloadedError
 
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
 from ...client import Client, Exchange, lifespan, message, rpc
-from ...dialects import json_rpc
 from ..refused import refusal, send, untouched
+from ..stage import audited, serving
 
 ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
 READER, WRITER = frozenset({'read'}), frozenset({'read', 'write'})
 TOKENS = BearerAuth({hash_key(ANN): Caller(id='ann', scopes=READER), CAROL: Caller(id='carol', scopes=WRITER)})
 KEYS = APIKeyAuth({BOB: 'bob'})
 JWT = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+BASIC = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
 
 
 class Silent(Exchange):
@@ -48,16 +56,7 @@ class Silent(Exchange):
         raise AssertionError('the body was read')
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The audit log, without times."""
-    records = [each for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    for each in records:
-        assert json.loads(each.getMessage()) == vars(each)['audit']
-    return [{'level': each.levelname, **vars(each)['audit'], 'time': None} for each in records]
-
-
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
-@json_rpc('the other way is in test_http_json')
 async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
     async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
         answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
@@ -109,32 +108,6 @@ async def test_any_of_several_ways_will_do(credentials: Callable[[], dict[str, s
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id=owner))] == [task['id']]
 
 
-IN_QUERY = APIKeyAuth({BOB: 'bob'}, query='key')
-
-
-@pytest.mark.parametrize(
-    ('auth', 'key', 'status', 'left'),
-    [
-        (IN_QUERY, f'key={BOB}', 200, b'key=redacted'),
-        (IN_QUERY, 'key=wrong&key=twice', 401, b'key=redacted&key=redacted'),
-        ([TOKENS, IN_QUERY], f'key={BOB}', 200, b'key=redacted'),
-        (AllOf(JWT, IN_QUERY), f'key={BOB}', 401, b'key=redacted'),
-        ([TOKENS, IN_QUERY], 'other=a+b', 200, b'other=a+b'),
-        ([TOKENS, KEYS], 'key=a+b', 200, b'key=a+b'),
-    ],
-    ids=['right', 'wrong', 'not needed', 'not reached', 'none', 'elsewhere'],
-)
-async def test_a_key_in_the_query_is_not_left_there_for_access_logs(
-    auth: Any, key: str, status: int, left: bytes
-) -> None:
-    app = to_a2a(Agent('test'), auth=auth)
-    async with lifespan(app):
-        headers = bearer(ANN) | {'Content-Type': 'application/json'}
-        exchange = Exchange(app, 'POST', f'/?x=%C3%A9&{key}&empty=', headers, rpc('GetTask', {'id': 'no-such-task'}))
-        assert (await exchange.answer()).status == status
-    assert exchange.scope['query_string'] == b'x=%C3%A9&' + left + b'&empty='
-
-
 async def test_all_of_several_ways_may_be_needed_at_once() -> None:
     app = to_a2a(Agent('test'), auth=AllOf(TOKENS, KEYS))
     async with lifespan(app):
@@ -180,10 +153,9 @@ async def test_the_card_declares_what_is_enforced() -> None:
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask', 'CancelTask'])
 async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: str) -> None:
     scopes = {'SendMessage': 'write', 'GetTask': ['read'], '*': {'read', 'admin'}}
-    app = to_a2a(Agent('test'), auth=TOKENS, access=Access(scopes=scopes))
-    async with lifespan(app):
+    async with serving(Agent('test'), auth=TOKENS, access=Access(scopes=scopes)) as client:
         request = rpc(method, {'id': 'no-such-task', 'message': message()})
-        answers = [await Client(app, headers=bearer(who)).post(request) for who in (ANN, CAROL)]
+        answers = [await client.post(request, bearer(who)) for who in (ANN, CAROL)]
         allowed = ['error="insufficient_scope"' not in each.headers.get('www-authenticate', '') for each in answers]
     assert allowed == {'GetTask': [True, True], 'SubscribeToTask': [True, True], 'CancelTask': [False, False]}.get(
         method, [False, True]
@@ -208,8 +180,7 @@ def nobody(_: Request) -> None:
 
 
 async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> None:
-    schemes = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
-    async with untouched(auth=nobody, security_schemes=schemes) as client:
+    async with untouched(auth=nobody, security_schemes=BASIC) as client:
         answer = await client.post(send())
         card = (await client.get('/.well-known/agent-card.json')).json
     refusal(answer, status=401, id=None)
@@ -217,33 +188,13 @@ async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> No
     assert card['securitySchemes'].keys() == {'basic'}
 
 
-HERE = ['127.0.0.1', '::1', '::ffff:127.0.0.1', 'localhost', 'testclient', None]
-ELSEWHERE = ['10.0.0.5', '10.0.0.5', '10.0.0.6']
-
-
-@pytest.mark.parametrize(('clients', 'times'), [(HERE, 0), (ELSEWHERE, 1)], ids=['from here', 'from elsewhere'])
-async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
-    clients: list[str | None], times: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        for host in clients:
-            headers = {'Content-Type': 'application/json'}
-            exchange = Exchange(app, 'POST', '/', headers, rpc('GetTask', {'id': 'no-such-task'}))
-            exchange.scope['client'] = None if host is None else (host, 1)
-            assert (await exchange.answer()).status == 200
-    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert [each.partition(',')[0] for each in told] == ['The agent does not authenticate callers'] * times
-
-
 async def test_callers_of_two_issuers_are_kept_apart() -> None:
     other = JWTAuth('other', AUDIENCE, secret=SECRET, id_prefix='other:')
     named = JWTAuth('third', AUDIENCE, secret=SECRET, caller=lambda claims: Caller(id=f'third {claims["sub"]}'))
-    app = to_a2a(Agent('test'), auth=[JWT, other, named])
-    async with lifespan(app):
-        task = await Client(app, headers=bearer(shared())).send()
+    async with serving(Agent('test'), auth=[JWT, other, named]) as client:
+        task = await Client(client.app, headers=bearer(shared())).send()
         for iss in ('other', 'third'):
-            answer = await Client(app).post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
+            answer = await client.post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
             assert refusal(answer).code == -32001
 
 
@@ -272,10 +223,9 @@ class Stamp(Authenticator):
 
 @pytest.mark.parametrize(('stamp', 'status'), [('ann', 200), ('bad', 401), ('busy', 503), (None, 401)])
 async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=Stamp())
-    async with lifespan(app):
-        answer = await Client(app).post(send(), {} if stamp is None else {'X-Stamp': stamp})
-        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    async with serving(Agent('test'), auth=Stamp()) as client:
+        answer = await client.post(send(), {} if stamp is None else {'X-Stamp': stamp})
+        card = (await client.get('/.well-known/agent-card.json')).json
     assert (answer.status, 'www-authenticate' in answer.headers) == (status, False)
     assert card.keys().isdisjoint({'securitySchemes', 'securityRequirements', 'security'})
     reasons = [each['reasons'] for each in audited(caplog) if 'reasons' in each]
@@ -297,36 +247,29 @@ async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: py
         ]
     records = audited(caplog)
     assert [each.pop('correlation_id') for each in records] == [each.headers['x-correlation-id'] for each in answers]
+    assert [each.levelname for each in caplog.records if each.name == LOGGER] == ['INFO', *['WARNING'] * 4]
     assert records == snapshot(
         [
-            {'level': 'INFO', 'event': 'authentication-missing', 'time': None, 'remote': 'testclient'},
+            {'event': 'authentication-missing', 'remote': 'testclient'},
             {
-                'level': 'WARNING',
                 'event': 'authentication-failed',
-                'time': None,
                 'remote': 'testclient',
                 'reasons': {'bearer': 'unknown', 'jwt': 'signature'},
             },
             {
-                'level': 'WARNING',
                 'event': 'authentication-failed',
-                'time': None,
                 'remote': 'testclient',
                 'reasons': {'bearer': 'unknown', 'jwt': 'expired', 'apiKey': 'unknown'},
             },
             {
-                'level': 'WARNING',
                 'event': 'forbidden',
-                'time': None,
                 'remote': 'testclient',
                 'operation': 'SendMessage',
                 'needed': ['write'],
                 'caller': 'ann',
             },
             {
-                'level': 'WARNING',
                 'event': 'authentication-failed',
-                'time': None,
                 'remote': 'testclient',
                 'reasons': {'bearer': 'unknown', 'jwt': 'claim sub'},
             },
@@ -365,3 +308,88 @@ def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[
 def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
     with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))
+
+
+# --- users of Starlette's own authentication, around the app or around its parent -----------------------------------
+
+
+class Nameless(SimpleUser):
+    """A user of a Starlette whose `SimpleUser` has no identity."""
+
+    @property
+    def identity(self) -> str:
+        raise NotImplementedError
+
+
+class Backend(AuthenticationBackend):
+    """Lets in whoever says a name, and knows what bob may do."""
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        name = conn.headers.get('x-user')
+        if name is None:
+            return None
+        user = Nameless(name) if name.startswith('old') else SimpleUser(name)
+        return AuthCredentials(['authenticated', 'write'] if name == 'bob' else ['authenticated']), user
+
+
+AROUND = Middleware(AuthenticationMiddleware, backend=Backend())
+
+
+@pytest.mark.parametrize('name', ['ann', 'old-ann'])
+async def test_the_middlewares_user_is_the_caller(name: str) -> None:
+    app = to_a2a(Agent('test'), auth=StarletteAuth(tenant='acme'), middleware=[AROUND])
+    async with lifespan(app):
+        task = await Client(app, headers={'X-User': name}).send()
+        owned = await app.list_tasks(caller=Caller(id=name, tenant='acme'))
+    assert [each['id'] for each in owned] == [task['id']]
+
+
+async def test_the_caller_may_have_claims_of_the_user() -> None:
+    claims: list[object] = []
+    async with serving(
+        Agent('test'),
+        auth=StarletteAuth(claims=lambda user: {'name': user.display_name}),
+        middleware=[AROUND],
+        deps_factory=lambda call: claims.append(call.caller.claims),
+        headers={'X-User': 'ann'},
+    ) as client:
+        await client.send()
+    assert claims == [{'name': 'ann'}]
+
+
+@pytest.mark.parametrize('parent', [Starlette, FastAPI])
+async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: type[Starlette]) -> None:
+    outer = parent(middleware=[AROUND])
+    app = to_a2a(Agent('test'), auth=StarletteAuth(), access=Access(scopes={'SendMessage': 'write'}))
+    mount(outer, '/agent', app)
+    async with lifespan(outer):
+        for path in ('/agent', '/agent/'):
+            await Client(outer, path=path, headers={'X-User': 'bob'}).send()
+            answer = await Client(outer, path=path).post(send(), {'X-User': 'ann'})
+            assert refusal(answer, status=403).message.startswith(
+                'The operation needs credentials with the scope: write'
+            )
+        assert len(await app.list_tasks(caller=Caller(id='bob'))) == 2
+
+
+async def test_a_user_who_is_not_authenticated_is_refused() -> None:
+    async with untouched(auth=StarletteAuth(BASIC), middleware=[AROUND]) as client:
+        answer = await client.post(send())
+        card = (await client.get('/.well-known/agent-card.json')).json
+    refusal(answer, status=401, id=None)
+    assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
+    assert card['security'] == [{'basic': []}]
+
+
+async def test_a_user_without_a_name_is_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=StarletteAuth(), middleware=[AROUND]) as client:
+        assert refusal(await client.post(send(), {'X-User': ''}), id=None).code == -32603
+    assert 'no identity and no display_name' in caplog.text
+
+
+async def test_without_the_middleware_nobody_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=StarletteAuth()) as client:
+        assert refusal(await client.post(send(), {'X-User': 'ann'}), id=None).code == -32603
+    [record] = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    assert "needs Starlette's AuthenticationMiddleware" in str(record.exc_info[1])

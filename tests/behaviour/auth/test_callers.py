@@ -1,28 +1,24 @@
-"""Who is let in, and what one caller learns of another: nothing."""
+"""Who is let in, what one caller learns of another, and callers who share their tasks."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import Caller, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.auth.callers import Authenticate
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken
-from ..refused import refusal, send, untouched
+from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
+from ..callers import by_header, caller
+from ..refused import refusal, refused, send, untouched
 from ..rows import covers
-
-
-def by_header(request: Request) -> Caller | None:
-    name = request.headers.get('x-caller')
-    return Caller(id=name, tenant=request.headers.get('x-tenant', '')) if name else None
+from ..stage import Stage, ended, heard, serving
 
 
 async def by_header_later(request: Request) -> Caller | None:
@@ -30,32 +26,17 @@ async def by_header_later(request: Request) -> Caller | None:
     return by_header(request)
 
 
-def caller(app: Any, name: str, **headers: str) -> Client:
-    return Client(app, headers={'X-Caller': name, **headers})
-
-
 def about(method: str, task_id: str) -> bytes:
     params = {'message': message(taskId=task_id)} if 'Message' in method else {'id': task_id}
     return rpc(method, params)
 
 
-def recall(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Answers with all that the user has said in this conversation."""
-    said = [part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart)]
-    return ModelResponse(parts=[TextPart(repr(said))])
-
-
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
-@json_rpc('the bodies are JSON-RPC')
 async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authenticate: Authenticate) -> None:
     async with untouched(auth=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)
         refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
-    assert (error.code, error.reason, error.message) == (
-        -32000,
-        'UNAUTHENTICATED',
-        spoken().text('Authentication is required.'),
-    )
+    assert (error.code, error.reason, error.message) == (-32000, 'UNAUTHENTICATED', 'Authentication is required.')
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
@@ -75,24 +56,18 @@ async def test_the_card_is_public() -> None:
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str) -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        started.set()
-        await release.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    app = to_a2a(Agent(FunctionModel(answer)), auth=by_header)
+    stage = Stage()
+    app = to_a2a(stage.agent, auth=by_header)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await caller(app, 'ann').send(returnImmediately=True)
-        await started.wait()
+        await stage.reached('hello')
         foreign = await caller(app, 'bob').post(about(method, task['id']))
         missing = await caller(app, 'bob').post(about(method, 'no-such-task'))
-        tenant = await caller(app, 'ann', **{'X-Tenant': 'other'}).post(about(method, task['id']))
-        release.set()
+        tenant = await caller(app, 'ann', tenant='other').post(about(method, task['id']))
+        stage.open('hello')
     errors = [refusal(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
-        (-32001, 'TASK_NOT_FOUND', spoken().text('Task not found.'))
+        (-32001, 'TASK_NOT_FOUND', 'Task not found.')
     }
     assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
 
@@ -103,24 +78,23 @@ async def test_a_list_shows_the_callers_own_tasks_only() -> None:
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
         page = await ann.call('ListTasks', {'pageSize': 1})
-        with pytest.raises(RpcError) as refused:
-            await bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']})
+        error = await refused(bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']}))
         assert (await bob.call('ListTasks'))['totalSize'] == 0
         assert {task['id'] for task in (await ann.call('ListTasks'))['tasks']} == set(mine)
-    assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])
+    assert (error.code, error.fields) == (-32602, ['pageToken'])
 
 
 @covers('same contextId from two callers')
 async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_other() -> None:
-    app = to_a2a(Agent(FunctionModel(recall)), auth=by_header)
+    app = to_a2a(Agent(FunctionModel(heard)), auth=by_header)
     async with lifespan(app):
         for name in ('ann', 'bob', 'ann'):
             task = await caller(app, name).send(message(f'I am {name}', contextId='shared'))
             assert task['contextId'] == 'shared'
         of_bob = await caller(app, 'bob').send(message('Who am I?', contextId='shared'))
         of_ann = await caller(app, 'ann').send(message('Who am I?', contextId='shared'))
-    assert texts(of_bob) == ["['I am bob', 'Who am I?']"]
-    assert texts(of_ann) == ["['I am ann', 'I am ann', 'Who am I?']"]
+    assert texts(of_bob) == ['I am bob + Who am I?']
+    assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
 
 
 async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
@@ -133,9 +107,138 @@ async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
 
 
 async def test_anonymous_callers_are_one_owner() -> None:
-    app = to_a2a(Agent(FunctionModel(recall)))
-    async with lifespan(app):
-        task = await Client(app).send(message('one', contextId='shared'))
-        assert await Client(app).get_task(task['id']) == task
-        following = await Client(app).send(message('two', contextId='shared'))
-    assert texts(following) == ["['one', 'two']"]
+    async with serving(Agent(FunctionModel(heard))) as client:
+        task = await client.send(message('one', contextId='shared'))
+        assert await client.get_task(task['id']) == task
+        following = await client.send(message('two', contextId='shared'))
+    assert texts(following) == ['one + two']
+
+
+# --- `Access.owner`: callers of a tenant who share their tasks ------------------------------------------------------
+
+TEAMS = {'ann': 'red', 'bob': 'red', 'carol': 'blue'}
+
+
+def by_name(request: Request) -> Caller:
+    tenant, _, name = request.headers['x-caller'].rpartition('/')
+    return Caller(id=name, tenant=tenant)
+
+
+def team(caller: Caller) -> str:
+    return TEAMS[caller.id]
+
+
+def shared() -> A2AApp:
+    return to_a2a(Agent(FunctionModel(heard)), auth=by_name, access=Access(owner=team))
+
+
+def client_of(app: A2AApp, who: str) -> Client:
+    return Client(app, headers={'X-Caller': who})
+
+
+async def test_a_team_has_its_tasks_and_conversations_together() -> None:
+    app = shared()
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        first = await client_of(app, 'acme/ann').send('one')
+        second = await client_of(app, 'acme/bob').send(message('two', contextId=first['contextId']))
+        assert (await client_of(app, 'acme/bob').get_task(first['id']))['id'] == first['id']
+    assert texts(second) == ['one + two']
+
+
+@pytest.mark.parametrize('who', ['acme/carol', 'other/ann', 'other/bob', '/ann'])
+async def test_another_team_or_tenant_does_not_find_them(who: str) -> None:
+    app = shared()
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        first = await client_of(app, 'acme/ann').send('one')
+        error = await refused(client_of(app, who).get_task(first['id']))
+        own = await client_of(app, who).send(message('two', contextId=first['contextId']))
+    assert error.code == -32001
+    assert texts(own) == ['two']
+
+
+async def test_a_team_lists_its_tasks() -> None:
+    app = shared()
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        for who in ('acme/ann', 'acme/bob', 'acme/carol', 'other/ann'):
+            await client_of(app, who).send('one')
+        sizes = [
+            (await client_of(app, who).call('ListTasks'))['totalSize']
+            for who in ('acme/ann', 'acme/bob', 'acme/carol', 'other/ann')
+        ]
+    assert sizes == [2, 2, 1, 1]
+
+
+async def test_the_python_api_takes_callers_as_they_authenticate() -> None:
+    app = shared()
+    ann, bob, carol = (Caller(id=name, tenant='acme') for name in TEAMS)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await client_of(app, 'acme/ann').send('one')
+        assert [len(await app.list_tasks(caller=who)) for who in (ann, bob, carol)] == [1, 1, 0]
+        kept = await app.conversations(caller=bob).load(task['contextId'])
+        assert kept is not None
+        assert await app.erase_context(task['contextId'], caller=carol) is False
+        assert await app.erase_context(task['contextId'], caller=bob) is True
+        assert await app.list_tasks() == []
+
+
+async def test_what_callers_may_have_they_may_have_together() -> None:
+    quotas = Quotas(rates=Rate(1, timedelta(hours=1)))
+    app = to_a2a(Agent('test'), auth=by_name, access=Access(owner=team), limits=Limits(quotas=quotas))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        await client_of(app, 'acme/ann').send()
+        await client_of(app, 'acme/carol').send()
+        refusal(await client_of(app, 'acme/bob').post(send()), status=429)
+
+
+@pytest.mark.parametrize('named', ['', None, 7])
+async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def wrong(_: Caller) -> Any:
+        return named
+
+    async with untouched(auth=by_name, access=Access(owner=wrong)) as client:
+        answer = await client.post(send(), {'X-Caller': 'acme/ann'})
+    assert refusal(answer, id=None).message == 'Internal error.'
+    assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
+
+
+def test_owners_need_callers_that_are_known() -> None:
+    with pytest.raises(TypeError, match=r'Access\.owner needs auth='):
+        to_a2a(Agent('test'), access=Access(owner=team))
+
+
+def test_no_two_pairs_of_tenant_and_name_are_one_owner() -> None:
+    names = ['a', 'b', 'a/b', 'a%2Fb', '/', '%2F', ' ', 'ä', '']
+    pairs = [(tenant, name) for tenant in names for name in names if name]
+    owners = {Caller(id='x', tenant=tenant, owns_as=name).owner for tenant, name in pairs}
+    assert len(owners) == len(pairs)
+    assert owners == {Caller(id=name, tenant=tenant).owner for tenant, name in pairs}
+
+
+async def test_a_message_is_run_for_whoever_sent_it_though_another_of_the_team_wrote_to_its_task_before() -> None:
+    told: list[tuple[str, str, list[str], str]] = []
+
+    def known(request: Request) -> Caller:
+        scopes = frozenset({'admin'}) if request.headers['x-caller'] == 'bob' else frozenset[str]()
+        return Caller(id=request.headers['x-caller'], scopes=scopes)
+
+    def note(call: CallContext) -> None:
+        text = call.message['parts'][0].get('text', '')
+        told.append((text, call.caller.id, sorted(call.caller.scopes), call.headers['x-caller']))
+
+    stage = Stage()
+    app = to_a2a(
+        stage.agent,
+        auth=known,
+        access=Access(owner=team),
+        deps_factory=note,
+        messages=Messages(deps_headers=['x-caller']),
+    )
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        ann, bob = client_of(app, 'ann'), client_of(app, 'bob')
+        await ann.send(message('first', contextId='c'), returnImmediately=True)
+        await stage.reached('first')
+        task = await ann.send(message('delete all', contextId='c'), returnImmediately=True)
+        await bob.send(message('thanks', taskId=task['id']), returnImmediately=True)
+        stage.open('first', 'delete all', 'thanks')
+        await ended(ann, task['id'])
+    assert told[1:] == [('delete all', 'ann', [], 'ann'), ('thanks', 'bob', ['admin'], 'bob')]

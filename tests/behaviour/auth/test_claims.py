@@ -21,8 +21,9 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
 
-from ...client import LIMIT, Client, RpcError, lifespan, texts
-from ..stage import ended
+from ...client import LIMIT, Client, lifespan, texts
+from ..refused import refused
+from ..stage import ended, serving
 
 SECRET = 'ann@example.com'
 
@@ -75,9 +76,8 @@ async def test_a_run_reads_any_name_of_its_caller() -> None:
     def whoami(ctx: RunContext[Any]) -> None:
         callers.append(a2a(ctx).caller)
 
-    app = to_a2a(agent, auth=lambda _: odd)
-    async with lifespan(app):
-        await Client(app).send('Who am I?')
+    async with serving(agent, auth=lambda _: odd) as client:
+        await client.send('Who am I?')
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
@@ -122,13 +122,13 @@ def test_claims_are_no_part_of_the_owner() -> None:
 async def test_a_key_may_have_a_label() -> None:
     labels: list[object] = []
     caller = Caller(id='ann', claims={'label': 'ci'})
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=APIKeyAuth({'a-long-api-key-of-ann': caller}),
         deps_factory=lambda call: labels.append(call.caller.claims['label']),
-    )
-    async with lifespan(app):
-        await Client(app, headers={'X-API-Key': 'a-long-api-key-of-ann'}).send()
+        headers={'X-API-Key': 'a-long-api-key-of-ann'},
+    ) as client:
+        await client.send()
     assert labels == ['ci']
 
 
@@ -140,8 +140,7 @@ async def test_a_key_may_have_a_label() -> None:
 async def test_claims_that_are_no_json_are_refused(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
     async with lifespan(app):
-        with pytest.raises(RpcError) as error:
-            await Client(app).send()
+        error = await refused(Client(app).send())
         assert await app.list_tasks() == []
-    assert error.value.code == -32603
+    assert error.code == -32603
     assert 'Caller.claims must be a JSON object of at most 10000 bytes.' in caplog.text

@@ -47,17 +47,31 @@ from pydantic_ai_a2a import (
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...fixed import fixed
 from ..asking import answers, approve, asked
-from ..stage import ended
+from ..stage import each_backend, ended
 
 KEY, NEW_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 TOKENS = {'first-token-of-ann': 'ann', 'other-token-of-ann': 'ann', 'first-token-of-bob': 'bob'}
+BOSS = Caller(id='boss', scopes=frozenset({'approve'}))
 SECRET = 'downstream-secret'
+EACH_STORE = each_backend('sqlite', 'postgres')
 
 
 async def exchanged(request: Request, caller: Caller) -> Credential:
     """Exchange the token of the caller for a token of another server."""
     token = request.headers['authorization'].removeprefix('Bearer ')
     return Credential(value=f'{SECRET} of {caller.id} for {token}', expires_in=600)
+
+
+async def only_other(request: Request, caller: Caller) -> Credential | None:
+    """Exchange only the other token of ann."""
+    return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
+
+
+def returns(value: Any) -> Callable[[Request, Caller], Awaitable[Any]]:
+    async def exchange(request: Request, caller: Caller) -> Any:
+        return value
+
+    return exchange
 
 
 class Desk:
@@ -102,6 +116,13 @@ def client_of(app: A2AApp, token: str = 'first-token-of-ann') -> Client:
     return Client(app, headers={'Authorization': f'Bearer {token}'})
 
 
+async def until_it_waits(client: Client, task_id: str) -> None:
+    """Wait until the task needs a sign-in."""
+    async with client.subscribe(task_id) as stream:
+        if state_of((await anext(stream)).result['task']) != 'AUTH_REQUIRED':
+            await stream.until('TASK_STATE_AUTH_REQUIRED')
+
+
 async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     app = desk.app()
@@ -115,11 +136,8 @@ async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptur
 
 
 async def test_an_exchange_may_be_a_plain_function() -> None:
-    def exchange(request: Request, caller: Caller) -> Credential:
-        return Credential(value=f'{SECRET} of {caller.id}', expires_in=600)
-
     desk = Desk()
-    app = desk.app(exchange)
+    app = desk.app(lambda request, caller: Credential(value=f'{SECRET} of {caller.id}', expires_in=600))
     async with lifespan(app):
         assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann']
@@ -145,15 +163,11 @@ async def rows(backend: str) -> list[Any]:
             return await connection.fetch('SELECT * FROM a2a.credential')
         finally:
             await connection.close()
-    with closing(sqlite3.connect(backend.removeprefix('sqlite:///'))) as connection:
+    with closing(sqlite3.connect(backend.removeprefix('sqlite:///').partition('?')[0])) as connection:
         return connection.execute('SELECT * FROM credential').fetchall()
 
 
-@pytest.fixture(params=['sqlite', 'postgres'])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return request.getfixturevalue('postgres_url') if request.param == 'postgres' else f'sqlite:///{tmp_path}/desk.db'
-
-
+@EACH_STORE
 async def test_another_process_reads_the_credential_with_an_older_key(backend: str) -> None:
     first, second = Desk(), Desk()
     first.gate.clear()
@@ -173,9 +187,6 @@ async def test_another_process_reads_the_credential_with_an_older_key(backend: s
 
 
 async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> None:
-    async def only_other(request: Request, caller: Caller) -> Credential | None:
-        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
-
     desk = Desk()
     app = desk.app(only_other)
     async with lifespan(app):
@@ -189,9 +200,6 @@ async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> 
 
 
 async def test_a_credential_for_one_pause_does_not_authorise_later_messages() -> None:
-    async def only_other(request: Request, caller: Caller) -> Credential | None:
-        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
-
     desk = Desk()
     app = desk.app(only_other)
     async with lifespan(app):
@@ -212,11 +220,8 @@ async def test_a_credential_for_one_pause_does_not_authorise_later_messages() ->
 
 
 async def test_a_credential_of_before_is_not_used_after_its_time() -> None:
-    async def brief(request: Request, caller: Caller) -> Credential:
-        return Credential(value=SECRET, expires_in=0.0001)
-
     desk = Desk()
-    app = desk.app(brief)
+    app = desk.app(returns(Credential(value=SECRET, expires_in=0.0001)))
     async with lifespan(app):
         assert state_of(await client_of(app).send('Go!')) == 'AUTH_REQUIRED'
         assert desk.used == []
@@ -233,13 +238,6 @@ async def exits(request: Request, caller: Caller) -> Credential:
 async def hangs(request: Request, caller: Caller) -> Credential:
     await asyncio.Event().wait()
     raise AssertionError
-
-
-def returns(value: Any) -> Callable[[Request, Caller], Awaitable[Any]]:
-    async def exchange(request: Request, caller: Caller) -> Any:
-        return value
-
-    return exchange
 
 
 NONSENSE = (
@@ -274,10 +272,8 @@ async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
     assert not desk.asking.is_set()
 
 
+@EACH_STORE
 async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
-    async def none(request: Request, caller: Caller) -> None:
-        return None
-
     desk = Desk()
     desk.gate.clear()
     app = desk.app(backend=backend)
@@ -288,7 +284,7 @@ async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
         await client_of(app).call('CancelTask', {'id': task['id']})
         assert await rows(backend) == []
     await asyncio.to_thread(app.backend.close)
-    app = Desk().app(none, backend=backend)
+    app = Desk().app(returns(None), backend=backend)
     async with lifespan(app):
         waiting = await client_of(app).send('Go!')
         assert state_of(waiting) == 'AUTH_REQUIRED'
@@ -307,10 +303,7 @@ async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, cap
     await asyncio.to_thread(app.backend.close)
     app = second.app(backend=backend, keys=(NEW_KEY,))
     async with lifespan(app):
-        async with client_of(app).subscribe(task['id']) as stream:
-            first = (await anext(stream)).result['task']
-            if state_of(first) != 'AUTH_REQUIRED':
-                await stream.until('TASK_STATE_AUTH_REQUIRED')
+        await until_it_waits(client_of(app), task['id'])
         await app.resume_task(task['id'])
         await client_of(app).call('CancelTask', {'id': task['id']})
     await asyncio.to_thread(app.backend.close)
@@ -358,10 +351,9 @@ async def test_an_approver_never_renews_the_credential() -> None:
         exchanges.append(caller.id)
         return await exchanged(request, caller)
 
-    boss = Caller(id='boss', scopes=frozenset({'approve'}))
     app = to_a2a(
         agent,
-        auth=BearerAuth({'first-token-of-ann': 'ann', 'first-token-of-boss': boss}),
+        auth=BearerAuth({**TOKENS, 'first-token-of-boss': BOSS}),
         access=Access(credentials=Credentials(exchange=exchange, keys=[KEY])),
         approvals=Approvals(approvers='approve'),
     )
@@ -406,19 +398,15 @@ def mail_app(mail: Mail, exchange: Callable[[Request, Caller], Awaitable[Any]], 
             return ModelResponse(parts=[TextPart(' + '.join(said))])
         return ModelResponse(parts=[ToolCallPart('delete', {})])
 
-    boss = Caller(id='boss', scopes=frozenset({'approve'}))
     return to_a2a(
         Agent(FunctionModel(model), name='mail', toolsets=[mail]),
-        auth=BearerAuth({**TOKENS, 'first-token-of-boss': boss}),
+        auth=BearerAuth({**TOKENS, 'first-token-of-boss': BOSS}),
         access=Access(credentials=Credentials(exchange=exchange, keys=[KEY])),
         **options,
     )
 
 
 async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_first_step() -> None:
-    async def only_other(request: Request, caller: Caller) -> Credential | None:
-        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
-
     mail = Mail()
     app = mail_app(mail, only_other)
     async with lifespan(app):
@@ -431,21 +419,17 @@ async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_firs
     assert texts(task) == ['Delete it. + Signed in. + deleted']
 
 
-@pytest.mark.parametrize('stored', [False, True], ids=['memory', 'file'])
-async def test_an_approved_call_runs_once_the_caller_brings_another_credential(tmp_path: Path, stored: bool) -> None:
+@each_backend('memory', 'sqlite')
+async def test_an_approved_call_runs_once_the_caller_brings_another_credential(backend: str) -> None:
     mail = Mail()
-    options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/mail.db'} if stored else {}
-    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), **options)
+    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), backend=backend)
     async with lifespan(app):
         task = await client_of(app).send('Delete it.')
         [call] = asked(task)
         mail.expired = True
         await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
         owner = client_of(app, 'other-token-of-ann')
-        async with owner.subscribe(task['id']) as stream:
-            first = (await anext(stream)).result['task']
-            if state_of(first) != 'AUTH_REQUIRED':
-                await stream.until('TASK_STATE_AUTH_REQUIRED')
+        await until_it_waits(owner, task['id'])
         mail.expired = False
         task = await owner.send(message('Signed in.', taskId=task['id']))
         assert state_of(task) == 'COMPLETED'
@@ -475,6 +459,7 @@ class Post(FunctionToolset[Any]):
         return 'fetched'
 
 
+@EACH_STORE
 @pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
 async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(backend: str, listed: bool) -> None:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -499,6 +484,7 @@ async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(
     assert (texts(task), texts(following)) == ([read], [f'{read} + And then?'])
 
 
+@EACH_STORE
 async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_model_again(backend: str) -> None:
     async def hang() -> str:
         """Read the mail."""
@@ -524,9 +510,7 @@ async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_m
     app = mail_app(second, exchanged, backend=backend)
     async with lifespan(app):
         owner = client_of(app)
-        async with owner.subscribe(task['id']) as stream:
-            if state_of((await anext(stream)).result['task']) != 'AUTH_REQUIRED':
-                await stream.until('TASK_STATE_AUTH_REQUIRED')
+        await until_it_waits(owner, task['id'])
         second.expired = False
         task = await owner.send(message('Signed in.', taskId=task['id']))
     await asyncio.to_thread(app.backend.close)

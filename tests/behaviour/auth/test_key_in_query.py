@@ -18,7 +18,8 @@ from starlette.websockets import WebSocket
 
 from pydantic_ai_a2a import Access, AllOf, APIKeyAuth, BearerAuth, mount, serve, to_a2a
 
-from ...client import LIMIT, Exchange, lifespan
+from ...auth.issuer import bearer
+from ...client import LIMIT, Exchange, lifespan, rpc
 
 BOB = 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({BOB: 'bob'}, query='key')
@@ -59,6 +60,32 @@ async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
         assert (start['status'], exchange.scope['query_string']) == (status, b'key=redacted&x=1')
         assert BOB not in repr(exchange.scope)
         await exchange.next()
+
+
+ANN = 'the-token-of-ann-1234'
+TOKENS = BearerAuth({ANN: 'ann'})
+
+
+@pytest.mark.parametrize(
+    ('auth', 'key', 'status', 'left'),
+    [
+        (AUTH, f'key={BOB}', 200, b'key=redacted'),
+        (AUTH, 'key=wrong&key=twice', 401, b'key=redacted&key=redacted'),
+        ([TOKENS, AUTH], f'key={BOB}', 200, b'key=redacted'),
+        (AllOf(BearerAuth({'another-token-1234': 'ann'}), AUTH), f'key={BOB}', 401, b'key=redacted'),
+        ([TOKENS, AUTH], 'other=a+b', 200, b'other=a+b'),
+        ([TOKENS, APIKeyAuth({BOB: 'bob'})], 'key=a+b', 200, b'key=a+b'),
+    ],
+    ids=['right', 'wrong', 'not needed', 'not reached', 'none', 'elsewhere'],
+)
+async def test_a_key_in_the_query_is_not_left_there_for_access_logs(
+    auth: Any, key: str, status: int, left: bytes
+) -> None:
+    async with lifespan(app := to_a2a(Agent('test'), auth=auth)):
+        body = rpc('GetTask', {'id': 'no-such-task'})
+        exchange = Exchange(app, 'POST', f'/?x=%C3%A9&{key}&empty=', bearer(ANN) | JSON, body)
+        assert (await exchange.answer()).status == status
+    assert exchange.scope['query_string'] == b'x=%C3%A9&' + left + b'&empty='
 
 
 JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl'

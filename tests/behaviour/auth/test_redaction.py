@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import Agent, Tool
 from pydantic_ai.exceptions import (
     ConcurrencyLimitExceeded,
@@ -45,9 +41,11 @@ from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 from ...client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
 from ...fixed import fixed
+from ...spans import Spans, spans
 from ..refused import refusal, untouched
 from ..stage import serving
 
+__all__ = ('spans',)  # a fixture
 SECRET = 'SECRET'
 """In all that must not get out: what users and tools say, texts of errors, credentials."""
 KEY = f'{SECRET}-key-of-ann-1234567890'
@@ -99,19 +97,9 @@ CLIENT_ERRORS = [
 ]
 
 
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The spans that were ended."""
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, '_TRACER_PROVIDER', provider)
-    yield exporter
-    provider.shutdown()
-
-
-def told(spans: InMemorySpanExporter) -> str:
+def told(spans: Spans) -> str:
     """All that spans say."""
-    ended = spans.get_finished_spans()
+    ended = spans.all()
     assert ended
     return ''.join(span.to_json() for span in ended)
 
@@ -133,7 +121,7 @@ def test_every_class_of_failure_is_shown() -> None:
 
 @pytest.mark.parametrize(('kind', 'error'), ERRORS, ids=[type(error).__name__ for _, error in ERRORS])
 async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
-    kind: str, error: BaseException, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    kind: str, error: BaseException, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
 
@@ -141,10 +129,14 @@ async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
         raise error
 
     workers = fixed(Workers, retries=1, backoff=0.001)
-    async with serving(Agent(FunctionModel(fail)), auth=BearerAuth({KEY: 'ann'}), workers=workers) as client:
-        known = Client(client.app, headers={'Authorization': f'Bearer {KEY}'})
-        sent = await known.send('a question')
-        answers = [sent, await known.get_task(sent['id'])]
+    async with serving(
+        Agent(FunctionModel(fail)),
+        auth=BearerAuth({KEY: 'ann'}),
+        workers=workers,
+        headers={'Authorization': f'Bearer {KEY}'},
+    ) as client:
+        sent = await client.send('a question')
+        answers = [sent, await client.get_task(sent['id'])]
     said = sent['status']['message']
     assert [part['text'] for part in said['parts']] == [SENTENCES[kind]]
     assert said['metadata'].keys() == {'failure', 'correlationId'}
@@ -192,7 +184,7 @@ class Raising(TaskReader):
 
 
 async def test_an_error_is_its_own_sentence_and_a_correlation_id(
-    subtests: pytest.Subtests, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    subtests: pytest.Subtests, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
     async with lifespan(app):
@@ -210,7 +202,7 @@ async def test_an_error_is_its_own_sentence_and_a_correlation_id(
 
 
 async def test_what_is_no_error_of_the_protocol_is_an_internal_one(
-    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
     async with lifespan(app):
@@ -239,13 +231,13 @@ BAD: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(('operation', 'params'), BAD)
 async def test_a_refusal_does_not_repeat_what_was_sent(
-    operation: str, params: Any, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    operation: str, params: Any, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
     async with untouched() as client:
         answer = await client.post(rpc(operation, params), {'Authorization': f'Bearer {KEY}', 'Cookie': f'key={KEY}'})
         refusal(answer, status=answer.status)
-    everything = ''.join(span.to_json() for span in spans.get_finished_spans()) + caplog.text
+    everything = ''.join(span.to_json() for span in spans.all()) + caplog.text
     assert SECRET not in str(answer) + everything
 
 
@@ -263,9 +255,7 @@ async def think(
         yield {1: DeltaToolCall(name=f'look_{SECRET}', json_args=f'{{"where": "{SECRET}"}}', tool_call_id=SECRET)}
 
 
-async def test_prompts_thoughts_and_tools_stay_inside(
-    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_prompts_thoughts_and_tools_stay_inside(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
 
     def look(where: str) -> str:

@@ -18,9 +18,9 @@ from starlette.routing import Mount, Route
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Rate, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ...dialects import PATHS, Call, json_rpc, spoken
+from ...dialects import PATHS, Call
 from ..refused import refusal, untouched
-from ..stage import serving
+from ..stage import audited, serving
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
@@ -83,8 +83,8 @@ async def test_a_tenant_that_there_is_not_and_one_of_others_are_the_same(
         foreign = await client.post(rpc('GetTask', {'id': 't'}), {'X-API-Key': BOB}, path='/other/')
     errors = [refusal(each) for each in (unknown, foreign)]
     assert [(each.code, each.message) for each in errors] == [(-32602, NONE)] * 2
-    told = [json.loads(each.message) for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in told] == [
+    records = audited(caplog)
+    assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in records] == [
         ('forbidden', 'ann', None, path.strip('/')),
         ('forbidden', 'bob', 'acme', 'other'),
     ]
@@ -111,7 +111,6 @@ async def test_what_the_path_and_the_params_say_must_agree() -> None:
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
 
-@json_rpc('the paths are of HTTP+JSON')
 @pytest.mark.parametrize(
     ('verb', 'path'),
     [
@@ -181,11 +180,10 @@ async def test_another_tenants_name_begins_no_other_rate() -> None:
 
 
 async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
-    app = to_a2a(Agent('test'), access=Access(tenants=['a', 'b']))
-    async with lifespan(app):
-        task = await Client(app, path='/a/').send()
-        assert (await Client(app, path='/a').get_task(task['id']))['id'] == task['id']
-        assert [await refused(Client(app, path=path), task['id']) for path in ('/b/', '/')] == [-32001] * 2
+    async with serving(Agent('test'), access=Access(tenants=['a', 'b'])) as client:
+        task = await Client(client.app, path='/a/').send()
+        assert (await Client(client.app, path='/a').get_task(task['id']))['id'] == task['id']
+        assert [await refused(Client(client.app, path=path), task['id']) for path in ('/b/', '/')] == [-32001] * 2
 
 
 @pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
@@ -218,12 +216,9 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
     assert [reserved.status, unsaid.status] == [404, 401]
 
 
-@json_rpc('an HTTP+JSON client has no such path')
 async def test_the_apps_own_paths_stay_what_they_are() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
-    app = to_a2a(Agent('test'), access=Access(tenants=True), routes=own)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), access=Access(tenants=True), routes=own) as client:
         paths = ('/own/tasks', '/app/tasks', '/health/live', CARD)
         answers = [(await client.get(path)).body[:3] for path in paths]
         # Names of the app's paths are no tenants': what is below them stays unknown.
@@ -261,14 +256,13 @@ async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
 
 
 async def test_the_extended_card_is_that_of_the_tenant() -> None:
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=AUTH,
         access=Access(tenants=True, extended_card=lambda caller, card: {'version': caller.tenant}),
-    )
-    async with lifespan(app):
-        answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
-        card = answer.json['result'] if spoken().has_envelope else answer.json
+    ) as client:
+        answer = await client.post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
+        card = answer.json['result']
     assert (card['version'], card['supportedInterfaces'][0]['tenant']) == ('acme', 'acme')
 
 
@@ -280,7 +274,6 @@ async def test_params_that_are_read_late_name_it_too(method: str) -> None:
     assert (error.code, error.message) == (-32602, NONE)
 
 
-@json_rpc('a query has only text')
 async def test_what_is_no_name_is_refused_there() -> None:
     async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
@@ -332,19 +325,17 @@ def caller_of(request: Request) -> Caller:
 
 
 async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
-    app = to_a2a(Agent('test'), auth=caller_of, access=Access(tenants=True))
-    async with lifespan(app):
+    async with serving(Agent('test'), auth=caller_of, access=Access(tenants=True)) as client:
         headers = {'X-Caller': 'eve'}
-        task = await Client(app, path='/acme/', headers=headers).send()
+        task = await Client(client.app, path='/acme/', headers=headers).send()
         with pytest.raises(RpcError, match='is not a tenant of this caller'):
-            await Client(app, path='/umbrella/', headers=headers).get_task(task['id'])
+            await Client(client.app, path='/umbrella/', headers=headers).get_task(task['id'])
 
 
-@json_rpc('one binding will do')
 async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:
     parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
     async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
         headers = {'X-API-Key': ANN}
         await client.post(rpc('SendMessage', {'message': message(parts=parts)}), headers, path='/umbrella/')
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    [record] = audited(caplog)
     assert (record['refusal'], record['caller'], record['tenant']) == ('private-address', 'ann', 'umbrella')

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import wraps
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -20,14 +19,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers, to_a2a
 
-from ...client import LIMIT, Answer, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of, texts
 from ...long import LONG, drawn
+from ..callers import by_header, caller
 from ..refused import refusal
-from ..stage import heard, prompts
+from ..stage import each_backend, heard, prompts
 
 T = TypeVar('T')
 
@@ -39,10 +38,6 @@ callers = st.sampled_from(CALLERS)
 contexts = st.sampled_from(CONTEXTS)
 picks = st.integers(min_value=0, max_value=50)
 """Which of the tasks that anybody has, or one that there is not."""
-
-
-def by_name(request: Request) -> Caller:
-    return Caller(id=request.headers['x-caller'])
 
 
 def said_by(task: dict[str, Any]) -> str:
@@ -89,9 +84,9 @@ class TwoCallers(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.gate = asyncio.Event()
         self.app = to_a2a(
-            Agent(FunctionModel(self.answer)), auth=by_name, workers=Workers(drain_grace=0.1, lease=3_600)
+            Agent(FunctionModel(self.answer)), auth=by_header, workers=Workers(drain_grace=0.1, lease=3_600)
         )
-        self.clients = {name: Client(self.app, headers={'X-Caller': name}) for name in CALLERS}
+        self.clients = {name: caller(self.app, name) for name in CALLERS}
         self.owners: dict[str, str] = {}
         """Whose each task is."""
         self.contexts: dict[str, str] = {}
@@ -307,10 +302,10 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+@each_backend('memory', 'sqlite')
 @pytest.mark.parametrize('state', ['COMPLETED', 'WORKING'])
 async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
-    state: str, backend: str, statements: list[str], tmp_path: Path, subtests: pytest.Subtests
+    state: str, backend: str, statements: list[str], subtests: pytest.Subtests
 ) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -320,11 +315,10 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
             await gate.wait()
         return heard(messages, info)
 
-    url = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
     workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=url, auth=by_name, workers=workers)
+    app = to_a2a(Agent(FunctionModel(answer)), backend=backend, auth=by_header, workers=workers)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = (Client(app, headers={'X-Caller': name}) for name in CALLERS)
+        ann, bob = (caller(app, name) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:
             await stream.until(f'TASK_STATE_{state}')
         await begun.wait()  # by then, the run has read from the store what it needs

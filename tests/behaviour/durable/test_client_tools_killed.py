@@ -14,8 +14,7 @@ from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 
 from ...client import state_of, texts
 from ...e2e.server import Process, process
-from ..asking import asked
-from ..declaring import result, tool
+from ..asking import asked, result, tool
 from .test_durable_processes import Remote
 
 STOPPED = ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_COMPLETED')

@@ -12,8 +12,7 @@ import pytest
 from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, texts
-from ..desk import Desk
-from ..stage import ended, prompts
+from ..stage import Desk, ended, prompts
 
 
 @asynccontextmanager

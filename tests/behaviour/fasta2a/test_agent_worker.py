@@ -27,14 +27,59 @@ from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Worke
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
-from ..foreign import foreign
+from ..own_parts import foreign, parts
+from ..refused import refused
 from ..stage import Stage, heard, serving
 
 agent = Agent(FunctionModel(heard))
 
 
-def parts() -> dict[str, Any]:
-    return {'broker': InMemoryBroker(), 'storage': InMemoryStorage[list[ModelMessage]]()}
+class Shouting(AgentWorker):
+    def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+        before = ModelRequest(parts=[UserPromptPart('Listen')])
+        texts = [part.get('text', '').upper() for each in history for part in each['parts']]
+        return [before, ModelRequest(parts=[UserPromptPart(text) for text in texts])]
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        return [Artifact(artifact_id='mine', name='shout', parts=[Part(text=f'{result}!')])]
+
+
+async def test_an_agent_workers_methods_take_effect() -> None:
+    worker = Shouting(agent=agent, **parts())
+    async with serving(agent, workers=Workers(worker=worker)) as client:
+        first = await client.send('hello')
+        second = await client.send(message('again', contextId=first['contextId']))
+    assert [texts(task) for task in (first, second)] == [['Listen + HELLO!'], ['HELLO + Listen + AGAIN!']]
+    [artifact] = first['artifacts']
+    assert (artifact['artifactId'], artifact['name']) == (f'{first["id"]}.1.result', 'shout')
+    kept = await worker.storage.load_task(first['id'])
+    assert kept is not None
+    assert kept['status']['state'] == 'completed'
+
+
+async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
+    class Mute(AgentWorker):
+        def build_artifacts(self, result: Any) -> list[Artifact]:
+            return [] if result == 'nothing' else [Artifact(artifact_id='x', parts=[])]
+
+    model = FunctionModel(heard)
+    async with serving(agent, workers=Workers(worker=Mute(agent=agent, model=model, **parts()))) as client:
+        none, empty = await client.send('nothing'), await client.send('something')
+    assert [state_of(task) for task in (none, empty)] == ['COMPLETED', 'COMPLETED']
+    assert (none.get('artifacts'), len(empty['artifacts'])) == (None, 1)
+
+
+async def test_an_agent_worker_without_methods_of_its_own_is_the_agent() -> None:
+    typed = Agent(TestModel(custom_output_args=7), output_type=int)
+    async with serving(typed, workers=Workers(worker=AgentWorker(agent=typed, **parts()))) as client:
+        task = await client.send()
+    assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
+
+
+async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
+    async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts()))) as client:
+        error = await refused(client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}])))
+    assert error.code == -32602
 
 
 class Counting(AgentWorker):
@@ -43,15 +88,10 @@ class Counting(AgentWorker):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.ran: list[str] = []
-        self.cancelled: list[str] = []
 
     async def run_task(self, params: TaskSendParams) -> None:
         self.ran.append(params['id'])
         await super().run_task(params)
-
-    async def cancel_task(self, params: TaskIdParams) -> None:
-        self.cancelled.append(params['id'])
-        await super().cancel_task(params)
 
 
 async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
@@ -121,9 +161,8 @@ async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cann
             ([{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}], {}, -32602),
             ([{'text': 'draw'}], {'acceptedOutputModes': ['image/png']}, -32005),
         ]:
-            with pytest.raises(RpcError) as refused:
-                await client.send(message(parts=parts_), **configuration)
-            assert refused.value.code == code
+            error = await refused(client.send(message(parts=parts_), **configuration))
+            assert error.code == code
     assert worker.ran == []
 
 
@@ -158,6 +197,10 @@ class Reading(AgentWorker):
         return super().build_message_history(history)
 
 
+def question(text: str) -> str | InputRequired:
+    return text if 'Rome' in text else InputRequired('Where?')
+
+
 async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> None:
     seen: list[list[str]] = []
 
@@ -171,9 +214,6 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
             ]
         )
         return heard(messages, info)
-
-    def question(text: str) -> str | InputRequired:
-        return text if 'Rome' in text else InputRequired('Where?')
 
     asking = Agent(FunctionModel(ask), output_type=TextOutput(question))
     worker = Reading(agent=asking, **parts())
@@ -194,9 +234,6 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
 
 
 async def test_a_history_has_both_of_two_messages_with_one_id() -> None:
-    def question(text: str) -> str | InputRequired:
-        return text if 'Rome' in text else InputRequired('Where?')
-
     asking = Agent(FunctionModel(heard), output_type=TextOutput(question))
     worker = Reading(agent=asking, **parts())
     async with serving(asking, workers=Workers(worker=worker)) as client:
@@ -243,6 +280,22 @@ async def test_a_worker_that_is_no_agent_gets_only_the_media_types_that_the_app_
         for part in ({'text': 'Hi'}, {'raw': 'AA==', 'mediaType': 'application/x-protobuf'}):
             with pytest.raises(RpcError, match=r'-32005 .* is not supported\. This agent takes image/\*'):
                 await client.send(message(parts=[part]))
+
+
+def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
+    worker = AgentWorker(agent=agent, **parts())
+    with pytest.raises(ValueError, match='different storage'):
+        to_a2a(agent, workers=Workers(worker=worker), storage=InMemoryStorage[Any]())
+    with pytest.raises(ValueError, match='different broker'):
+        to_a2a(agent, workers=Workers(worker=worker), broker=InMemoryBroker())
+    with pytest.raises(ValueError, match='different agent'):
+        to_a2a(Agent('test'), workers=Workers(worker=worker))
+    assert to_a2a(agent, workers=Workers(worker=worker), storage=worker.storage, broker=worker.broker)
+
+
+def test_run_options_belong_to_the_worker() -> None:
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
+        to_a2a(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts())), model='test', deps=1)
 
 
 async def test_the_task_manager_has_the_users_storage_and_broker() -> None:

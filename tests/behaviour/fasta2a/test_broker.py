@@ -16,11 +16,11 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AApp, Workers, to_a2a
+from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.fasta2a import store as fasta2a_broker
 
 from ...client import Client, lifespan, message, state_of, texts
-from ..stage import Stage, ended, heard, serving
+from ..stage import Stage, app_of, ended, heard, serving, tasks_of
 
 memory = Agent(FunctionModel(heard))
 
@@ -241,9 +241,8 @@ async def test_what_a_broker_had_when_the_app_stopped_is_run_when_it_starts_agai
 async def test_the_tasks_of_an_app_with_a_broker_alone_can_be_looked_after() -> None:
     async with serving(memory, broker=InMemoryBroker()) as client:
         task = await client.send('hello')
-        assert isinstance(client.app, A2AApp)
-        assert [each['id'] for each in await client.app.list_tasks()] == [task['id']]
-        assert await client.app.conversations().load(task['contextId']) is not None
+        assert [each['id'] for each in await tasks_of(client)] == [task['id']]
+        assert await app_of(client).conversations().load(task['contextId']) is not None
 
 
 def message_of(text: str) -> Any:

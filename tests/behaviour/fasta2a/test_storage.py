@@ -13,32 +13,19 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
-from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
+from pydantic_ai_a2a import A2AError, Limits, Workers, to_a2a
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...client import RpcError, message, state_of, texts
 from ...fixed import fixed
+from ..callers import by_header, caller
 from ..own_parts import Breaking, OwnStorage, Slow, storage
-from ..stage import Stage, ended, heard, prompts, serving
+from ..refused import refused
+from ..stage import Stage, app_of, ended, heard, prompts, serving
 
 assert storage, 'a fixture'
 memory = Agent(FunctionModel(heard))
-
-
-def by_header(request: Request) -> Caller:
-    return Caller(id=request.headers.get('x-caller', ''))
-
-
-def calling(client: Client, name: str) -> Client:
-    return Client(client.app, headers={'X-Caller': name})
-
-
-async def refused(call: Any) -> RpcError:
-    with pytest.raises(RpcError) as error:
-        await call
-    return error.value
 
 
 async def test_a_task_is_in_the_storage_under_its_id(storage: OwnStorage) -> None:
@@ -95,7 +82,6 @@ async def test_a_failed_task_says_why_and_leaves_the_context_alone(storage: OwnS
     assert texts(following) == ['one + two']
 
 
-@pytest.mark.versions('1.0', reason='0.3 does not leave the history out')
 async def test_history_length_is_a_view_and_truncates_nothing(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send('one')
@@ -132,11 +118,7 @@ async def test_the_same_message_sent_twice_at_once_is_one_task(storage: OwnStora
 async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
-        task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        done = await ended(client, task['id'])
+        done = await stage.run_twice(client)
     assert texts(done) == ['one', 'one + two']
     said = [each['parts'][0]['text'] for each in done['history']]
     assert sorted(said) == ['one', 'one', 'one + two', 'two']
@@ -314,13 +296,13 @@ async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
 
 async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
+        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
         anns = await ann.send(message('i am ann', contextId='c'))
         bobs = await bob.send(message('i am bob', contextId='c'))
         theirs = await nobody.send(message('i am nobody', contextId='c'))
         forged = await nobody.send(message('let me in', contextId='pydantic_ai_a2a:/ann:c'))
     async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', '/'))
+        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
         for stranger in (bob, nobody):
             assert (await refused(stranger.get_task(anns['id']))).code == -32001
             assert (await refused(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001
@@ -353,16 +335,15 @@ async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_cont
 async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send()
-        assert isinstance(client.app, A2AApp)
-        for call in (client.app.list_tasks(), client.app.erase_task(task['id']), client.app.erase_context('c')):
+        app = app_of(client)
+        for call in (app.list_tasks(), app.erase_task(task['id']), app.erase_context('c')):
             with pytest.raises(A2AError, match='FastA2A storage cannot'):
                 await call
         with pytest.raises(A2AError, match='FastA2A storage cannot'):
-            client.app.conversations()
-        assert (await client.app.get_task(task['id']))['status']['state'] == 'completed'
+            app.conversations()
+        assert (await app.get_task(task['id']))['status']['state'] == 'completed'
 
 
-@pytest.mark.versions('1.0', reason='0.3 has no such operation')
 async def test_tasks_cannot_be_listed(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         assert (await refused(client.call('ListTasks', {}))).code == -32004

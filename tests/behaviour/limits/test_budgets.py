@@ -17,14 +17,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...fixed import fixed
-from ..foreign import foreign
-from ..metered import AUTH, DAY, HTTP, USED, Clock, by, over, work, working
+from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
+from ..own_parts import foreign
 from ..refused import send
-from ..stage import Stage, ended, serving, tasks_of
+from ..stage import Stage, app_of, ended, serving, tasks_of
 
 
 @asynccontextmanager
@@ -39,7 +39,8 @@ async def budgeted(
 
 
 MINUTES = timedelta(minutes=1)
-LIMITS = UsageLimits(request_limit=9)
+TOMORROW = str(24 * 3600 + 24 * 60)
+"""Seconds until the first part of a day has left the window."""
 
 
 @pytest.mark.parametrize(
@@ -68,25 +69,20 @@ async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() ->
     async with budgeted(working(), Budget(window=DAY, requests=1)) as (client, _):
         sent = message(messageId='a-message-id-of-its-own')
         task = await client.send(sent)
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
         assert await client.send(sent) == task
         assert len(await tasks_of(client)) == 1
 
 
 async def test_a_run_gets_what_is_left_of_a_budget() -> None:
-    async with budgeted(
-        working(steps=3), Budget(window=DAY, requests=4), usage_limits=UsageLimits(request_limit=9)
-    ) as (
-        client,
-        _,
-    ):
+    limits = UsageLimits(request_limit=9)
+    async with budgeted(working(steps=3), Budget(window=DAY, requests=4), usage_limits=limits) as (client, _):
         assert state_of(await client.send()) == 'COMPLETED'
         failed = await client.send()
         assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
-@HTTP
 @pytest.mark.parametrize(
     'budget', [Budget(window=DAY, tokens=250), Budget(window=DAY, cost=Decimal('0.025'))], ids=['tokens', 'cost']
 )
@@ -97,7 +93,6 @@ async def test_a_run_ends_with_the_request_that_goes_over(budget: Budget) -> Non
         assert await used(client) == [(3, 300, 30_000_000)]
 
 
-@HTTP
 async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_model() -> None:
     stage = Stage()
     budget = Budget(window=DAY, tokens=1)
@@ -115,18 +110,16 @@ async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_mo
 
 async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> list[tuple[int, int, int]]:
     """What is known of what a caller's runs have used: requests, tokens, billionths of a dollar."""
-    assert isinstance(client.app, A2AApp)
-    store, ms = client.app.backend.quotas, window // timedelta(milliseconds=1)
+    store, ms = app_of(client).backend.quotas, window // timedelta(milliseconds=1)
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
 
 
-@HTTP
 async def test_a_tenant_has_one_budget_for_all_its_callers() -> None:
     budgets = [Budget(window=DAY, requests=2, of='tenant'), Budget(window=DAY, requests=9)]
     async with budgeted(working(), *budgets, auth=AUTH) as (client, _):
         for name in ('ann', 'bob'):
             await by(client, name).send()
-        over(await by(client, 'ann').post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await by(client, 'ann').post(send()), 'budgets.requests', retry_after=TOMORROW)
         await by(client, 'eve').send()
         assert await used(client, 'acme') == [(2, 200, 20_000_000)]
         assert await used(client, 'acme/ann') == [(1, 100, 10_000_000)]
@@ -139,7 +132,6 @@ def failing(messages: Sequence[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
 
-@HTTP
 async def test_a_run_that_fails_is_charged_what_it_used() -> None:
     agent = Agent(FunctionModel(failing))
     agent.tool_plain(work)
@@ -169,7 +161,6 @@ class Held:
         return 'worked'
 
 
-@HTTP
 @pytest.mark.parametrize('grace', [LIMIT, 0.001], ids=['in time', 'over its head'])
 async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> None:
     held = Held(stubborn=grace != LIMIT)
@@ -209,7 +200,6 @@ class Asked:
         await asyncio.Future()
 
 
-@HTTP
 async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_what_was_sent() -> None:
     asked = Asked()
     async with budgeted(asked.agent, Budget(window=DAY, requests=1)) as (client, _):
@@ -221,10 +211,9 @@ async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_w
         [(requests, tokens, _)] = await used(client)
         assert requests == 1
         assert 3025 <= tokens <= 3100
-        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
-@HTTP
 async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
     asked = Asked()
 
@@ -247,7 +236,6 @@ async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
     assert 3100 <= tokens <= 3200
 
 
-@HTTP
 async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     asked = Asked()
     async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
@@ -261,7 +249,6 @@ async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     assert 1125 <= tokens <= 1250
 
 
-@HTTP
 async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
     asked = Asked()
@@ -272,7 +259,6 @@ async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer(
         assert [requests for requests, _, _ in await used(client)] == [1]
 
 
-@HTTP
 async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> None:
     asked = Asked()
     asked.agent.model = Priced(asked.answer, model_name='gpt-5.2')
@@ -284,7 +270,6 @@ async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> N
     assert cost > tokens > 100_000  # billionths of a dollar: more than 0.001 for a million
 
 
-@HTTP
 @pytest.mark.filterwarnings('ignore:A .cost_limit. is set but cannot be enforced')
 async def test_a_model_without_a_known_price_costs_nothing() -> None:
     unpriced = replace(USED, cost=None)
@@ -294,7 +279,6 @@ async def test_a_model_without_a_known_price_costs_nothing() -> None:
         assert await used(client) == [(2, 200, 0)]
 
 
-@HTTP
 async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
     held = Held(stubborn=False)
     options: Any = {
@@ -313,14 +297,7 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
 
 
 def test_budgets_need_to_know_what_runs_use() -> None:
-    worker = foreign()
+    workers, budgets = Workers(worker=foreign()), Quotas(budgets=[Budget(window=DAY, requests=1)])
     with pytest.raises(TypeError, match=r'^Quotas\.budgets cannot be combined with'):
-        to_a2a(
-            Agent('test'),
-            workers=Workers(worker=worker),
-            limits=Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=1)])),
-        )
-    assert (
-        to_a2a(Agent('test'), workers=Workers(worker=worker), limits=Limits(quotas=Quotas(tasks=1))).metering
-        is not None
-    )
+        to_a2a(Agent('test'), workers=workers, limits=Limits(quotas=budgets))
+    assert to_a2a(Agent('test'), workers=workers, limits=Limits(quotas=Quotas(tasks=1))).metering is not None

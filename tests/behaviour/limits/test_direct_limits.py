@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,8 @@ from ..stage import heard, prompts, serving, told_in_log, told_to_loop
 def ask(client: Client, text: str, **configuration: Any) -> Exchange:
     """A message that is on its way."""
     params = {'message': message(text), **({'configuration': configuration} if configuration else {})}
-    call = rpc('SendMessage', params)
     headers = {'Content-Type': 'application/json', **client.headers}
-    return Exchange(client.app, call.verb, call.path or '/', headers, call)
+    return Exchange(client.app, 'POST', '/', headers, rpc('SendMessage', params))
 
 
 class Held:
@@ -91,17 +90,28 @@ async def test_a_request_that_is_ended_twice_leaves_its_place_to_others() -> Non
     assert answer.status == 200
 
 
+def impatient(folder: Path) -> SqliteFileBackend:
+    """A file whose lock is waited for no longer than a moment."""
+    file = SqliteFile(path=folder / 'a.db', synchronous='normal', busy_timeout=0.01)
+    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Lock the file against writers."""
+    with closing(sqlite3.connect(folder / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
+        other.execute('BEGIN IMMEDIATE')
+        yield
+
+
 async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_store(tmp_path: Path) -> None:
-    held = Held()
-    file = SqliteFile(path=tmp_path / 'a.db', synchronous='normal', busy_timeout=0.01)
-    backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
+    held, backend = Held(), impatient(tmp_path)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
     with told_to_loop() as told, told_in_log('usage or the messages of a run could not be stored') as logged:
         async with held.serving(backend=backend, limits=Limits(quotas=quotas)) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
-            with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
-                other.execute('BEGIN IMMEDIATE')
+            with locked(tmp_path):
                 exchange.gone.set()
                 await exchange.task
                 assert await asyncio.to_thread(logged.wait, LIMIT)
@@ -109,22 +119,14 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
     backend.close()
 
 
-def impatient(folder: Path) -> SqliteFileBackend:
-    """A file whose lock is waited for no longer than a moment."""
-    file = SqliteFile(path=folder / 'a.db', synchronous='normal', busy_timeout=0.01)
-    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
-
-
 async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     async with held.serving(backend=backend) as client:
         exchange = ask(client, 'slow')
         await held.one.wait()
-        with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
-            other.execute('BEGIN IMMEDIATE')
-            with told_in_log('continues once the store is available again') as waiting:
-                held.ended.set()
-                assert await asyncio.to_thread(waiting.wait, LIMIT)
+        with locked(tmp_path), told_in_log('continues once the store is available again') as waiting:
+            held.ended.set()
+            assert await asyncio.to_thread(waiting.wait, LIMIT)
         answer = await exchange.answer()
     assert (answer.status, held.begun) == (200, 1)
     assert b'slow' in answer.body
@@ -137,8 +139,7 @@ async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_ag
     async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
         exchange = ask(client, 'slow')
         await held.one.wait()
-        with closing(sqlite3.connect(tmp_path / 'a.db', timeout=LIMIT, isolation_level=None)) as other:
-            other.execute('BEGIN IMMEDIATE')
+        with locked(tmp_path):
             held.ended.set()
             answer = await exchange.answer()
     assert (answer.status, answer.headers['retry-after']) == (503, '1')

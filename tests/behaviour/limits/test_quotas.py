@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
 from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
-from ...dialects import json_rpc
-from ..metered import AUTH, DAY, HTTP, TOKENS, Clock, by, over
+from ..metered import AUTH, DAY, TOKENS, Clock, by, over
+from ..own_parts import foreign
 from ..refused import refusal, send, untouched
-from ..stage import Stage, ended, serving, tasks_of
+from ..stage import Stage, audited, each_backend, ended, serving, tasks_of
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
@@ -47,7 +49,6 @@ async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named
         assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
 
 
-@json_rpc('what is sent is JSON-RPC')
 async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
     async with untouched(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for _ in range(3):
@@ -58,13 +59,11 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
         assert (answer.status, answer.json['error']['code']) == (429, -32000)
 
 
-@HTTP
 async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
     options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
-    app = to_a2a(Agent('test'), **options)
-    async with lifespan(app):
+    async with serving(Agent('test'), **options) as client:
         await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
-        answer = await Client(app).post(b'{')
+        answer = await client.post(b'{')
     assert answer.json['error']['code'] == -32603
 
 
@@ -74,7 +73,6 @@ def drop_buckets(file: Path) -> None:
     database.close()
 
 
-@HTTP
 async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> None:
     rate = Rate(60, timedelta(minutes=1), burst=2)
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rate))) as client:
@@ -107,7 +105,6 @@ async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> Non
         over(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
 
 
-@HTTP
 async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         Clock(client.app)
@@ -115,10 +112,9 @@ async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixtur
             await by(client, name).send()
         answer = await by(client, 'ann').post(send())
         over(answer, 'rates.*', retry_after='86400')
-    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    assert {**record, 'time': None} == {
+    [record] = audited(caplog)
+    assert record == {
         'event': 'quota-exceeded',
-        'time': None,
         'remote': 'testclient',
         'quota': 'rates.*',
         'caller': 'ann',
@@ -135,7 +131,6 @@ async def from_address(client: Client, address: str | None) -> int:
     return (await exchange.answer()).status
 
 
-@HTTP
 @pytest.mark.parametrize(
     ('by_address', 'statuses'), [(False, [200, 429, 429, 429, 429, 429]), (True, [200, 429, 200, 429, 200, 200])]
 )
@@ -146,14 +141,12 @@ async def test_anonymous_callers_are_one_unless_their_addresses_count(by_address
         assert [await from_address(client, each) for each in addresses] == statuses
 
 
-@HTTP
 async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
     async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, None) for _ in range(2)] == [200, 429]
 
 
-@HTTP
 async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
     def app() -> A2AApp:
         return to_a2a(
@@ -193,7 +186,6 @@ async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
     assert 'second' not in stage.began
 
 
-@HTTP
 async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
@@ -231,3 +223,48 @@ async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
         for task in (running, queued):
             await ended(ann, task['id'])
         assert state_of(await ann.send('another')) == 'COMPLETED'
+
+
+# --- running tasks --------------------------------------------------------------------------------------------------
+
+
+@each_backend('memory', 'sqlite', 'postgres')
+async def test_a_caller_with_many_tasks_leaves_room_for_others_and_all_of_them_end(backend: str) -> None:
+    goes_on = asyncio.Event()
+    running: list[str] = []
+    most: list[int] = []
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        text = 'long' if 'long' in str(messages[0]) else 'short'
+        running.append(text)
+        most.append(running.count('long'))
+        if text == 'long':
+            await goes_on.wait()
+        running.remove(text)
+        return ModelResponse(parts=[TextPart('done')])
+
+    agent = Agent(FunctionModel(model), name='agent')
+    limits = Limits(quotas=Quotas(running=2))
+    async with serving(agent, backend=backend, auth=AUTH, limits=limits, workers=Workers(running=4, lease=1)) as client:
+        ann, bob = by(client, 'ann'), by(client, 'bob')
+        long = [await ann.send('long', returnImmediately=True) for _ in range(5)]
+        for _ in range(3):
+            assert state_of(await bob.send('short')) == 'COMPLETED'
+        states = [state_of(await ann.get_task(task['id'])) for task in long]
+        assert sorted(states) == ['SUBMITTED'] * 3 + ['WORKING'] * 2
+        goes_on.set()
+        for task in long:
+            assert state_of(await ended(ann, task['id'])) == 'COMPLETED'
+    assert max(most) == 2
+
+
+@pytest.mark.parametrize(
+    ('options', 'error'),
+    [
+        ({}, r'^Quotas\.running needs auth=: all anonymous callers are one caller'),
+        ({'auth': AUTH, 'workers': Workers(worker=foreign())}, r'^Quotas\.running cannot be combined with'),
+    ],
+)
+def test_the_limit_needs_callers_who_can_be_told_apart_and_a_worker_of_the_package(options: Any, error: str) -> None:
+    with pytest.raises(TypeError, match=error):
+        to_a2a(Agent('test'), limits=Limits(quotas=Quotas(running=2)), **options)

@@ -1,7 +1,9 @@
-"""Lists of webhooks, page by page, and webhooks whose secrets nobody can read any longer."""
+"""Webhooks that clients register: how they are read, listed and removed, and which are refused."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,154 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Access, Push, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
-from ...client import Client, RpcError, lifespan, message, rpc
-from ...dialects import only, spoken
+from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
+from ...dialects import only
+from ...fixed import fixed
+from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
-from ..stage import serving
+from ..refused import refused
+from ..stage import Stage, serving, tasks_of
 
 URL = 'https://example.com/hook'
+TARGET = {'id': 'mine', 'url': URL, 'token': 't', 'authentication': {'scheme': 'Bearer'}}
+
+
+async def queued(client: Client, **configuration: Any) -> str:
+    return (await client.send('hello', returnImmediately=True, **configuration))['id']
+
+
+async def test_what_is_registered_can_be_read_and_removed() -> None:
+    stage = Stage()
+    async with serving(stage.agent, push=Push()) as client:
+        task_id = await queued(client)
+        full = {**TARGET, 'authentication': {'scheme': 'Bearer', 'credentials': 'c'}}
+        assert await create(client, task_id, **full) == {'taskId': task_id, **full}
+        other = await create(client, task_id, url='https://example.com/other')
+        assert other == {'id': other['id'], 'taskId': task_id, 'url': 'https://example.com/other'}
+        assert len(other['id']) == 32
+        assert await get(client, task_id, 'mine') == {'taskId': task_id, **full}
+        assert await listed(client, task_id) == [{'taskId': task_id, **full}, other]
+        for _ in range(2):  # once more does no harm
+            await delete(client, task_id, 'mine')
+        assert await listed(client, task_id) == [other]
+        assert (await refused(get(client, task_id, 'mine'))).code == -32001
+        stage.open('hello')
+
+
+async def test_one_that_is_registered_again_is_replaced() -> None:
+    stage = Stage()
+    async with serving(stage.agent, push=Push()) as client:
+        task_id = await queued(client, taskPushNotificationConfig={'id': 'mine', 'url': 'https://example.com/old'})
+        changed = await create(client, task_id, id='mine', url='https://example.com/new')
+        assert await listed(client, task_id) == [changed] == [{'id': 'mine', 'taskId': task_id, 'url': changed['url']}]
+        stage.open('hello')
+
+
+async def test_a_task_has_no_more_of_them_than_it_may() -> None:
+    stage = Stage()
+    async with serving(stage.agent, push=fixed(Push, configs=2)) as client:
+        task_id = await queued(client)
+        for name in ('a', 'b', 'a'):
+            await create(client, task_id, id=name, url='https://example.com/')
+        assert (await refused(create(client, task_id, url='https://example.com/'))).code == -32602
+        assert [each['id'] for each in await listed(client, task_id)] == ['a', 'b']
+        stage.open('hello')
+
+
+@pytest.mark.parametrize('push', [None, Push()], ids=['none', 'push'])
+async def test_the_card_says_whether_there_are_any(push: Push | None) -> None:
+    card = (await Client(to_a2a(Agent('test'), push=push)).get('/.well-known/agent-card.json')).json
+    assert card['capabilities']['pushNotifications'] is (push is not None)
+
+
+async def test_without_the_setting_there_are_none() -> None:
+    async with serving(Agent('test')) as client:
+        codes = [
+            (await refused(doing)).code
+            for doing in (
+                create(client, 'no-such-task', url='https://example.com/'),
+                create(client, 'no-such-task', url='not a url'),
+                get(client, 'no-such-task', 'x'),
+                listed(client, 'no-such-task'),
+                delete(client, 'no-such-task', 'x'),
+                client.send(taskPushNotificationConfig={'url': 'not a url'}),
+            )
+        ]
+    assert codes == [-32003] * 6
+
+
+@pytest.mark.parametrize(
+    'url', ['http://example.com/', 'https://127.0.0.1/', 'https://localhost/', 'https://a:b@example.com/', 'ftp://x/']
+)
+async def test_a_url_that_nothing_would_be_sent_to_is_refused(url: str) -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        error = await refused(client.send(taskPushNotificationConfig={'url': url}))
+        assert await tasks_of(client) == []
+        task_id = (await client.send())['id']
+        assert (await refused(create(client, task_id, url=url))).code == error.code == -32602
+        assert await listed(client, task_id) == []
+    assert url not in error.message
+
+
+async def test_one_caller_learns_nothing_of_what_another_has_registered() -> None:
+    app = to_a2a(Agent('test'), auth=by_header, push=Push())
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        ann, bob = caller(app, 'ann'), caller(app, 'bob')
+        task_id = (await ann.send())['id']
+        config = await create(ann, task_id, **TARGET)
+        errors = [
+            await refused(doing)
+            for doing in (
+                create(bob, task_id, id='mine', url='https://evil.example/'),
+                get(bob, task_id, 'mine'),
+                listed(bob, task_id),
+                delete(bob, task_id, 'mine'),
+                get(bob, 'no-such-task', 'mine'),
+            )
+        ]
+        assert {(error.code, error.message) for error in errors} == {(-32001, errors[-1].message)}
+        assert await listed(ann, task_id) == [config]
+
+
+async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_too() -> None:
+    callers = {
+        'the-token-of-reader': Caller(id='r', scopes=frozenset({'send'})),
+        'the-token-of-hooks': Caller(id='h', scopes=frozenset({'push'})),
+    }
+    scopes = {'CreateTaskPushNotificationConfig': 'push'}
+    async with serving(Agent('test'), auth=BearerAuth(callers), access=Access(scopes=scopes), push=Push()) as client:
+        statuses: dict[str, list[int]] = {}
+        for token in callers:
+            client.headers |= {'Authorization': f'Bearer {token}'}
+            for configuration in ({}, {'taskPushNotificationConfig': {'url': 'https://example.com/'}}):
+                body = rpc('SendMessage', {'message': message(), 'configuration': configuration})
+                statuses.setdefault(token, []).append((await client.post(body)).status)
+    assert statuses == {'the-token-of-reader': [200, 403], 'the-token-of-hooks': [200, 200]}
+
+
+def test_a_backend_without_push_notifications_is_refused() -> None:
+    from fasta2a.storage import InMemoryStorage
+
+    with pytest.raises(ValueError, match='push= needs a backend with push notifications'):
+        to_a2a(Agent('test'), storage=InMemoryStorage(), push=Push())
+    with pytest.raises(ValueError, match=r'Push\.keys must be'):
+        to_a2a(Agent('test'), push=Push(keys=['no key']))
+
+
+@pytest.mark.parametrize('keys', [[], [Fernet.generate_key().decode()]])
+async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_path: Path) -> None:
+    async with serving(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys)) as client:
+        target = {'url': 'https://example.com/PATH', 'token': 'TOKEN'}
+        task_id = (await client.send(message()))['id']
+        created = await create(client, task_id, **target)
+        assert await listed(client, task_id) == [created]
+    stored = b''.join(path.read_bytes() for path in tmp_path.iterdir())
+    assert [word in stored for word in (b'PATH', b'TOKEN')] == [not keys] * 2
+
+
+# --- lists, page by page --------------------------------------------------------------------------------------------
 
 
 async def page(client: Client, task_id: str, **params: Any) -> tuple[list[str], str]:
@@ -59,9 +201,8 @@ async def test_webhooks_are_listed_page_by_page() -> None:
 async def test_what_is_no_page_is_refused(params: dict[str, Any], field: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = await registered(client, 'a')
-        with pytest.raises(RpcError) as refused:
-            await page(client, task_id, **params)
-    assert (refused.value.code, refused.value.fields) == (-32602, [field])
+        error = await refused(page(client, task_id, **params))
+    assert (error.code, error.fields) == (-32602, [field])
 
 
 async def test_a_page_of_another_task_is_refused() -> None:
@@ -87,8 +228,7 @@ async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_regist
             with pytest.raises(RpcError, match='configuration lost was encrypted with a key') as unreadable:
                 await reading
             assert unreadable.value.code == -32603
-            if spoken().has_details:
-                assert unreadable.value.data[0]['metadata']['correlationId'] in caplog.messages[-1]
+            assert unreadable.value.data[0]['metadata']['correlationId'] in caplog.messages[-1]
         await create(client, task_id, id='lost', url=URL)
         with pytest.raises(RpcError, match='configuration gone was encrypted with a key'):
             await listed(client, task_id)
@@ -109,9 +249,8 @@ async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(
         assert [each['id'] for each in await listed(client, task_id)] == ['a']
         for stranger in (Client(app, path='/umbrella/'), Client(app)):
             for reading in (get(stranger, task_id, 'a'), listed(stranger, task_id)):
-                with pytest.raises(RpcError) as missing:
-                    await reading
-                assert missing.value.code == -32001
+                missing = await refused(reading)
+                assert missing.code == -32001
         await delete(client, task_id, 'a')
         assert await listed(client, task_id) == []
 
@@ -125,27 +264,24 @@ async def test_or_whose_name_their_params_have() -> None:
         assert await page(Client(app), task_id, tenant='acme') == (['a'], '')
 
 
-def older_authentication(authentication: dict[str, str]) -> dict[str, Any]:
-    """What 0.3 has instead: a list of schemes, which must not be empty."""
-    written: dict[str, Any] = dict(authentication)
-    if 'scheme' in written:
-        scheme = written.pop('scheme')
-        written['schemes'] = [scheme] if scheme else []
-    return written
-
-
 @pytest.mark.parametrize(
     ('target', 'field'),
     [
         ({'url': 'https://127.0.0.1/'}, 'url'),
         ({'url': 'ftp://example.com/'}, 'url'),
+        ({}, 'url'),
+        ({'url': ''}, 'url'),
         ({'url': 5}, 'url'),
-        ({'url': URL, 'token': 'a b'}, 'token'),
+        ({'url': 'https://example.com/\n'}, 'url'),
         ({'url': 'https://example.com:0/'}, 'url'),
         ({'url': 'https://example.com:99999/'}, 'url'),
         ({'url': 'https://example.com/%00'}, 'url'),
         ({'url': 'https://example.com\\/'}, 'url'),
         ({'url': 'https://exa%6dple.com/'}, 'url'),
+        ({'url': URL, 'token': 'a b'}, 'token'),
+        ({'url': URL, 'token': 'a\r\nHost: b'}, 'token'),
+        ({'url': URL, 'token': 'ä'}, 'token'),
+        ({'url': URL, 'authentication': 5}, 'authentication'),
         ({'url': URL, 'authentication': {'scheme': 'Bearer', 'credentials': 'ä'}}, 'authentication.credentials'),
         ({'url': URL, 'authentication': {'credentials': 'secret'}}, 'authentication.scheme'),
         ({'url': URL, 'authentication': {'scheme': '', 'credentials': 'secret'}}, 'authentication.scheme'),
@@ -153,22 +289,19 @@ def older_authentication(authentication: dict[str, str]) -> dict[str, Any]:
     ],
 )
 async def test_a_bad_field_has_the_whole_path_that_it_has_in_the_params(target: dict[str, Any], field: str) -> None:
-    older = spoken().version == '0.3'
-    inline = 'pushNotificationConfig' if older else 'taskPushNotificationConfig'
-    if older and 'authentication' in target:
-        target = {**target, 'authentication': older_authentication(target['authentication'])}
-        field = {'authentication.scheme': 'authentication.schemes'}.get(field, field)
     async with serving(Agent('test'), push=Push()) as client:
         task_id = (await client.send())['id']
-        sent = {'message': message(), 'configuration': {inline: target}}
-        created = {'taskId': task_id, **({inline: target} if older else target)}
+        sent = {'message': message(), 'configuration': {'taskPushNotificationConfig': target}}
         errors = [
-            spoken().error((await client.post(rpc(method, params, client.dialect))).json)
-            for method, params in (('SendMessage', sent), ('CreateTaskPushNotificationConfig', created))
+            await refused(client.call(method, params))
+            for method, params in (
+                ('SendMessage', sent),
+                ('CreateTaskPushNotificationConfig', {'taskId': task_id, **target}),
+            )
         ]
-    above = f'{inline}.' if older else ''
-    named = [error['message'].removeprefix('Invalid parameters: ').partition(': ')[0] for error in errors]
-    assert named == [f'configuration.{inline}.{field}', f'{above}{field}']
+    named = [error.message.removeprefix('Invalid parameters: ').partition(': ')[0] for error in errors]
+    assert [error.code for error in errors] == [-32602, -32602]
+    assert named == [f'configuration.taskPushNotificationConfig.{field}', field]
 
 
 @only('0.3', '1.0 has one scheme')
@@ -190,3 +323,48 @@ async def test_very_many_bad_fields_are_counted_only() -> None:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
         answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
     assert answer.json['error']['message'] == 'Invalid parameters: 1001 problems'
+
+
+# --- over HTTP+JSON (§11.3) -----------------------------------------------------------------------------------------
+
+
+async def request(client: Client, verb: str, path: str, body: Any = None) -> tuple[int, Any]:
+    headers = {'A2A-Version': '1.0', 'Content-Type': 'application/a2a+json'}
+    content = b'' if body is None else json.dumps(body).encode()
+    answer = await Exchange(client.app, verb, path, headers, content).answer()
+    return answer.status, answer.json
+
+
+async def test_configurations_are_created_read_listed_and_removed() -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        task_id = (await client.send())['id']
+        path = f'/tasks/{task_id}/pushNotificationConfigs'
+        config = {'id': 'mine', 'taskId': task_id, 'url': 'https://example.com/hook'}
+        assert await request(client, 'POST', path, {'id': 'mine', 'url': config['url']}) == (200, config)
+        assert await request(client, 'GET', f'{path}/mine') == (200, config)
+        assert await request(client, 'GET', path) == (200, {'configs': [config]})
+        assert await request(client, 'DELETE', f'{path}/mine') == (200, {})
+        assert (await request(client, 'GET', f'{path}/mine'))[0] == 404
+        assert (await request(client, 'POST', path, {'url': 'http://127.0.0.1/'}))[0] == 400
+
+
+@pytest.mark.parametrize('name', ['taskId', 'task_id'])
+async def test_a_body_does_not_name_another_task_than_the_path(name: str) -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        one, other = [(await client.send())['id'] for _ in range(2)]
+        path, url = f'/tasks/{one}/pushNotificationConfigs', 'https://example.com/hook'
+        status, answer = await request(client, 'POST', path, {'url': url, name: other})
+        assert (status, answer['error']['message']) == (
+            400,
+            'Invalid parameters: taskId: must be the same as in the path',
+        )
+        assert await request(client, 'POST', path, {'url': url, 'id': 'c', name: one}) == (
+            200,
+            {'id': 'c', 'taskId': one, 'url': url},
+        )
+
+
+async def test_without_the_setting_the_paths_say_so() -> None:
+    async with serving(Agent('test')) as client:
+        status, answer = await request(client, 'POST', '/tasks/t/pushNotificationConfigs', {})
+        assert (status, answer['error']['details'][0]['reason']) == (400, 'PUSH_NOTIFICATION_NOT_SUPPORTED')

@@ -22,9 +22,8 @@ from pydantic_ai_a2a import A2AApp, Access, AgentWorker, Approvals, Caller, Mess
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...long import size
-from ..desk import Desk
-from ..foreign import foreign
-from ..stage import Stage, ended, prompts, serving
+from ..own_parts import foreign
+from ..stage import Desk, Stage, ended, prompts, serving
 
 TIMES = size(15, 50)
 """Messages of each of twenty clients."""

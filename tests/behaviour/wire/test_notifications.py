@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
 
 from ...client import Answer, Client, lifespan, message, rpc, state_of
-from ...dialects import json_rpc, spoken
+from ...dialects import json_rpc
 from ..refused import refusal, untouched
 from ..stage import Stage, serving
 
@@ -117,4 +117,3 @@ async def test_what_http_refuses_is_a_status_without_a_body() -> None:
     assert 'www-authenticate' in forbidden.headers
     assert statuses == [204, 204, 429, 429]
     assert (unknown.status, unknown.json['id']) == (401, None)  # refused before it was read
-    assert spoken().has_envelope

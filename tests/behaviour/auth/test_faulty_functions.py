@@ -1,0 +1,386 @@
+"""Functions of an operator that decide about requests, and return a wrong value, raise an exit, or never return."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from pydantic_ai import Agent
+from starlette.requests import Request
+from starlette.types import Message
+
+from pydantic_ai_a2a import Access, AllOf, Approvals, BearerAuth, Caller, Credentials, Messages, serve, to_a2a
+from pydantic_ai_a2a.auth import callers
+from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
+
+from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ..asking import Tools, answers, approve
+from ..refused import RAISED, SECRET, refusal, refused, send, untouched
+from ..stage import serving
+
+
+def identify(request: Any) -> Caller:
+    return Caller(id=request.headers.get('x-caller', 'ann'))
+
+
+def options_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """Return the options of an app that calls a function."""
+    if name == 'auth=':
+        return {'auth': function}
+    if name == 'Messages.reply':
+        return {'auth': identify, 'messages': Messages(reply=function)}
+    if name == 'Approvals.approvers':
+        return {'auth': identify, 'approvals': Approvals(approvers=function)}
+    option = name.removeprefix('Access.')
+    access: dict[str, Any] = {option: function}
+    if name == 'Credentials.exchange':
+        access = {'credentials': Credentials(exchange=function, keys=[Fernet.generate_key().decode()])}
+    return {'auth': identify, 'access': Access(**access)}
+
+
+FUNCTIONS = (
+    'auth=',
+    'Access.tenants',
+    'Access.extended_card',
+    'Approvals.approvers',
+    'Credentials.exchange',
+    'Messages.reply',
+)
+
+
+async def asking(client: Client, name: str) -> tuple[Client, str, Any]:
+    """Return a request that calls the function."""
+    if name == 'Access.extended_card':
+        return client, 'GetExtendedAgentCard', None
+    if name == 'Access.tenants':
+        return Client(client.app, path='/acme'), 'SendMessage', {'message': message()}
+    if name == 'Approvals.approvers':
+        task = await client.send('delete')
+        return Client(client.app, headers={'X-Caller': 'bob'}), 'GetTask', {'id': task['id']}
+    return client, 'SendMessage', {'message': message()}
+
+
+# --- functions that return a wrong value ----------------------------------------------------------------------------
+
+TOKEN = 'long-token-of-ann'
+BEARER = {'Authorization': f'Bearer {TOKEN}'}
+
+
+async def _later(value: Any) -> Any:
+    return value
+
+
+def _returns(value: Any) -> Callable[..., Any]:
+    def mistaken(*_: Any) -> Any:
+        return value
+
+    return mistaken
+
+
+def _forgets_to_await(*_: Any) -> Any:
+    return _later(_later(True))
+
+
+def _says_no_later(*_: Any) -> Any:
+    return _later('no')
+
+
+WRONG: dict[str, Callable[..., Any]] = {
+    'text': _returns('no'),
+    'a number': _returns(1),
+    'an object': _returns(object()),
+    'nothing': _returns(None),
+    'later': _says_no_later,
+    'a coroutine of a coroutine': _forgets_to_await,
+}
+"""Functions that return neither True nor False."""
+each_wrong = pytest.mark.parametrize('wrong', WRONG.values(), ids=list(WRONG))
+
+
+def _named(caplog: pytest.LogCaptureFixture, option: str, function: Callable[..., Any]) -> bool:
+    return any(f'{option} {function.__qualname__} returned' in record.getMessage() for record in caplog.records)
+
+
+class Careless(Authenticator):
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        return Caller()
+
+
+FOUND: dict[str, Callable[[], Any]] = {
+    'anonymous': Caller,
+    'only a tenant': lambda: Caller(tenant='acme'),
+    'only an owner': lambda: Caller(owns_as='ann'),
+    'a name': lambda: 'ann',
+    'true': lambda: True,
+    'false': lambda: False,
+}
+
+
+@pytest.mark.parametrize('found', FOUND.values(), ids=list(FOUND))
+@pytest.mark.parametrize('is_async', [False, True])
+async def test_only_a_caller_with_an_id_is_let_in(
+    found: Callable[[], Any], is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def authenticate(_: Request) -> Any:
+        return _later(found()) if is_async else found()
+
+    async with untouched(auth=authenticate) as client:
+        refusal(await client.post(send()), status=401, id=None)
+    assert _named(caplog, 'auth=', authenticate)
+
+
+async def test_a_coroutine_is_no_caller(caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=_forgets_to_await) as client:
+        refusal(await client.post(send()), status=401, id=None)
+    assert _named(caplog, 'auth=', _forgets_to_await)
+
+
+async def test_each_of_all_ways_has_to_find_a_caller_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
+    ann = BearerAuth({TOKEN: 'ann'})
+    for auth in (Careless(), AllOf(ann, Careless()), AllOf(Careless(), ann)):
+        async with untouched(auth=auth) as client:
+            refusal(await client.post(send(), BEARER), status=401, id=None)
+        assert 'auth= Careless returned Caller instead of a Caller with an id, or None' in caplog.text
+        caplog.clear()
+
+
+@each_wrong
+async def test_a_tenant_is_allowed_by_true_only(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    async with untouched(auth=BearerAuth({TOKEN: 'ann'}), access=Access(tenants=wrong)) as client:
+        answer = await client.post(send(), BEARER, path='/acme/')
+    assert 'is not a tenant of this caller' in refusal(answer).message
+    assert _named(caplog, 'Access.tenants', wrong)
+
+
+@each_wrong
+async def test_an_approver_is_named_by_true_only(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    tools = Tools()
+    app = to_a2a(tools.agent, auth=BearerAuth({TOKEN: 'ann'}), approvals=Approvals(approvers=wrong))
+    client = Client(app, headers=BEARER)
+    async with lifespan(app):
+        task = await client.send('delete')
+        with pytest.raises(RpcError, match='The caller may not answer this call'):
+            await client.send(answers(task, approve()))
+    assert tools.deleted == []
+    assert _named(caplog, 'Approvals.approvers', wrong)
+
+
+# --- functions that raise no `Exception`, such as `SystemExit` ------------------------------------------------------
+
+Exits = Callable[..., Any]
+
+
+@pytest.fixture(params=[f'{name} {later}' for name in RAISED for later in ('', 'later')])
+def exits(request: pytest.FixtureRequest) -> Exits:
+    """A function that raises, at once or while it is awaited."""
+    name, later = request.param.split(' ')
+
+    def leave(*_: Any) -> Any:
+        raise RAISED[name]()
+
+    async def leave_later(*_: Any) -> Any:
+        raise RAISED[name]()
+
+    return leave_later if later else leave
+
+
+def check_refusal(error: RpcError, caplog: pytest.LogCaptureFixture) -> None:
+    """Compare an error with that of any function that fails, and look for the failure in the log."""
+    assert (error.code, error.message.rstrip('.')) == (-32603, 'Internal error')
+    assert SECRET not in str(error.data)
+    [record] = [record for record in caplog.records if 'Request failed' in record.message]
+    assert record.exc_info is not None
+    assert SECRET in str(record.exc_info[1])
+
+
+@pytest.mark.parametrize('name', ['auth=', 'Access.tenants', 'Access.extended_card'])
+async def test_a_function_that_exits_refuses_the_request(
+    name: str, exits: Exits, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with untouched(**options_of(exits, name)) as client:
+        asked, method, params = await asking(client, name)
+        error = await refused(asked.call(method, params))
+    check_refusal(error, caplog)
+
+
+@pytest.mark.parametrize('raised', RAISED)
+async def test_an_owner_that_exits_refuses_the_request(raised: str, caplog: pytest.LogCaptureFixture) -> None:
+    def leave(_: Caller) -> str:
+        raise RAISED[raised]()
+
+    async with untouched(auth=identify, access=Access(owner=leave)) as client:
+        error = await refused(client.send())
+    check_refusal(error, caplog)
+
+
+async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waiting(
+    exits: Exits, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = Tools()
+    async with serving(tools.agent, auth=identify, approvals=Approvals(approvers=exits)) as client:
+        task = await client.send('delete')
+        error = await refused(Client(client.app, headers={'X-Caller': 'bob'}).send(answers(task, approve())))
+        check_refusal(error, caplog)
+        assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
+    assert tools.deleted == []
+
+
+async def test_the_server_goes_on_serving(exits: Exits) -> None:
+    async with serving(
+        Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann')
+    ) as client:
+        with pytest.raises(RpcError):
+            await Client(client.app, headers={'X-Caller': 'nobody'}).send()
+        assert state_of(await client.send(message('hello'))) == 'COMPLETED'
+
+
+# --- functions that never return, or cancel the request -------------------------------------------------------------
+
+
+class Endless:
+    """A function that never returns, and is told that it ends."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *_: Any) -> Any:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
+async def test_a_function_that_cancels_its_own_task_refuses_the_request(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave(*_: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        raise AssertionError
+
+    app = to_a2a(Tools().agent, **options_of(leave, name))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client, method, params = await asking(Client(app), name)
+        answer = await client.post(rpc(method, params))
+    assert (answer.json['error']['code'], answer.json['error']['message']) == (-32603, 'Internal error.')
+    assert answer.headers['x-correlation-id'] in caplog.text
+
+
+async def test_a_request_that_its_server_cancels_ends_though_a_function_cancels_it_too() -> None:
+    begun = asyncio.Event()
+
+    async def leave(_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    app = to_a2a(Agent('test'), auth=leave)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        exchange = Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, rpc('SendMessage', {}))
+        await begun.wait()
+        exchange.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
+async def test_a_function_that_does_not_return_is_given_up(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, 'PATIENCE', 0.01)
+    endless = Endless()
+    app = to_a2a(Tools().agent, **options_of(endless, name))
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        client, method, params = await asking(Client(app), name)
+        error = await refused(client.call(method, params))
+    assert error.message.endswith('try again later.')
+    assert endless.ended.is_set()
+    assert f'{name} has not returned within 0.01 s (correlation id ' in caplog.text
+
+
+class Leaving(Exchange):
+    """A request whose client sends the body, or a part of it, and may leave."""
+
+    def __init__(self, client: Client, body: bytes, *, more: bool = False) -> None:
+        self.taken = asyncio.Event()
+        self.parts: asyncio.Queue[Message] = asyncio.Queue()
+        self.parts.put_nowait({'type': 'http.request', 'body': body, 'more_body': more})
+        super().__init__(client.app, 'POST', '/', {'Content-Type': 'application/json', 'A2A-Version': '1.0'}, b'')
+
+    async def _receive(self) -> Message:
+        message = await self.parts.get()
+        self.taken.set()
+        return message
+
+    def leave(self) -> None:
+        self.parts.put_nowait({'type': 'http.disconnect'})
+
+
+@pytest.mark.parametrize('name', ['auth=', 'Messages.reply'])
+async def test_a_function_ends_with_the_client(name: str) -> None:
+    endless = Endless()
+    app = to_a2a(Agent('test'), **options_of(endless, name))
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        request = Leaving(Client(app), rpc('SendMessage', {'message': message()}))
+        await endless.begun.wait()
+        request.leave()
+        await endless.ended.wait()
+        await asyncio.wait([request.task])
+        assert await app.list_tasks() == []
+
+
+async def test_over_a_connection_a_function_ends_with_the_client() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def endless(_: Any) -> Caller:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    with serve(to_a2a(Agent('test'), auth=endless)) as server:
+        host, _, port = server.url.removeprefix('http://').strip('/').partition(':')
+        body = b'{}'
+        with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:
+            connection.sendall(
+                b'POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s'
+                % (host.encode(), len(body), body)
+            )
+            assert await asyncio.to_thread(begun.wait, LIMIT)
+        assert await asyncio.to_thread(ended.wait, LIMIT)
+
+
+@pytest.mark.parametrize('pieces', [1, 3])
+async def test_a_body_that_comes_while_the_client_is_watched_is_read(pieces: int) -> None:
+    decide = asyncio.Event()
+
+    async def auth(_: Any) -> Caller:
+        await decide.wait()
+        return Caller(id='ann')
+
+    app = to_a2a(Agent('test'), auth=auth)
+    body = rpc('SendMessage', {'message': message()})
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        request = Leaving(Client(app), body[: len(body) // pieces], more=pieces > 1)
+        await request.taken.wait()  # the server watches its client after a second
+        for n in range(1, pieces):
+            part = body[len(body) * n // pieces : len(body) * (n + 1) // pieces]
+            request.parts.put_nowait({'type': 'http.request', 'body': part, 'more_body': n + 1 < pieces})
+        decide.set()
+        assert (await request.answer()).status == 200
+        assert len(await app.list_tasks()) == 1

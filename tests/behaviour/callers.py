@@ -1,0 +1,21 @@
+"""Callers that name themselves in headers."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from pydantic_ai_a2a import Caller
+
+from ..client import Client
+
+
+def by_header(request: Request) -> Caller | None:
+    """Authenticate the caller of a client of `caller`."""
+    name, scopes = request.headers.get('x-caller'), request.headers.get('x-scopes', '').split()
+    return Caller(id=name, tenant=request.headers.get('x-tenant', ''), scopes=frozenset(scopes)) if name else None
+
+
+def caller(app: ASGIApp, name: str, *, tenant: str = '', scopes: str = '') -> Client:
+    """A client of a caller."""
+    return Client(app, headers={'X-Caller': name, 'X-Tenant': tenant, 'X-Scopes': scopes})
