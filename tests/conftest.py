@@ -32,15 +32,12 @@ SLOW = (
     *(
         f'tests/behaviour/durable/test_{name}.py'
         for name in (
-            'checkpoints_killed',
-            'client_tools_killed',
             'deploys',
             'durable_processes',
-            'engine_killed',
+            'engine_processes',
             'engine_temporal',
-            'full_disk',
             'leases',
-            'standby',
+            'store_outages',
         )
     ),
     'tests/behaviour/wire/test_fuzz',
