@@ -40,8 +40,7 @@ SLOW = (
             'store_outages',
         )
     ),
-    'tests/behaviour/wire/test_fuzz',
-    'tests/behaviour/wire/test_http_json_fuzz.py',
+    'tests/behaviour/wire/test_fuzz.py',
     'tests/chaos/test_chaos.py',
     'tests/commands/test_postgres.py',
     'tests/commands/test_start.py',
