@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.runs.recorder import Recorder
 from pydantic_ai_a2a.store import WrappedQueue
@@ -62,6 +62,19 @@ def backend() -> Any:
 
 
 AGENT = Agent(FunctionModel(answer))
+
+
+def held_at(prompt: str) -> tuple[Agent, asyncio.Event, asyncio.Event]:
+    """An agent whose run of a prompt waits: it, that the run has begun, and that it may go on."""
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == prompt:
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    return Agent(FunctionModel(slow)), began, release
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -131,12 +144,10 @@ async def test_a_task_may_ask_again_and_keeps_all_that_was_said(backend: Backend
         assert state_of(again) == 'AUTH_REQUIRED'
         other = await client.send(message('other', contextId=waiting['contextId']))
         done = await client.send(message('paid', taskId=waiting['id']))
-        assert isinstance(client.app, A2AApp)
-        kept = await client.app.conversations().load(waiting['contextId'])
+        kept = await client.messages_of(waiting['contextId'])
     assert texts(other) == ['other']
     assert texts(done) == ['book + pay + paid']
-    assert kept is not None
-    assert prompts(kept.messages) == ['other', 'book', 'pay', 'paid']
+    assert prompts(kept) == ['other', 'book', 'pay', 'paid']
 
 
 @only('1.0', '0.3 closes both')
@@ -174,14 +185,8 @@ async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in(backend
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
 async def test_every_stream_ends_when_the_task_waits_for_its_client(backend: Backend, prompt: str, state: str) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        began.set()
-        await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+    agent, began, release = held_at(prompt)
+    async with serving(agent, backend=backend) as client:
         async with client.send_streaming(prompt) as stream:
             sent = [await anext(stream)]
             await began.wait()
@@ -217,15 +222,8 @@ async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_tu
 
 @covers(ROW)
 async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context(backend: Backend) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'slow':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+    agent, began, release = held_at('slow')
+    async with serving(agent, backend=backend) as client:
         waiting = await client.send('book')
         other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
         await began.wait()
@@ -244,15 +242,8 @@ async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_it
 async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context(
     backend: Backend,
 ) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'slow':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+    agent, began, release = held_at('slow')
+    async with serving(agent, backend=backend) as client:
         waiting = await client.send('book')
         other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
         await began.wait()
@@ -267,15 +258,8 @@ async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_t
 async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer(
     backend: Backend,
 ) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'book':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+    agent, began, release = held_at('book')
+    async with serving(agent, backend=backend) as client:
         task = await client.send('book', returnImmediately=True)
         await began.wait()
         async with client.send_streaming(message('quickly', taskId=task['id'])) as early:
