@@ -71,18 +71,22 @@ async def where(gate: str, *remotes: Remote) -> list[Remote]:
     return [waiting[each] for each in (*done, *others)]
 
 
-def stop(remote: Remote, file: Path) -> None:
-    """Stop a server, but not while it writes: nobody else could."""
-    database = sqlite3.connect(file, timeout=0, isolation_level=None)
-    with closing(database):
-        while True:
-            remote.server.stop()
-            try:
-                database.execute('BEGIN IMMEDIATE')
-            except sqlite3.OperationalError:
-                remote.server.signal(signal.SIGCONT)
-            else:
-                return
+def stop(remote: Remote, *files: Path) -> None:
+    """Stop a server, but not while it writes to one of these SQLite files: nobody else could."""
+    while True:
+        remote.server.stop()
+        if not any(map(_is_locked, files)):
+            return
+        remote.server.signal(signal.SIGCONT)
+
+
+def _is_locked(file: Path) -> bool:
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
+        try:
+            database.execute('BEGIN IMMEDIATE')
+        except sqlite3.OperationalError:
+            return True
+    return False
 
 
 async def kill(server: Process) -> None:

@@ -84,7 +84,7 @@ async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_serve
         remotes = [Remote(stopped), Remote(server)]
         task_id = (await remotes[0].send('stop at tool-2', wait=False))['id']
         first, second = await where('tool-2', *remotes)
-        first.server.stop()
+        stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
         await second.gates.reached('tool-2')
         first.server.signal(signal.SIGCONT)
         await asyncio.to_thread(first.server.wait_for, 'was taken over or has ended')
@@ -133,7 +133,7 @@ async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_wor
         task = await first.send('stop at tool-2', wait=False)
         await first.gates.reached('tool-2')
         with start(lease=30.0) as server:
-            stop(first, tmp_path / 'agent.db')
+            stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
             assert state_of(await Remote(server).call('CancelTask', id=task['id'])) == 'CANCELED'
             stopped.signal(signal.SIGCONT)
         await asyncio.to_thread(stopped.wait_for, 'was taken over or has ended')
