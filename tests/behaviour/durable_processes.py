@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from ..client import LIVE, message
-from ..e2e.server import LIMIT, Gates, Process, rpc
+from ..e2e.server import LIMIT, Gates, Process, process, rpc
 
 ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
 
@@ -62,6 +63,17 @@ class Remote:
         return task
 
 
+@contextmanager
+def started(app: str, *options: str, env: Mapping[str, str], packages: Sequence[str] = ()) -> Generator[Remote]:
+    """A client of a new server, up and listening."""
+    with process('-m', 'uvicorn', app, '--port', '0', *options, env=env, packages=packages) as server:
+        remote = Remote(server)
+        try:
+            yield remote
+        finally:
+            server.signal(signal.SIGCONT)  # one that is stopped does not end
+
+
 async def where(gate: str, *remotes: Remote) -> list[Remote]:
     """The servers, first the one whose agent has come to the gate: most often that which took the message."""
     waiting = {asyncio.ensure_future(remote.gates.reached(gate)): remote for remote in remotes}
@@ -87,6 +99,11 @@ def _is_locked(file: Path) -> bool:
         except sqlite3.OperationalError:
             return True
     return False
+
+
+async def wait_for(remote: Remote, line: str) -> None:
+    """Wait until a server has said something."""
+    await asyncio.to_thread(remote.server.wait_for, re.escape(line))
 
 
 async def kill(server: Process) -> None:

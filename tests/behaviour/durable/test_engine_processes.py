@@ -17,10 +17,10 @@ from ...client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalKit, need_dbos
 from ...long import size
-from ..durable_processes import Remote, kill, stop, where
+from ..durable_processes import Remote, kill, started, stop, wait_for, where
 
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
-Start: TypeAlias = Callable[..., AbstractContextManager[Process]]
+Start: TypeAlias = Callable[..., AbstractContextManager[Remote]]
 
 
 @pytest.fixture(params=['file', 'postgres'])
@@ -35,13 +35,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
-    @contextmanager
-    def run(lease: float = 1.0) -> Generator[Process]:
+    def run(lease: float = 1.0) -> AbstractContextManager[Remote]:
         env['A2A_TEST_LEASE'] = str(lease)
-        app = 'tests.behaviour.durable_engine:app'
-        with process('-m', 'uvicorn', app, '--port', '0', env=env, packages=PACKAGES) as server:
-            assert server.url
-            yield server
+        return started('tests.behaviour.durable_engine:app', env=env, packages=PACKAGES)
 
     return run
 
@@ -61,15 +57,14 @@ async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_w
 ) -> None:
     task_id, opened = '', list[str]()
     for point in [*POINTS, '']:
-        with start() as server:
-            remote = Remote(server)
+        with start() as remote:
             task_id = task_id or (await remote.send(f'stop at {" ".join(POINTS)}', contextId='c', wait=False))['id']
             for gate in opened[-1:]:
                 await remote.gates.open(gate)
             if point:
                 await remote.gates.reached(point)
                 opened.append(point)
-                await kill(server)
+                await kill(remote.server)
             else:
                 done = await remote.ended(task_id)
                 answer = await remote.send('recall', contextId='c')
@@ -80,14 +75,13 @@ async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_w
 async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_server_that_took_over(
     start: Start, tmp_path: Path
 ) -> None:
-    with start() as stopped, start() as server:
-        remotes = [Remote(stopped), Remote(server)]
-        task_id = (await remotes[0].send('stop at tool-2', wait=False))['id']
-        first, second = await where('tool-2', *remotes)
+    with start() as one, start() as two:
+        task_id = (await one.send('stop at tool-2', wait=False))['id']
+        first, second = await where('tool-2', one, two)
         stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
         await second.gates.reached('tool-2')
         first.server.signal(signal.SIGCONT)
-        await asyncio.to_thread(first.server.wait_for, 'was taken over or has ended')
+        await wait_for(first, 'was taken over or has ended')
         await second.gates.open('tool-2')
         assert texts(await second.ended(task_id)) == ['Step 5, done.']
         assert texts(await first.ended(task_id)) == ['Step 5, done.']
@@ -98,14 +92,12 @@ async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_serve
 
 
 async def test_a_server_that_is_shut_down_leaves_its_runs_to_the_next(start: Start, tmp_path: Path) -> None:
-    with start() as server:
-        remote = Remote(server)
+    with start() as remote:
         task_id = (await remote.send('stop at tool-2', wait=False))['id']
         await remote.gates.reached('tool-2')
-        server.signal(signal.SIGTERM)
-        await server.ended()
-    with start() as server:
-        remote = Remote(server)
+        remote.server.signal(signal.SIGTERM)
+        await remote.server.ended()
+    with start() as remote:
         await remote.gates.open('tool-2')
         assert texts(await remote.ended(task_id)) == ['Step 5, done.']
     assert ledger(tmp_path).count('tool-2') == 2
@@ -113,30 +105,28 @@ async def test_a_server_that_is_shut_down_leaves_its_runs_to_the_next(start: Sta
 
 
 async def test_a_cancel_ends_a_run_and_its_tool_at_once_and_keeps_its_messages(start: Start, tmp_path: Path) -> None:
-    with start() as server:
-        remote = Remote(server)
+    with start() as remote:
         task = await remote.send('stop at tool-2', contextId='c', wait=False)
         await remote.gates.reached('tool-2')
         canceled = await remote.call('CancelTask', id=task['id'])
         assert texts(await remote.send('recall', contextId='c')) == ['stop at tool-2 + recall']
     assert state_of(canceled) == 'CANCELED'
-    with start() as server:  # nothing goes on
-        assert state_of(await Remote(server).call('GetTask', id=task['id'])) == 'CANCELED'
+    with start() as remote:  # nothing goes on
+        assert state_of(await remote.call('GetTask', id=task['id'])) == 'CANCELED'
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
 
 
 async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_workflow_once_the_server_goes_on(
     start: Start, tmp_path: Path
 ) -> None:
-    with start(lease=30.0) as stopped:
-        first = Remote(stopped)
+    with start(lease=30.0) as first:
         task = await first.send('stop at tool-2', wait=False)
         await first.gates.reached('tool-2')
         with start(lease=30.0) as server:
             stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
-            assert state_of(await Remote(server).call('CancelTask', id=task['id'])) == 'CANCELED'
-            stopped.signal(signal.SIGCONT)
-        await asyncio.to_thread(stopped.wait_for, 'was taken over or has ended')
+            assert state_of(await server.call('CancelTask', id=task['id'])) == 'CANCELED'
+            first.server.signal(signal.SIGCONT)
+        await wait_for(first, 'was taken over or has ended')
         assert await first.gates.stopped('tool-2')
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
 
@@ -162,10 +152,8 @@ class Fleet:
             'A2A_TEST_LEASE': '1.0',
         }
 
-    @contextmanager
-    def server(self) -> Generator[Remote]:
-        with process('-m', 'uvicorn', APP, '--port', '0', env=self._env, packages=PACKAGES) as server:
-            yield Remote(server)
+    def server(self) -> AbstractContextManager[Remote]:
+        return started(APP, env=self._env, packages=PACKAGES)
 
     @contextmanager
     def worker(self, name: str = 'Steps', *, tool_seconds: int = 0) -> Generator[Process]:
@@ -219,7 +207,6 @@ async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet
         for n in points:  # in this tool, and at 0 as soon as the task is sent
             with fleet.server() as server:
                 if not task_id:
-                    assert server.url
                     stack.enter_context(fleet.worker(tool_seconds=size(0, 15)))
                     task_id = (await server.send('go', contextId='c', wait=False))['id']
                 async with server.subscribe(task_id) as events:  # the later servers attach to a running workflow
@@ -245,7 +232,6 @@ async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut
     steps = [again for step in STEPS for again in [step] * (1 + (step in gates))]
     rounds = size(1, 3)
     with fleet.server() as server:
-        assert server.url
         for n in range(rounds):
             task_id = ''
             for gate in gates:
