@@ -10,8 +10,10 @@ from itertools import count
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from pydantic_ai.messages import ModelMessage
 from starlette.types import ASGIApp, Message
 
+from pydantic_ai_a2a import A2AApp
 from pydantic_ai_a2a.protocol.fields import LIVE_TEXT_URI
 
 from .bounds import LIMIT
@@ -208,6 +210,12 @@ class Client:
         self.headers = {'A2A-Version': self.dialect.version, **(headers or {})}
 
     @property
+    def a2a_app(self) -> A2AApp:
+        """The app, which no other app wraps."""
+        assert isinstance(self.app, A2AApp)
+        return self.app
+
+    @property
     def live(self) -> Client:
         """The same client, which asks for live text."""
         return Client(self.app, path=self.path, headers={**self.headers, **LIVE})
@@ -273,6 +281,12 @@ class Client:
     def subscribe(self, task_id: str, **headers: str) -> Any:
         """SubscribeToTask, as a context manager."""
         return self.stream('SubscribeToTask', {'id': task_id}, **headers)
+
+    async def messages_of(self, context_id: str) -> list[ModelMessage]:
+        """The stored messages of a conversation."""
+        conversation = await self.a2a_app.conversations().load(context_id)
+        assert conversation is not None
+        return conversation.messages
 
     async def get_task(self, task_id: str, **params: Any) -> dict[str, Any]:
         return await self.call('GetTask', {'id': task_id, **params})

@@ -32,19 +32,15 @@ SLOW = (
     *(
         f'tests/behaviour/durable/test_{name}.py'
         for name in (
-            'checkpoints_killed',
-            'client_tools_killed',
             'deploys',
             'durable_processes',
-            'engine_killed',
+            'engine_processes',
             'engine_temporal',
-            'full_disk',
             'leases',
-            'standby',
+            'store_outages',
         )
     ),
-    'tests/behaviour/wire/test_fuzz',
-    'tests/behaviour/wire/test_http_json_fuzz.py',
+    'tests/behaviour/wire/test_fuzz.py',
     'tests/chaos/test_chaos.py',
     'tests/commands/test_postgres.py',
     'tests/commands/test_start.py',

@@ -1,4 +1,7 @@
-"""An agent of five steps that writes each into a ledger, over a file; runs in the servers' processes."""
+"""An agent of five steps that writes each into a ledger, over a store; runs in the servers' processes.
+
+The environment says which store and which ledger.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Retention, Workers, to_a2a
 
+from ..bounds import LOGS
 from ..e2e.gates import ROUTES, gates
-from .durable_clerk import RETENTION, WORKERS
 from .stage import prompts
+
+WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=20)
+RETENTION = Retention(events=LOGS)
 
 
 def note(line: str) -> None:

@@ -17,8 +17,7 @@ from pydantic_ai_a2a import a2a, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 
 from ..engines import ACTIVITIES, TOPIC
-from .durable_clerk import RETENTION, WORKERS
-from .durable_steps import model, model_at_once, note
+from .durable_steps import RETENTION, WORKERS, model, model_at_once, note
 
 FOLDER = Path(environ['A2A_TEST_LEDGER']).parent
 

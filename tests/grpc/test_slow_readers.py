@@ -24,7 +24,7 @@ from pydantic_ai_a2a.service import slow_clients
 
 from ..behaviour.asking import Tools
 from ..behaviour.stage import prompts
-from ..behaviour.tasks.test_erasing import OWNER
+from ..behaviour.tasks.test_retention import OWNER
 from ..fixed import fixed
 from .calls import Agent as Caller
 from .calls import refusal_of, say, serving, text_of

@@ -6,8 +6,7 @@ import asyncio
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,19 +24,18 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
+from pydantic_ai_a2a import Results, Workers
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Slot, Status, TaskQueue
+from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
-from ...suites import values
+from ...client import Client, Event, message, state_of, texts
+from ..durable_handover import WHOLE, LosesEnds, begun, left_at, served
 from ..stage import ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what
 
-WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
 PIECES = Results(stream='mark', interval=0)
 """Each piece of text is sent as the model gives it, and none is sent again."""
 
@@ -47,27 +45,11 @@ def url(tmp_path: Path) -> str:
     return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
-@asynccontextmanager
-async def served(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
-    """A client of an app that hands its runs back as soon as the block ends."""
-    app = to_a2a(agent, name='agent', workers=Workers(drain_grace=0.01), **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        yield Client(app)
-
-
-async def begun(client: Client, text: str, context: str = 'c') -> str:
-    """The id of a task that nobody waits for."""
-    return (await client.send(message(text, contextId=context), returnImmediately=True))['id']
-
-
 async def conversation(client: Client) -> tuple[list[Any], tuple[int, int]]:
     """What the conversation holds, and how many model requests and tool calls were counted."""
-    assert isinstance(client.app, A2AApp)
-    store = client.app.conversations()
-    loaded, record = await store.load('c'), await store.read_record('c')
-    assert loaded is not None
+    record = await client.a2a_app.conversations().read_record('c')
     assert record is not None
-    return what(loaded.messages), (record.usage.requests, record.usage.tool_calls)
+    return what(await client.messages_of('c')), (record.usage.requests, record.usage.tool_calls)
 
 
 def said(task: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -101,10 +83,7 @@ async def test_a_run_that_was_handed_back_comes_to_what_it_would_have_come_to(ki
 
 async def test_a_run_may_be_handed_back_again_and_again(url: str) -> None:
     steps = Steps()
-    held = steps.hold('model 1')
-    async with served(steps.agent, backend=url) as client:
-        task_id = await begun(client, 'one')
-        await held.wait()
+    task_id = await left_at('model 1', steps, backend=url)
     for point in POINTS[1:]:
         held = steps.hold(point)
         async with served(steps.agent, backend=url):
@@ -140,10 +119,7 @@ async def test_each_run_of_a_task_goes_on_from_its_own_steps(url: str) -> None:
 
 async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
     steps = Steps()
-    held = steps.hold('tool 2')
-    async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
-        task_id = await begun(client, 'one')
-        await held.wait()
+    task_id = await left_at('tool 2', steps, backend=url, usage_limits=UsageLimits(request_limit=2))
     async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
         task = await ended(client, task_id)
     assert task['status']['message']['metadata']['failure'] == 'usage-limit'
@@ -185,32 +161,12 @@ def notes(events: Sequence[Event]) -> list[str]:
 
 async def test_a_tool_call_that_is_made_again_has_the_same_id_and_the_same_idempotency_key(url: str) -> None:
     steps = Steps()
-    held = steps.hold('tool 1')
-    async with served(steps.agent, backend=url) as client:
-        task_id = await begun(client, 'one')
-        await held.wait()
+    task_id = await left_at('tool 1', steps, backend=url)
     async with served(steps.agent, backend=url) as client:
         await ended(client, task_id)
     run = {'task_id': task_id, 'context_id': 'c', 'attempt': 1, 'idempotency_key': f'{task_id}.1'}
     calls = ['call 1', 'call 11', 'call 1', 'call 11', 'call 2', 'call 12']
     assert steps.told == [('one', call, {'a2a': run}) for call in calls]
-
-
-async def test_a_dead_letter_that_is_retried_goes_on_and_its_tool_calls_keep_their_key(url: str) -> None:
-    steps = Steps()
-    held = steps.hold('tool 2')
-    async with served(steps.agent, backend=url) as client:
-        task_id = await begun(client, 'one')
-        await held.wait()
-    operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
-    claim = await values.claim_one(operator, task_id)
-    await operator.queue.finish(claim, values.ending(claim, 'failed', at=operator.now(), failure=DEAD_LETTER))
-    await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
-    operator.close()
-    async with served(steps.agent, backend=url) as client:
-        assert texts(await ended(client, 'again')) == ['Read 5 messages.']
-    assert steps.done == [*WHOLE[:-1], 'tool 2', 'tool 12', 'model 3']
-    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1'}
 
 
 def mine(_: object) -> dict[str, Any]:
@@ -233,10 +189,7 @@ async def test_metadata_of_the_agent_and_of_the_app_stands_beside_it(metadata: A
 
 async def test_a_run_that_was_handed_back_and_then_cancelled_leaves_what_was_done_of_it(url: str) -> None:
     steps = Steps()
-    held = steps.hold('tool 2')
-    async with served(steps.agent, backend=url) as client:
-        task_id = await begun(client, 'one')
-        await held.wait()
+    task_id = await left_at('tool 2', steps, backend=url)
     held = steps.hold('model 3')
     async with served(steps.agent, backend=url) as client:
         await held.wait()
@@ -300,24 +253,6 @@ async def test_an_answer_that_code_of_the_user_receives_is_stored(
     async with serving(agent, backend=file) as client:
         await client.send(message('one', contextId='c'))
     assert saves.saved[-1][0][-2:] == [4, 5]
-
-
-class LosesEnds(WrappedQueue):
-    """Loses the task of the first end, as if the process were killed just before it stores the end."""
-
-    def __init__(self, inner: TaskQueue) -> None:
-        super().__init__(inner)
-        self.asked = asyncio.Event()
-        self._lost = False
-
-    async def claim(self, slot: Slot, **options: Any) -> list[Claim]:
-        return [] if self._lost else await super().claim(slot, **options)
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        self._lost = True  # another process has the task next
-        await self.release(claim)
-        self.asked.set()
-        return await asyncio.Future()
 
 
 async def test_a_run_lost_before_its_end_is_stored_repeats_the_last_request_and_no_tool(url: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,14 @@ from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, AuthRequired, Workers, to_a2a
+from pydantic_ai_a2a import AuthRequired
 from pydantic_ai_a2a.store.ports import DEAD_LETTER
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
-from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...client import Client, message, state_of, texts
 from ...suites import values
 from ..asking import Tools, answers, approve
+from ..durable_handover import served
 from ..stage import ended, prompts
 from ..steps import what
 
@@ -100,15 +99,7 @@ class Asked(Tools):
         return ModelResponse(parts=[LATER] if returned else [*calls])
 
 
-@asynccontextmanager
-async def served(asked: Asked, url: str = 'memory') -> AsyncGenerator[Client]:
-    """A client of an app that hands its runs back as soon as the block ends."""
-    app = to_a2a(asked.agent, name='agent', backend=url, workers=Workers(drain_grace=0.01))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        yield Client(app)
-
-
-async def begun(client: Client, case: str) -> str:
+async def answered(client: Client, case: str) -> str:
     """The id of a task whose calls are all answered, and that nobody waits for any longer."""
     task = await client.send(message(case, contextId='c'))
     sent = [
@@ -121,10 +112,7 @@ async def begun(client: Client, case: str) -> str:
 
 
 async def conversation(client: Client) -> list[Any]:
-    assert isinstance(client.app, A2AApp)
-    loaded = await client.app.conversations().load('c')
-    assert loaded is not None
-    return what(loaded.messages)
+    return what(await client.messages_of('c'))
 
 
 @pytest.fixture
@@ -138,17 +126,17 @@ async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is
     case: str, kind: str, url: str
 ) -> None:
     undisturbed, asked = Asked(kind), Asked(kind)
-    async with served(undisturbed) as client:
-        expected = await ended(client, await begun(client, case))
+    async with served(undisturbed.agent) as client:
+        expected = await ended(client, await answered(client, case))
         wanted = await conversation(client)
     held = asked.hold(len(CASES[case][0]))
-    async with served(asked, url) as client:
-        task_id = await begun(client, case)
+    async with served(asked.agent, backend=url) as client:
+        task_id = await answered(client, case)
         await held.wait()
     held = asked.hold(len(CASES[case][0]) + 1)
-    async with served(asked, url) as client:
+    async with served(asked.agent, backend=url) as client:
         await held.wait()
-    async with served(asked, url) as client:
+    async with served(asked.agent, backend=url) as client:
         done = await ended(client, task_id)
         assert (state_of(done), texts(done)) == ('COMPLETED', texts(expected))
         assert await conversation(client) == wanted
@@ -161,11 +149,11 @@ async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_t
 ) -> None:
     asked = Asked('plain')
     held = asked.hold(len(CASES[case][0]))
-    async with served(asked, url) as client:
-        task_id = await begun(client, case)
+    async with served(asked.agent, backend=url) as client:
+        task_id = await answered(client, case)
         await held.wait()
     held = asked.hold(len(CASES[case][0]))
-    async with served(asked, url) as client:
+    async with served(asked.agent, backend=url) as client:
         await held.wait()
         assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
         messages = await conversation(client)
@@ -181,8 +169,8 @@ async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_let
 ) -> None:
     asked = Asked('plain')
     held = asked.hold(len(CASES[case][0]))
-    async with served(asked, url) as client:
-        task_id = await begun(client, case)
+    async with served(asked.agent, backend=url) as client:
+        task_id = await answered(client, case)
         await held.wait()
     deleted = [*asked.deleted]
     operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
@@ -190,6 +178,6 @@ async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_let
     await operator.queue.finish(claim, values.ending(claim, 'failed', at=operator.now(), failure=DEAD_LETTER))
     await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
     operator.close()
-    async with served(asked, url) as client:
+    async with served(asked.agent, backend=url) as client:
         assert state_of(await ended(client, 'again')) == 'COMPLETED'
     assert asked.deleted == deleted

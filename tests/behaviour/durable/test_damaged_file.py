@@ -14,7 +14,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Workers
+from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store.sql import runs
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
@@ -221,8 +221,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
 async def test_a_task_in_an_unknown_state_can_be_erased_alone_and_with_its_context(tmp_path: Path) -> None:
     file = tmp_path / 'agent.db'
     async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
-        app = client.app
-        assert isinstance(app, A2AApp)
+        app = client.a2a_app
         assert await app.erase_task(await written(client, file, STATE))
         await written(client, file, STATE)
         with closing(sqlite3.connect(file)) as other:

@@ -1,4 +1,4 @@
-"""Agents of durable engines: which of them are served, what of a run is an engine's, and what is refused at once."""
+"""Agents of durable engines: which of them are served, what is refused at once, and what is peculiar to DBOS."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.durable_exec.dbos import DBOSAgent, DBOSDurability  # pyright: ignore[reportDeprecated]
+from pydantic_ai.durable_exec.dbos import (
+    DBOSAgent,  # pyright: ignore[reportDeprecated]
+    DBOSDurability,
+)
 from pydantic_ai.exceptions import PydanticAIDeprecationWarning
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AgentWorker, Workers, to_a2a
+from pydantic_ai_a2a.engines import dbos as engine
+from pydantic_ai_a2a.errors import BackendUnusable
 
-from ...client import message, state_of, texts
-from ...engines import need_dbos
+from ...client import LIMIT, message, state_of, texts
+from ...engines import DbosKit, need_dbos
 from ..asking import Tools, answers, approve
+from ..durable_handover import begun, served
 from ..fasta2a.test_worker import Acting
 from ..stage import ended, serving
-from .test_checkpoints import begun, served
 
 
 @asynccontextmanager
@@ -147,3 +152,39 @@ async def test_a_worker_of_the_users_own_may_run_any_agent() -> None:
 async def test_a_wrapper_without_an_option_that_it_refuses_is_served() -> None:
     async with serving(TemporalAgent(Agent(TestModel(custom_output_text='Hi.'), name='agent'))) as client:
         assert texts(await client.send(message('hello'))) == ['Hi.']
+
+
+# --- workflows of tasks -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> DbosKit:
+    return DbosKit(tmp_path)
+
+
+async def test_a_workflow_that_no_task_of_this_process_has_waits(kit: DbosKit) -> None:
+    async with serving(kit.agent(TestModel()), **kit.options()) as client:
+        task = await client.send('hello')
+        fork = await DBOS.fork_workflow_async(f'{task["id"]}.1', 1)
+        async with asyncio.timeout(LIMIT):
+            while (await fork.get_status()).status == 'ENQUEUED':  # noqa: ASYNC110 - DBOS tells nobody
+                await asyncio.sleep(0.01)
+        assert (await fork.get_status()).status == 'PENDING'
+
+
+async def test_apps_of_a_process_share_one_engine_and_a_second_dbos_is_refused(kit: DbosKit, tmp_path: Path) -> None:
+    shared = kit.options()
+    other: dict[str, Any] = {
+        'backend': f'sqlite:///{tmp_path}/other.db',
+        'engine': engine.DBOS(f'sqlite:///{tmp_path}/another.db'),
+    }
+    agent = Agent(TestModel(custom_output_text='Hi.'), name='second', capabilities=[DBOSDurability()])
+    async with served(kit.agent(TestModel(custom_output_text='Hello.')), **shared) as client:
+        assert texts(await client.send('hello')) == ['Hello.']
+        async with served(agent, **{**other, 'engine': shared['engine']}) as second:
+            assert texts(await second.send('hello')) == ['Hi.']
+        assert texts(await client.send('hello')) == ['Hello.']
+        refused = to_a2a(agent, **other)
+        with pytest.raises(BackendUnusable, match='give all apps the same engine'):
+            async with refused.router.lifespan_context(refused):
+                pytest.fail('it has started')

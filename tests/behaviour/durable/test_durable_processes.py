@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import sqlite3
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, closing
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
-import httpx
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.conversion.schemas import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.store.postgres.statements import CLOCK
 
-from ...client import LIVE, message, state_of, texts
+from ...client import state_of, texts
 from ...dialects import unversioned
-from ...e2e.server import LIMIT, Gates, Process, process, rpc, uvicorn
+from ...e2e.server import LIMIT, uvicorn
 from ...long import size
 from ...reserved_ports import port_of, reserved_port
+from ..asking import asked
+from ..declaring import result, tool
+from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
 from ..rows import covers
 
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
-ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
-
 
 class Start(Protocol):
     def __call__(
-        self, agent: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0
-    ) -> AbstractContextManager[Process]: ...
+        self, app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0
+    ) -> AbstractContextManager[Remote]: ...
 
 
 @pytest.fixture(params=['file', 'postgres'])
@@ -58,8 +57,7 @@ CLOCKS = size([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('pos
 def start(tmp_path: Path, store: str) -> Start:
     """Starts a server on the test's store."""
 
-    @contextmanager
-    def run(agent: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0) -> Generator[Process]:
+    def run(app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0) -> AbstractContextManager[Remote]:
         env = {
             'A2A_TEST_BACKEND': store,
             'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
@@ -67,102 +65,16 @@ def start(tmp_path: Path, store: str) -> Start:
             'A2A_TEST_CANCEL_GRACE': str(cancel_grace),
             'A2A_TEST_CLOCK': str(tmp_path / 'clock.txt'),
         }
-        app = f'tests.behaviour.durable_{agent}:app'
-        with process('-m', 'uvicorn', app, '--port', '0', *options, env=env) as server:
-            assert server.url
-            try:
-                yield server
-            finally:
-                server.signal(signal.SIGCONT)  # one that is stopped does not end
+        return started(f'tests.behaviour.durable_{app}', *options, env=env)
 
     return run
-
-
-class Remote:
-    """A client of one server."""
-
-    def __init__(self, server: Process) -> None:
-        self.server = server
-        self.url = server.url
-        self.gates = Gates(server.url)
-
-    async def call(self, method: str, **params: Any) -> Any:
-        async with httpx.AsyncClient(timeout=LIMIT, verify=False) as http:
-            answer = (await http.post(self.url, json=rpc(method, **params), headers={'A2A-Version': '1.0'})).json()
-        assert 'result' in answer, answer
-        return answer['result']
-
-    async def send(self, text: str, *, wait: bool = True, **fields: Any) -> dict[str, Any]:
-        configuration = {'returnImmediately': not wait}
-        return (await self.call('SendMessage', message=message(text, **fields), configuration=configuration))['task']
-
-    @asynccontextmanager
-    async def subscribe(self, task_id: str, **headers: str) -> AsyncGenerator[AsyncIterator[tuple[int, Any]]]:
-        """Numbers and contents of a task's events."""
-        async with (
-            httpx.AsyncClient(timeout=LIMIT, verify=False) as http,
-            http.stream(
-                'POST',
-                self.url,
-                json=rpc('SubscribeToTask', id=task_id),
-                headers={'A2A-Version': '1.0', **LIVE, **{name.replace('_', '-'): it for name, it in headers.items()}},
-            ) as response,
-        ):
-            yield _events(response.aiter_lines())
-
-    async def ended(self, task_id: str) -> dict[str, Any]:
-        """The task once it is over."""
-        async with self.subscribe(task_id) as events:
-            async for _ in events:
-                pass
-        task = await self.call('GetTask', id=task_id)
-        assert task['status']['state'] in ENDED
-        return task
-
-
-async def where(gate: str, *remotes: Remote) -> list[Remote]:
-    """The servers, first the one whose agent has come to the gate: most often that which took the message."""
-    waiting = {asyncio.ensure_future(remote.gates.reached(gate)): remote for remote in remotes}
-    done, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()
-    return [waiting[each] for each in (*done, *others)]
-
-
-def stop(remote: Remote, file: Path) -> None:
-    """Stop a server, but not while it writes: nobody else could."""
-    database = sqlite3.connect(file, timeout=0, isolation_level=None)
-    with closing(database):
-        while True:
-            remote.server.stop()
-            try:
-                database.execute('BEGIN IMMEDIATE')
-            except sqlite3.OperationalError:
-                remote.server.signal(signal.SIGCONT)
-            else:
-                return
-
-
-async def wait_for(remote: Remote, line: str) -> None:
-    """Wait until a server has said something."""
-    await asyncio.to_thread(remote.server.wait_for, re.escape(line))
-
-
-async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int, Any]]:
-    number = 0
-    async for line in lines:
-        if line.startswith('id: '):
-            number = int(line[4:])
-        elif line.startswith('data: '):
-            yield number, json.loads(line[6:]).get('result')
 
 
 @covers('SIGTERM')
 async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_conversation_goes_on(
     start: Start,
 ) -> None:
-    with start('puppet', lease=1.0) as server:
-        remote = Remote(server)
+    with start('puppet:app', lease=1.0) as remote:
         before = await remote.send('say hello', contextId='c')
         task = await remote.send('wait gate', contextId='c', wait=False)
         queued = await remote.send('recall', contextId='c', wait=False)
@@ -170,10 +82,8 @@ async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_c
         async with remote.subscribe(task['id']) as events:  # from now on the task has a log
             number, snapshot = await anext(events)
         assert (number, snapshot['task']['id']) == (1, task['id'])
-        server.signal(signal.SIGKILL)
-        assert await server.ended() == -signal.SIGKILL
-    with start('puppet', lease=1.0) as server:
-        remote = Remote(server)
+        await kill(remote.server)
+    with start('puppet:app', lease=1.0) as remote:
         await remote.gates.reached('gate')
         await remote.gates.open('gate')
         async with remote.subscribe(task['id'], Last_Event_ID='1') as events:
@@ -194,28 +104,25 @@ async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go
     start: Start, store: str, tmp_path: Path, hours: int
 ) -> None:
     gates = [f'gate{n}' for n in range(12)]
-    with start('stepped', *BOUNDED, lease=6.0) as one, start('stepped', *BOUNDED, lease=6.0) as two:
-        here, there = Remote(one), Remote(two)
-        senders = zip(gates, cycle((here, there)), strict=False)
+    with start('puppet:app', *BOUNDED, lease=6.0) as one, start('puppet:app', *BOUNDED, lease=6.0) as two:
+        senders = zip(gates, cycle((one, two)), strict=False)
         kept = [await sender.send(f'wait {gate}', wait=False) for gate, sender in senders]
-        await asyncio.gather(*(where(gate, here, there) for gate in gates))
-        with start('stepped', lease=6.0) as third:
-            doomed = Remote(third)
+        await asyncio.gather(*(where(gate, one, two) for gate in gates))
+        with start('puppet:app', lease=6.0) as doomed:
             lost = [await doomed.send('wait lost', wait=False) for _ in range(6)]
             await doomed.gates.reached('lost')
             (tmp_path / 'clock.txt').write_text(str(hours * 3600))
-            third.signal(signal.SIGKILL)
-            await third.ended()
-        for remote in (here, there):
+            await kill(doomed.server)
+        for remote in (one, two):
             await asyncio.gather(*(remote.gates.open(gate) for gate in ('lost', *gates)))
-        done = [await here.ended(task['id']) for task in (*lost, *kept)]
+        done = [await one.ended(task['id']) for task in (*lost, *kept)]
         # Tasks that ran in the killed server were started twice, and no others.
         assert {state_of(task) for task in done} == {'COMPLETED'}
         attempts = await attempts_of(store)
         assert [attempts[task['id']] for task in kept] == [1] * len(kept)
         assert max(attempts[task['id']] for task in lost) == 2
-        for server in (one, two):
-            assert 'was taken over' not in server.output
+        for remote in (one, two):
+            assert 'was taken over' not in remote.server.output
 
 
 async def attempts_of(store: str) -> dict[str, int]:
@@ -231,8 +138,8 @@ async def attempts_of(store: str) -> dict[str, int]:
 
 
 async def test_a_summary_of_one_process_is_read_by_the_others(start: Start) -> None:
-    with start('compacting') as one, start('compacting') as two:
-        senders = zip(range(12), cycle((Remote(one), Remote(two))), strict=False)
+    with start('apps:compacting') as one, start('apps:compacting') as two:
+        senders = zip(range(12), cycle((one, two)), strict=False)
         answered = [texts(await sender.send(f'{n}', contextId='c')) for n, sender in senders]
     kept = [[f'{n}, a summary of 11'] for n in (3, 5, 7, 9)]
     assert answered == [['1'], ['3'], ['5'], ['7'], ['9'], *kept, *kept[:3]]
@@ -242,9 +149,9 @@ async def test_a_summary_of_one_process_is_read_by_the_others(start: Start) -> N
 async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_when_it_wakes_up(
     start: Start, tmp_path: Path
 ) -> None:
-    with start('puppet', *BOUNDED, lease=3.0) as one, start('puppet', *BOUNDED, lease=3.0) as two:
-        task = await Remote(one).send('wait gate', wait=False)
-        here, there = await where('gate', Remote(one), Remote(two))
+    with start('puppet:app', *BOUNDED, lease=3.0) as one, start('puppet:app', *BOUNDED, lease=3.0) as two:
+        task = await one.send('wait gate', wait=False)
+        here, there = await where('gate', one, two)
         async with here.subscribe(task['id']) as events:  # from now on the task has a log
             newest, _ = await anext(events)
         stop(here, tmp_path / 'agent.db')
@@ -270,9 +177,9 @@ async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_con
     start: Start, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {'cancel_grace': 0.1}
-    with start('puppet', *BOUNDED, **options) as one, start('puppet', *BOUNDED, **options) as two:
-        task = await Remote(one).send('use gate', wait=False)
-        here, there = await where('gate', Remote(one), Remote(two))
+    with start('puppet:app', *BOUNDED, **options) as one, start('puppet:app', *BOUNDED, **options) as two:
+        task = await one.send('use gate', wait=False)
+        here, there = await where('gate', one, two)
         async with there.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
             stop(here, tmp_path / 'agent.db')
@@ -299,9 +206,9 @@ async def noticed(here: Remote, there: Remote) -> None:
 
 
 async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(start: Start) -> None:
-    with start('puppet', *BOUNDED) as one, start('puppet', *BOUNDED) as two:
-        task = await Remote(one).send('use gate', wait=False)
-        here, there = await where('gate', Remote(one), Remote(two))
+    with start('puppet:app', *BOUNDED) as one, start('puppet:app', *BOUNDED) as two:
+        task = await one.send('use gate', wait=False)
+        here, there = await where('gate', one, two)
         assert state_of(await there.call('GetTask', id=task['id'])) == 'WORKING'
         async with there.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
@@ -331,10 +238,9 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
 async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
     with (
         reserved_port() as reserved,  # uvicorn does not say which port its workers have got
-        start('clerk', '--port', f'{port_of(reserved)}', '--workers', '2') as server,
+        start('apps:clerk', '--port', f'{port_of(reserved)}', '--workers', '2') as remote,
     ):
-        server.wait_for(r'(?s)startup complete.*startup complete')
-        remote = Remote(server)
+        remote.server.wait_for(r'(?s)startup complete.*startup complete')
         tasks = await asyncio.gather(*(remote.send(f'{n}', contextId=f'c{n}') for n in range(10)))
         assert [texts(task) for task in tasks] == [[f'{n}'] for n in range(10)]
         for n, task in enumerate(tasks):
@@ -378,13 +284,6 @@ async def renewed(store: str) -> bool:
         return not await expired()
 
 
-async def until(reached: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until the answer is yes."""
-    async with asyncio.timeout(LIMIT):
-        while not await reached():
-            await asyncio.to_thread(time.sleep, 0.05)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
 @covers('storage error in one task')
@@ -392,10 +291,9 @@ async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_tha
     start: Start, store: str, tmp_path: Path
 ) -> None:
     lease = 12.0  # a process that comes back has a third of it to renew, before another may claim the task
-    with start('clerk', *BOUNDED, lease=lease) as one, start('clerk', *BOUNDED, lease=lease) as two:
-        remotes = [Remote(one), Remote(two)]
-        task = await remotes[0].send('held', wait=False)
-        here, _ = await where('held', *remotes)
+    with start('apps:clerk', *BOUNDED, lease=lease) as one, start('apps:clerk', *BOUNDED, lease=lease) as two:
+        task = await one.send('held', wait=False)
+        here, _ = await where('held', one, two)
         async with taken_away(store) as expired:
             await until(expired)
         await until(partial(renewed, store))
@@ -409,11 +307,10 @@ async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_tha
 @pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
 async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
-    with start('clerk', *BOUNDED, lease=6.0) as one, start('clerk', *BOUNDED, lease=6.0) as two:
-        remotes = [Remote(one), Remote(two)]
-        held = await remotes[0].send('held', wait=False)
-        killed, left = await where('held', *remotes)
-        sent = [await remotes[n % 2].send(f'{n}', contextId=f'c{n % 6}', wait=False) for n in range(24)]
+    with start('apps:clerk', *BOUNDED, lease=6.0) as one, start('apps:clerk', *BOUNDED, lease=6.0) as two:
+        held = await one.send('held', wait=False)
+        killed, left = await where('held', one, two)
+        sent = [await (one, two)[n % 2].send(f'{n}', contextId=f'c{n % 6}', wait=False) for n in range(24)]
         killed.server.signal(signal.SIGKILL)
         await left.gates.reached('held')
         await left.gates.open('held')
@@ -436,9 +333,9 @@ async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store
 
 
 async def test_a_message_that_one_process_takes_enters_the_run_of_another(start: Start, tmp_path: Path) -> None:
-    with start('desk', *BOUNDED) as one, start('desk', *BOUNDED) as two:
-        task = await Remote(one).send('held', wait=False)
-        here, there = await where('held', Remote(one), Remote(two))
+    with start('apps:steered_clerk', *BOUNDED) as one, start('apps:steered_clerk', *BOUNDED) as two:
+        task = await one.send('held', wait=False)
+        here, there = await where('held', one, two)
         async with here.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
             await there.send('more', taskId=task['id'], wait=False)
@@ -450,3 +347,120 @@ async def test_a_message_that_one_process_takes_enters_the_run_of_another(start:
     assert (tmp_path / 'ledger.txt').read_text().split() == ['held', 'more']
     said = [part['text'] for each in done['history'] for part in each['parts']]
     assert said == ['held', 'more', 'held more']
+
+
+def stored(folder: Path, query: str) -> Any:
+    """A value of the test's file."""
+    database = sqlite3.connect(folder / 'agent.db')
+    [[value]] = database.execute(query).fetchall()
+    database.close()
+    return value
+
+
+@FILE
+async def test_a_run_that_was_killed_in_its_fourth_step_does_no_step_before_it_again(
+    start: Start, tmp_path: Path
+) -> None:
+    with start('steps:app', lease=1.0) as remote:
+        await remote.send('recall', contextId='c')
+        task = await remote.send('stop at model-4', contextId='c', wait=False)
+        await remote.gates.reached('model-4')
+        async with remote.subscribe(task['id']) as stream:  # from now on the task has a log
+            newest, _ = await anext(stream)
+        await kill(remote.server)
+    with start('steps:app', lease=1.0) as remote:
+        await remote.gates.open('model-4')
+        async with remote.subscribe(task['id'], Last_Event_ID=f'{newest}') as stream:
+            events = [event async for event in stream]
+        done = await remote.call('GetTask', id=task['id'])
+        assert texts(await remote.send('recall', contextId='c')) == ['recall + stop at model-4 + recall']
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['Step 5, done.'])
+    assert [n for n, _ in events] == list(range(newest + 1, newest + len(events) + 1))
+    notes = [event['statusUpdate']['status'].get('message') for _, event in events if 'statusUpdate' in event]
+    assert [each['parts'][0]['text'] for each in notes if each] == ['Step 4, done.']
+    begun = [line.split()[0] for line in (tmp_path / 'ledger.txt').read_text().splitlines()]
+    assert begun[:7] == ['model-1', 'tool-1', 'model-2', 'tool-2', 'model-3', 'tool-3', 'model-4']
+    assert begun[7:] == ['model-4', 'tool-4', 'model-5']
+    usage = json.loads(stored(tmp_path, 'SELECT record FROM conversation'))['usage']
+    assert (usage['requests'], usage['tool_calls']) == (1 + 5 + 1, 4)
+    assert stored(tmp_path, 'SELECT COUNT(*) FROM entry') == 2 + 10 + 2
+    assert stored(tmp_path, 'SELECT COUNT(*) FROM checkpoint') == 0
+
+
+@FILE
+async def test_a_run_may_be_killed_several_times_and_its_tools_see_which_attempt_it_is(
+    start: Start, tmp_path: Path
+) -> None:
+    with start('steps:app', lease=1.0) as remote:
+        task_id = (await remote.send('stop at tool-2 model-4', wait=False))['id']
+        await remote.gates.reached('tool-2')
+        await kill(remote.server)
+    with start('steps:app', lease=1.0) as remote:
+        await remote.gates.open('tool-2')
+        await remote.gates.reached('model-4')
+        await kill(remote.server)
+    with start('steps:app', lease=1.0) as remote:
+        await remote.gates.open('model-4')
+        assert texts(await remote.ended(task_id)) == ['Step 5, done.']
+    lines = (tmp_path / 'ledger.txt').read_text().splitlines()
+    assert [line for line in lines if 'tool' in line] == [
+        f'tool-1 call-1 {task_id}.1 attempt 1',
+        f'tool-2 call-2 {task_id}.1 attempt 1',
+        f'tool-2 call-2 {task_id}.1 attempt 2',
+        f'tool-3 call-3 {task_id}.1 attempt 2',
+        f'tool-4 call-4 {task_id}.1 attempt 3',
+    ]
+    assert [line for line in lines if 'model' in line] == [f'model-{n}' for n in (1, 2, 3, 4, 4, 5)]
+    usage = json.loads(stored(tmp_path, 'SELECT record FROM conversation'))['usage']
+    assert (usage['requests'], usage['tool_calls']) == (5, 4)
+
+
+STOPPED = ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_COMPLETED')
+
+
+async def answer(remote: Remote, task: dict[str, Any], value: Any, *, wait: bool = True) -> dict[str, Any]:
+    """Answer the only call of a task."""
+    [call] = asked(task)
+    data = {'callAnswers': [result(call, value)]}
+    return await remote.send('', wait=wait, parts=[{'data': data}], taskId=task['id'])
+
+
+async def stopped(remote: Remote, task_id: str) -> dict[str, Any]:
+    """The task once it waits or is over."""
+    async with remote.subscribe(task_id) as events:
+        async for _, event in events:
+            if event.get('statusUpdate', event.get('task', {})).get('status', {}).get('state') in STOPPED:
+                break
+    return await remote.call('GetTask', id=task_id)
+
+
+@FILE
+async def test_the_tools_of_a_task_survive_a_killed_run_a_pause_and_a_killed_run_after_the_answer(
+    start: Start, tmp_path: Path
+) -> None:
+    declared = {CLIENT_TOOLS_URI: {'tools': [tool(), tool('fetch')]}}
+    with start('apps:declaring', lease=1.0) as remote:
+        task_id = (await remote.send('go', wait=False, metadata=declared))['id']
+        await remote.gates.reached('step-0')
+        await kill(remote.server)
+    with start('apps:declaring', lease=1.0) as remote:
+        await remote.gates.open('step-0')
+        waiting = await stopped(remote, task_id)
+        await kill(remote.server)
+    with start('apps:declaring', lease=1.0) as remote:
+        await answer(remote, waiting, 'hit', wait=False)
+        await remote.gates.reached('step-1')
+        await kill(remote.server)
+    with start('apps:declaring', lease=1.0) as remote:
+        await remote.gates.open('step-1')
+        waiting = await stopped(remote, task_id)
+        await remote.gates.open('step-2')
+        done = await answer(remote, waiting, 'page')
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['hit + page'])
+    assert (tmp_path / 'ledger.txt').read_text().splitlines() == [
+        'step-0 fetch,search',
+        'step-0 fetch,search',
+        'step-1 fetch,search',
+        'step-1 fetch,search',
+        'step-2 fetch,search',
+    ]

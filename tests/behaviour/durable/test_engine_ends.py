@@ -29,10 +29,10 @@ from ...fixed import fixed
 from ...reserved_ports import port_of, reserved_port
 from ...temporal import temporal_server
 from ..clerk import readiness, until_ready
+from ..durable_handover import begun, served
+from ..durable_processes import until
 from ..stage import ended, heard, serving, told_in_log
-from ..tasks.test_erasing import OWNER, backend_of
-from .test_checkpoints import begun, served
-from .test_durable_processes import until
+from ..tasks.test_retention import OWNER
 from .test_engine_temporal import Refuses
 
 PATIENT = fixed(Limits, cancel_grace=LIMIT)
@@ -102,7 +102,7 @@ async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit:
             return 'checkpoint' in rows(kit)
 
         await until(is_marked)
-        await erase_all(backend_of(client), OWNER, None, grace=LIMIT)
+        await erase_all(client.a2a_app.backend, OWNER, None, grace=LIMIT)
         assert await over(kit) == ['done']
         await waiting.stopped.wait()
         assert rows(kit) == {}

@@ -1,12 +1,10 @@
-"""Tasks as workflows of Temporal, with servers and workers in processes of their own, which are killed."""
+"""What is peculiar to tasks as workflows of Temporal, in the process of the test."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,152 +24,12 @@ from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import BackendUnusable
 
-from ...client import Client, lifespan, message, state_of, texts
-from ...e2e.server import LIMIT, Process, process
+from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...engines import TemporalKit, connect
-from ...long import size
 from ..clerk import readiness
+from ..durable_handover import Gate, begun, served
+from ..durable_processes import until
 from ..stage import ended, serving
-from .test_checkpoints import begun, served
-from .test_checkpoints_killed import kill
-from .test_durable_processes import Remote, until
-from .test_engine_killed import PACKAGES, ledger
-
-APP = 'tests.behaviour.durable_temporal:app'
-STEPS = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
-
-
-class Fleet:
-    """Servers and workers of one app."""
-
-    def __init__(self, folder: Path, store: str, address: str) -> None:
-        self.kit = TemporalKit(folder, address)
-        self.store = store
-        self._folder = folder
-        self._env = {
-            'A2A_TEST_BACKEND': store,
-            'A2A_TEST_TEMPORAL': address,
-            'A2A_TEST_QUEUE': self.kit.queue,
-            'A2A_TEST_LEDGER': str(folder / 'ledger.txt'),
-            'A2A_TEST_LEASE': '1.0',
-        }
-
-    @contextmanager
-    def server(self) -> Generator[Remote]:
-        with process('-m', 'uvicorn', APP, '--port', '0', env=self._env, packages=PACKAGES) as server:
-            yield Remote(server)
-
-    @contextmanager
-    def worker(self, name: str = 'Steps', *, tool_seconds: int = 0) -> Generator[Process]:
-        env = {**self._env, 'A2A_TEST_NAME': name, 'A2A_TEST_TOOL_SECONDS': str(tool_seconds)}
-        with process('-m', 'pydantic_ai_a2a', 'worker', '--engine', APP, env=env, packages=PACKAGES) as worker:
-            worker.wait_for('the worker runs the workflows of')
-            yield worker
-
-    def close(self, gate: str) -> None:
-        (self._folder / f'{gate}.closed').touch()
-        for before in ('reached', 'opened'):
-            (self._folder / f'{gate}.{before}').unlink(missing_ok=True)
-
-    def open(self, gate: str) -> None:
-        (self._folder / f'{gate}.opened').touch()
-
-    async def found(self, name: str) -> None:
-        """Wait for a file of a gate."""
-        end = time.monotonic() + LIMIT
-        while not (self._folder / name).exists():
-            assert time.monotonic() < end, name
-            await asyncio.sleep(0.01)
-
-    async def over(self, workflow: str) -> None:
-        """Wait until a workflow is over."""
-        async with asyncio.timeout(LIMIT):
-            while (await self.kit.workflows())[workflow] == 'open':  # noqa: ASYNC110 - its result lies in the store
-                await asyncio.sleep(0.05)
-
-    @property
-    def ledger(self) -> list[str]:
-        return ledger(self._folder)
-
-
-@pytest.fixture(params=['file', 'postgres'])
-def fleet(request: pytest.FixtureRequest, tmp_path: Path, temporal: str) -> Fleet:
-    file = request.param == 'file'
-    store = f'sqlite:///{tmp_path}/agent.db' if file else request.getfixturevalue('postgres_url')
-    return Fleet(tmp_path, store, temporal)
-
-
-FILE = pytest.mark.parametrize('fleet', ['file'], indirect=True)
-
-
-@pytest.mark.long
-async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet) -> None:
-    task_id, points = '', size([1, 2], [0, 1, 2, 3, 4])
-    for n in points:
-        fleet.close(f'tool-{n}')
-    with ExitStack() as stack:
-        for n in points:  # in this tool, and at 0 as soon as the task is sent
-            with fleet.server() as server:
-                if not task_id:
-                    assert server.url
-                    stack.enter_context(fleet.worker(tool_seconds=size(0, 15)))
-                    task_id = (await server.send('go', contextId='c', wait=False))['id']
-                async with server.subscribe(task_id) as events:  # the later servers attach to a running workflow
-                    while n and f'"Tool {n}."' not in json.dumps(await anext(events)):
-                        pass
-                await kill(server.server)
-            fleet.open(f'tool-{n}')
-        await fleet.over(f'{task_id}.1')
-        assert await fleet.kit.workflows() == {f'{task_id}.1': 'done'}
-        with fleet.server() as last:  # attaches to a workflow that has ended
-            done = await last.ended(task_id)
-            recalled = await last.send('recall', contextId='c')
-    assert (texts(done), texts(recalled)) == (['Step 5, done.'], ['go + recall'])
-    assert fleet.ledger == STEPS
-    # Each server reads the whole stream of the workflow, and stores each note of a tool once.
-    said = [part['text'] for each in done['history'] for part in each['parts']]
-    assert [text for text in said if text.startswith('Tool ')] == ['Tool 1.', 'Tool 2.', 'Tool 3.', 'Tool 4.']
-
-
-@pytest.mark.long
-async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut(fleet: Fleet) -> None:
-    gates = [f'tool-{n}' for n in size([2], [1, 2, 3, 4])]
-    steps = [again for step in STEPS for again in [step] * (1 + (step in gates))]
-    rounds = size(1, 3)
-    with fleet.server() as server:
-        assert server.url
-        for n in range(rounds):
-            task_id = ''
-            for gate in gates:
-                fleet.close(gate)
-            for gate in gates:
-                with fleet.worker() as worker:
-                    task_id = task_id or (await server.send('go', contextId=f'c{n}', wait=False))['id']
-                    await fleet.found(f'{gate}.reached')
-                    await kill(worker)
-                fleet.open(gate)
-            with fleet.worker():
-                assert texts(await server.ended(task_id)) == ['Step 5, done.']
-    assert fleet.ledger == steps * rounds
-
-
-@FILE
-async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
-    fleet.close('tool-2')
-    with fleet.server() as server, fleet.worker():
-        task = await server.send('go', contextId='c', wait=False)
-        await fleet.found('tool-2.reached')
-        began = time.monotonic()
-        canceled = await server.call('CancelTask', id=task['id'])
-        seconds = time.monotonic() - began
-        await fleet.found('tool-2.stopped')
-        assert texts(await server.send('recall', contextId='c')) == ['go + recall']
-        assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
-    assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
-    assert fleet.ledger == STEPS[:4]
-
-
-# --- in the process of the test ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -241,13 +99,8 @@ class Refuses(Interceptor):
 
 @pytest.mark.parametrize('method', ['start_workflow', 'query_workflow', 'describe_workflow'])
 async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
-    refuses, running, go_on = Refuses(method), asyncio.Event(), asyncio.Event()
-    agent = kit.agent(TestModel(custom_output_text='Hi.'))
-
-    @agent.tool_plain
-    async def wait() -> None:
-        running.set()
-        await go_on.wait()
+    refuses, gate = Refuses(method), Gate()
+    agent = kit.agent(TestModel(custom_output_text='Hi.'), tools=[gate.wait])
 
     def app() -> A2AApp:
         engine = Temporal(kit.address, task_queue=kit.queue, interceptors=[refuses])
@@ -256,8 +109,8 @@ async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, metho
 
     async with lifespan(first := app()), asyncio.timeout(LIMIT):
         task_id = await begun(Client(first), 'hello')
-        await running.wait()
-    go_on.set()
+        await gate.reached.wait()
+    gate.opened.set()
     async with lifespan(second := app()), asyncio.timeout(LIMIT):  # describes the workflow
         assert texts(await ended(Client(second), task_id)) == ['Hi.']
     assert refuses.refused > 1

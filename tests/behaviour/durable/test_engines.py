@@ -21,7 +21,6 @@ from pydantic_ai.run import AgentRunResult
 from starlette.requests import Request
 
 from pydantic_ai_a2a import (
-    A2AApp,
     Access,
     BearerAuth,
     Budget,
@@ -49,10 +48,10 @@ from pydantic_ai_a2a.types import TaskEvent
 from ...client import Client, message, state_of, texts
 from ...engines import DbosKit, Kit, TemporalKit
 from ..asking import Tools, answers, approve
+from ..durable_handover import Gate, LosesEnds, begun, served
 from ..limits.test_budgets import used
 from ..metered import DAY, USED
 from ..stage import ended, heard, prompts, serving
-from .test_checkpoints import LosesEnds, begun, served
 
 
 @pytest.fixture(params=['dbos', 'temporal'])
@@ -264,17 +263,11 @@ async def test_a_run_that_takes_too_long_fails_and_its_tool_is_cancelled(kit: Ki
 
 
 async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) -> None:
-    canceled, running = list[RunCancelled](), asyncio.Event()
-    agent = kit.agent(TestModel())
-
-    @agent.tool_plain
-    async def wait() -> None:
-        running.set()
-        await asyncio.Event().wait()
-
+    canceled, gate = list[RunCancelled](), Gate()
+    agent = kit.agent(TestModel(), tools=[gate.wait])
     async with serving(agent, on_cancel=canceled.append, **kit.options()) as client:
         task = await client.send('hello', returnImmediately=True)
-        await running.wait()
+        await gate.reached.wait()
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         assert [*(await kit.workflows()).values()] == ['done']
     assert [len(each.new_messages()) for each in canceled] == [3]
@@ -303,36 +296,25 @@ def test_an_agent_without_the_capability_of_the_engine_is_refused(kit: Kit) -> N
 
 
 async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -> None:
-    running, go_on = asyncio.Event(), asyncio.Event()
-
-    async def wait() -> None:
-        running.set()
-        await go_on.wait()
-
-    async with served(kit.agent(TestModel(), tools=[wait]), **kit.options()) as client:
+    gate = Gate()
+    async with served(kit.agent(TestModel(), tools=[gate.wait]), **kit.options()) as client:
         task_id = await begun(client, 'hello')
-        await running.wait()
-    go_on.set()
-    changed = kit.agent(TestModel(), name='another', tools=[wait])
+        await gate.reached.wait()
+    gate.opened.set()
+    changed = kit.agent(TestModel(), name='another', tools=[gate.wait])
     async with served(changed, **kit.options()) as client:
         failed = await ended(client, task_id)
     assert failed['status']['message']['metadata']['failure'] == 'changed-agent'
 
 
 async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Kit) -> None:
-    running, go_on = asyncio.Event(), asyncio.Event()
-    agent = kit.agent(TestModel())
-
-    @agent.tool_plain
-    async def wait() -> None:
-        running.set()
-        await go_on.wait()
-
+    gate = Gate()
+    agent = kit.agent(TestModel(), tools=[gate.wait])
     async with serving(agent, **kit.options()) as client:
         task = await client.send('hello', returnImmediately=True)
-        await running.wait()
+        await gate.reached.wait()
         await kit.stop(f'{task["id"]}.1')
-        go_on.set()
+        gate.opened.set()
         done = await ended(client, task['id'])
     assert done['status']['message']['metadata']['failure'] == 'engine'
 
@@ -340,23 +322,16 @@ async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Ki
 async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retry_runs_anew(
     kit: Kit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running, go_on = asyncio.Event(), asyncio.Event()
-    agent = kit.agent(TestModel(custom_output_text='Done.'))
-
-    @agent.tool_plain
-    async def wait() -> None:
-        running.set()
-        await go_on.wait()
-
+    gate = Gate()
+    agent = kit.agent(TestModel(custom_output_text='Done.'), tools=[gate.wait])
     async with served(agent, **kit.options()) as client:
         task_id = await begun(client, 'hello')
-        await running.wait()
-    go_on.set()
+        await gate.reached.wait()
+    gate.opened.set()
     caplog.set_level(logging.ERROR)
     async with served(agent, **kit.options(empty=True)) as client:
         forgotten = await ended(client, task_id)
-        assert isinstance(client.app, A2AApp)
-        backend = client.app.backend
+        backend = client.a2a_app.backend
         [letter] = await backend.housekeeping.dead_letters()
         await backend.housekeeping.retry(task_id, new_id='again', at=backend.now())
         assert texts(await ended(client, 'again')) == ['Done.']

@@ -1,16 +1,22 @@
-"""Tasks whose process or loop went away: they are taken up again, not too often, and lose nothing."""
+"""Tasks whose process or loop went away: they are taken up again, not too often, and lose nothing.
+
+A task that was started too often becomes a dead letter, and an operator makes another task of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import Limits, Workers, to_a2a
+from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, TaskQueue
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
@@ -18,8 +24,12 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...suites import values
+from ...suites.values import OVER
+from ..asking import Tools, answers, approve, model
+from ..durable_handover import WHOLE, left_at, served
 from ..queues import StorageError
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ..steps import Steps
 
 THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
@@ -225,30 +235,6 @@ async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
     assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
 
 
-class Durable(MemoryBackend):
-    """Outlives the app that uses it, as a database does."""
-
-    durable = True
-
-
-async def test_what_does_not_finish_before_a_server_stops_is_handed_over_to_the_next_one() -> None:
-    stage = Stage()
-    backend = Durable('agent', reader_lag=10**6)
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
-        first = await client.send(message('one', contextId='c'), returnImmediately=True)
-        await stage.reached('one')
-        behind = await client.send(message('two', contextId='c'), returnImmediately=True)
-        elsewhere = await client.send('three', returnImmediately=True)
-        tasks = (first, behind, elsewhere)
-    assert [(await values.state_of(backend, task['id'])) for task in tasks] == ['working', 'submitted', 'submitted']
-    stage.open('one', 'two', 'three')
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
-        done = [await ended(client, task['id']) for task in tasks]
-    assert [texts(task) for task in done] == [['one'], ['one + two'], ['three']]
-    assert stage.began == ['one', 'one', 'three', 'two']  # the second waited for its conversation, and so longer
-    backend.close()
-
-
 class Deaf(MemoryBackend):
     """Cannot tell of new tasks at first."""
 
@@ -271,3 +257,83 @@ async def test_a_store_that_is_not_there_yet_is_tried_again_by_the_next_request(
     assert texts(task) == ['two']
     assert len(await tasks_of(client)) == 1
     backend.close()
+
+
+# --- tasks that were started too often, and those that are made of them ----------------------------------------------
+
+
+ONCE = Workers(attempts=1, drain_grace=0.01)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+async def lose_a_process(url: str) -> None:
+    """Take the task that was handed back, as a process does that is killed then."""
+    backend = open_store(url, 'agent', Limits())
+    assert await backend.queue.claim(Slot('a process that is killed', OVER), at=backend.now(), limit=1)
+    backend.close()
+
+
+async def retry(client: Client, task_id: str, new_id: str, *, again: bool = False) -> dict[str, Any]:
+    """The task, once it is over, that is made of a dead letter."""
+    backend = client.a2a_app.backend
+    await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again)
+    return await ended(client, new_id)
+
+
+async def test_a_retry_goes_on_after_the_last_step_of_the_dead_letter(url: str) -> None:
+    steps = Steps()
+    task_id = await left_at('model 3', steps, backend=url, workers=ONCE)
+    await lose_a_process(url)
+    async with served(steps.agent, backend=url, workers=ONCE) as client:
+        dead = await ended(client, task_id)
+        [letter] = await client.a2a_app.backend.housekeeping.dead_letters()
+        assert letter.correlation_id == dead['status']['message']['metadata']['correlationId']
+        assert (state_of(dead), letter.failure, letter.attempts) == ('FAILED', 'attempts', 1)
+        again = await retry(client, task_id, 'again')
+        usage = await client.a2a_app.conversations().read_record('c')
+    assert texts(again) == ['Read 5 messages.']
+    assert again['history'][0]['referenceTaskIds'] == [task_id]
+    assert steps.done == [*WHOLE, 'model 3']
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1'}
+    assert usage is not None
+    assert (usage.usage.requests, usage.usage.tool_calls) == (3, 4)
+
+
+async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
+    steps = Steps()
+    task_id = await left_at('tool 2', steps, backend=url, workers=ONCE)
+    await lose_a_process(url)
+    async with served(steps.agent, backend=url, workers=ONCE) as client:
+        await ended(client, task_id)
+        for new_id, again in (('second', False), ('third', True)):
+            assert state_of(await retry(client, task_id, new_id, again=again)) == 'COMPLETED'
+    assert steps.done == [*WHOLE[:-1], 'tool 2', 'tool 12', 'model 3', *WHOLE]
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}
+
+
+async def test_a_retry_of_a_task_that_was_approved_goes_on_from_there(url: str) -> None:
+    tools, held = Tools(), asyncio.Event()
+
+    async def held_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if tools.deleted and not held.is_set():
+            held.set()
+            await asyncio.Event().wait()
+        return model(messages, info)
+
+    options: dict[str, Any] = {'backend': url, 'workers': ONCE, 'model': FunctionModel(held_once)}
+    async with served(tools.agent, **options) as client:
+        task = await client.send(message('delete', contextId='c'))
+        await client.send(answers(task, approve()), returnImmediately=True)
+        await held.wait()
+    await lose_a_process(url)
+    async with served(tools.agent, **options) as client:
+        assert state_of(await ended(client, task['id'])) == 'FAILED'
+        again = await retry(client, task['id'], 'again')
+        messages = await client.messages_of('c')
+    assert texts(again) == ['delete + deleted a']
+    assert tools.deleted == [('a', True)]
+    assert [each.kind for each in messages] == ['request', 'response', 'request', 'response']

@@ -22,6 +22,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...client import LIMIT, Client, lifespan, message, state_of
 from ...dialects import json_rpc, spoken
 from ..refused import refusal, send
+from ..stage import serving
 
 
 class Connection(FunctionToolset[object]):
@@ -173,13 +174,12 @@ async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCa
         await groups[0].__aenter__()
         groups[0].start_soon(read)
 
-    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        assert state_of(await Client(app).send()) == 'COMPLETED'
+    async with serving(Agent('test', toolsets=[Connection(connect)])) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
         connection_lost.set()
         await dead.wait()
         while 'A failure inside the agent has closed' not in caplog.text:
-            assert state_of(await Client(app).send()) == 'COMPLETED'
+            assert state_of(await client.send()) == 'COMPLETED'
 
 
 async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureFixture) -> None:

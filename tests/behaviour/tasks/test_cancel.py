@@ -1,19 +1,22 @@
-"""Cancelling: the run and its async tools have stopped when the answer comes."""
+"""Cancelling: the run and its async tools have stopped when the answer comes, and leave nothing in memory."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import Hooks
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
-from pydantic_ai_a2a.app.app import A2AApp
 from pydantic_ai_a2a.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
@@ -89,15 +92,13 @@ async def test_the_context_keeps_what_a_canceled_run_did_and_goes_on() -> None:
         await asyncio.Event().wait()
 
     async with serving(agent) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('work', returnImmediately=True)
         await running.wait()
         await cancel(client, task['id'])
         following = await client.send(message('and then?', contextId=task['contextId']))
-        kept = await client.app.conversations().load(task['contextId'])
+        kept = await client.messages_of(task['contextId'])
     assert texts(following) == ['work + and then?']
-    assert kept is not None
-    returned = [part.content for each in kept.messages for part in each.parts if isinstance(part, ToolReturnPart)]
+    returned = [part.content for each in kept for part in each.parts if isinstance(part, ToolReturnPart)]
     assert 'quick is done' in returned
 
 
@@ -205,7 +206,7 @@ async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_
 
 
 @covers(ROW)
-async def test_two_cancels_of_one_task_are_both_answered() -> None:
+async def test_two_cancels_of_one_task_are_both_answered(backend: MemoryBackend) -> None:
     running, canceling, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -217,7 +218,6 @@ async def test_two_cancels_of_one_task_are_both_answered() -> None:
             await release.wait()
         raise AssertionError('never')
 
-    backend = MemoryBackend('agent', reader_lag=10**6)
     queue = backend.queue = Cancels(backend.queue)
     async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
         task = await client.send(returnImmediately=True)
@@ -229,7 +229,6 @@ async def test_two_cancels_of_one_task_are_both_answered() -> None:
         assert (first.done(), second.done()) == (False, False)
         release.set()
         assert [state_of(each) for each in await asyncio.gather(first, second)] == ['CANCELED'] * 2
-    backend.close()
 
 
 class SlowToFinish(Cancels):
@@ -247,10 +246,11 @@ class SlowToFinish(Cancels):
 
 @covers(ROW)
 @pytest.mark.parametrize('more', [False, True])
-async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(more: bool) -> None:
+async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(
+    backend: MemoryBackend, more: bool
+) -> None:
     stage = Stage()
     stage.open('one', 'two')
-    backend = MemoryBackend('agent', reader_lag=10**6)
     queue = backend.queue = SlowToFinish(backend.queue)
     async with serving(stage.agent, backend=backend) as client:
         task = await client.send('one', returnImmediately=True)
@@ -269,7 +269,6 @@ async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_
         after = await client.get_task(task['id'])
     assert (state_of(after), texts(after)) == ('CANCELED' if more else 'COMPLETED', ['one'])
     assert stage.began == ['one']
-    backend.close()
 
 
 @covers(ROW)
@@ -283,3 +282,96 @@ async def test_a_cancel_ends_the_task_for_all_its_messages() -> None:
             assert state_of(await cancel(client, task['id'])) == 'CANCELED'
             await second.until('TASK_STATE_CANCELED')
     assert stage.began == ['one']
+
+
+# --- cancels in the first moments of a run ----------------------------------------------------------------------------
+
+
+TURNS = 60
+"""Turns of the event loop of a run, from its start to its end at least."""
+
+
+async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart('hello')])
+
+
+async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    yield 'hel'
+    yield 'lo'
+
+
+async def cancel_after(client: Client, turns: int, *, watched: bool) -> None:
+    async with client.send_streaming() as reader:
+        task_id = (await anext(reader)).result['task']['id']
+        if watched:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await cancel_or_miss(client, task_id)
+            await reader.rest()
+    if not watched:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await cancel_or_miss(client, task_id)
+    assert state_of(await ended(client, task_id)) in ('CANCELED', 'COMPLETED')
+
+
+async def cancel_or_miss(client: Client, task_id: str) -> None:
+    with suppress(RpcError):  # the task has ended
+        await cancel(client, task_id)
+
+
+async def left_since(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """The asyncio tasks that do not end in time."""
+    left = asyncio.all_tasks() - before
+    await asyncio.wait(left, timeout=1) if left else None
+    return [task for task in left if not task.done()]
+
+
+@pytest.mark.parametrize('watched', [False, True])
+async def test_a_run_that_is_canceled_at_once_leaves_no_asyncio_task_behind(watched: bool) -> None:
+    async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
+        await client.send()
+        before = asyncio.all_tasks()
+        for turns in range(TURNS):
+            await cancel_after(client, turns, watched=watched)
+        assert await left_since(before) == []
+
+
+def block_after(turns: int) -> None:
+    """Hold up the event loop some turns later, as a busy machine does."""
+    if turns:
+        asyncio.get_running_loop().call_soon(block_after, turns - 1)
+    else:
+        time.sleep(0.15)
+
+
+async def test_a_cancel_on_a_busy_machine_leaves_no_asyncio_task_behind() -> None:
+    async def busy(ctx: RunContext[object]) -> None:
+        entered.set()
+        for _ in range(20):  # for the cancel
+            await asyncio.sleep(0)
+        block_after(next(turns))
+
+    entered, turns = asyncio.Event(), count()
+    agent = Agent(FunctionModel(answer), capabilities=[Hooks(before_run=busy)])
+    async with serving(agent) as client:
+        await client.send()
+        before = asyncio.all_tasks()
+        for _ in range(7):
+            entered.clear()
+            task = await client.send(returnImmediately=True)
+            await entered.wait()
+            await cancel_or_miss(client, task['id'])
+        assert await left_since(before) == []
+
+
+async def test_a_repeated_cancel_waits_for_the_start_of_the_run_too() -> None:
+    async with serving(Agent(FunctionModel(answer))) as client:
+        await client.send()
+        before = asyncio.all_tasks()
+        for turns in range(TURNS):
+            task = await client.send(returnImmediately=True)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await asyncio.gather(*(cancel_or_miss(client, task['id']) for _ in range(3)))
+        assert await left_since(before) == []

@@ -1,16 +1,17 @@
-"""Claims: the slots of the worker are free while the store is asked, and callers take turns."""
+"""Claims: the slots of the worker are free while the store is asked, callers take turns, and operators pause them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store import WrappedQueue
@@ -18,8 +19,8 @@ from pydantic_ai_a2a.store.ports import Accepted, Claim, Submission, TaskQueue
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import LIMIT, Client, RpcError, lifespan, texts
-from ...suites.values import claim_one, claim_some, message, submit
+from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...suites import values
 from ..metered import AUTH, by
 from ..stage import Stage, ended, serving
 
@@ -49,13 +50,6 @@ class Slow(WrappedQueue):
         await super().release(claim, *args, **options)
 
 
-@pytest.fixture
-def backend() -> Iterator[MemoryBackend]:
-    made = MemoryBackend('agent', reader_lag=10**6)
-    yield made
-    made.close()
-
-
 async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     backend.queue = queue
@@ -69,8 +63,8 @@ async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: Me
 
 async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
-    await submit(backend, message('lost', new='lost', owner='/', at=SYSTEM.now()))
-    elsewhere = await claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
+    await values.submit(backend, values.message('lost', new='lost', owner='/', at=SYSTEM.now()))
+    elsewhere = await values.claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
     backend.queue = queue
     async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
         queue.answers.clear()
@@ -100,8 +94,8 @@ async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_hande
     stage, queue, lost = Stage(), Away(backend.queue), ['lost', 'lost too']
     claims: list[Claim] = []
     for task_id in lost:
-        await submit(backend, message(task_id, new=task_id, owner='/', at=SYSTEM.now()))
-        claims.append(await claim_one(backend, task_id, 'elsewhere', at=SYSTEM.now()))
+        await values.submit(backend, values.message(task_id, new=task_id, owner='/', at=SYSTEM.now()))
+        claims.append(await values.claim_one(backend, task_id, 'elsewhere', at=SYSTEM.now()))
     backend.queue = queue
     async with serving(stage.agent, backend=backend, workers=replace(OFTEN, running=2)) as client:
         queue.answers.clear()
@@ -219,6 +213,39 @@ async def test_a_task_whose_message_is_answered_during_the_drain_is_handed_back(
             await queue.stored.wait()
         queue.answers.set()
         task = await sending
-        [claimed] = await claim_some(backend, 1, 'another', limit=1, at=SYSTEM.now())
+        [claimed] = await values.claim_some(backend, 1, 'another', limit=1, at=SYSTEM.now())
     backend.close()
     assert (claimed.header.id, claimed.attempt, stage.began) == (task['id'], 1, [])
+
+
+@pytest.mark.parametrize('store', ['sqlite', 'postgres'])
+async def test_a_paused_server_accepts_messages_is_ready_and_goes_on_later(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db' if store == 'sqlite' else request.getfixturevalue('postgres_url')
+    app = to_a2a(Agent('test', name='joker'), backend=url, workers=Workers(lease=0.3))
+    client, operator = Client(app), open_store(url, 'joker')
+
+    async def worker() -> str:
+        answer = await client.get('/health/ready')
+        assert answer.status == 200
+        return answer.json['components']['worker']
+
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        await operator.queued()
+        assert await worker() == 'ok'
+        await operator.housekeeping.pause(operator.now())
+        sending = asyncio.create_task(client.send(message()))
+        queued = await client.send(message(), returnImmediately=True)
+        while await worker() != 'paused':
+            pass
+        assert (state_of(queued), sending.done()) == ('SUBMITTED', False)
+        await operator.housekeeping.pause(None)
+        assert state_of(await sending) == 'COMPLETED'
+        while await worker() != 'ok':
+            pass
+    operator.close()
+    assert [record.message for record in caplog.records if 'paused' in record.message] == [
+        'The queue is paused: tasks wait until the command `queue resume`.',
+        'The queue is no longer paused.',
+    ]

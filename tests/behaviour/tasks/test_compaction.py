@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, AgentWorker, Messages, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
@@ -105,15 +105,13 @@ async def say(client: Client, text: str, **fields: Any) -> dict[str, Any]:
 
 
 async def record_of(client: Client, context: str = 'c') -> ConversationRecord:
-    assert isinstance(client.app, A2AApp)
-    record = await client.app.conversations().read_record(context)
+    record = await client.a2a_app.conversations().read_record(context)
     assert record is not None
     return record
 
 
 async def stored(client: Client, head: str | None) -> list[str]:
-    assert isinstance(client.app, A2AApp)
-    return told([entry.message for entry in await client.app.conversations().read_history(head)])
+    return told([entry.message for entry in await client.a2a_app.conversations().read_history(head)])
 
 
 async def test_a_summary_is_made_once_for_all_later_turns(backend: str) -> None:
@@ -160,8 +158,7 @@ async def test_the_messages_before_a_summary_are_erased_with_their_context(backe
             await say(client, f'{n}')
         record = await record_of(client)
         assert len(record.branches) == 3
-        assert isinstance(client.app, A2AApp)
-        assert await client.app.erase_context('c')
+        assert await client.a2a_app.erase_context('c')
         for tip in (record.head_id, *record.branches):
             with pytest.raises(LookupError):
                 await stored(client, tip)
@@ -170,8 +167,7 @@ async def test_the_messages_before_a_summary_are_erased_with_their_context(backe
 async def test_a_fork_keeps_the_messages_that_the_conversation_replaces(backend: str) -> None:
     async with serving(agent_of(Summaries(3)), backend=backend) as client:
         await say(client, 'one')
-        assert isinstance(client.app, A2AApp)
-        conversations = client.app.conversations()
+        conversations = client.a2a_app.conversations()
         await conversations.fork('c', new_conversation_id='f')
         await say(client, 'two')
         assert texts(await say(client, 'three')) == ['summary 1 + three']

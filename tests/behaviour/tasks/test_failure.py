@@ -174,9 +174,8 @@ class FailsToEmit(WrappedQueue):
 @covers(STORAGE)
 @pytest.mark.parametrize('broken', [FailsToFinish, FailsToEmit])
 async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
-    broken: type[WrappedQueue], caplog: pytest.LogCaptureFixture
+    backend: MemoryBackend, broken: type[WrappedQueue], caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
     backend.queue = broken(backend.queue)
     agent = Agent(TestModel(custom_output_text='one two three four'))
     async with serving(agent, backend=backend, results=Results(interval=0)) as client:
@@ -189,12 +188,10 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
     assert [event.id for event in events] == [*range(len(events))]
     assert SECRET not in str([event.data for event in events])
     assert SECRET in caplog.text
-    backend.close()
 
 
 @covers(STORAGE)
-async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_be() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_be(backend: MemoryBackend) -> None:
     backend.queue = FailsToFinish(backend.queue)
     backend.queue.times = 3
     workers = Workers(running=1, lease=0.03)
@@ -203,7 +200,6 @@ async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_b
         second = await client.send(message('two', contextId=first['contextId']))
     assert failure(first) == 'storage'
     assert texts(second) == ['two']
-    backend.close()
 
 
 @covers(STORAGE)
@@ -256,3 +252,27 @@ async def test_a_task_whose_conversation_cannot_be_read_while_the_store_is_away_
     assert texts(second) == ['one + two']
     assert backend.times == 0
     backend.close()
+
+
+@pytest.mark.parametrize('backend', ['memory', 'sqlite'])
+@pytest.mark.parametrize('place', ['model', 'instructions'])
+async def test_a_model_or_a_function_that_raises_stop_async_iteration_is_called_once(
+    place: str, backend: str, tmp_path: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    async def stop() -> str:
+        calls.append(place)
+        assert len(calls) < 10, 'the run goes on for ever'
+        raise StopAsyncIteration
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise AssertionError(await stop())
+
+    agent = Agent(FunctionModel(answer), instructions=stop if place == 'instructions' else None)
+    async with serving(agent, backend='memory' if backend == 'memory' else f'sqlite:///{tmp_path}/a.db') as client:
+        task = await client.send('hi')
+    assert (state_of(task), calls) == ('FAILED', [place])
+    assert task['status']['message']['metadata']['failure'] == 'internal'
+    assert 'raised StopAsyncIteration' in caplog.text
+    assert 'StopAsyncIteration' not in str(task)

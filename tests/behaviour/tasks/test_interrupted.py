@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, to_a2a
-from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.runs.recorder import Recorder
-from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Claim, Finish
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.types import Part, TaskState
+from pydantic_ai_a2a import AuthRequired, InputRequired, to_a2a
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import only
@@ -27,41 +20,43 @@ from ..rows import covers
 from ..stage import ended, heard, prompts, serving, tasks_of
 
 ROW = 'new task while another waits for input in the context'
-ASKS: dict[str, tuple[TaskState, str]] = {
-    'book': ('input-required', 'Where to?'),
-    'pay': ('auth-required', 'Sign in.'),
+ASKS: dict[str, tuple[type[InputRequired | AuthRequired], str]] = {
+    'book': (InputRequired, 'Where to?'),
+    'pay': (AuthRequired, 'Sign in.'),
 }
 """Prompts that are answered with a question."""
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     prompt = prompts(messages)[-1]
-    return ModelResponse(parts=[TextPart(ASKS[prompt][1])]) if prompt in ASKS else heard(messages, info)
+    if prompt not in ASKS:
+        return heard(messages, info)
+    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'prompt': prompt})])
 
 
-class Asking(WrappedQueue):
-    """Ends runs with a question where `ASKS` says so, as the worker will once agents can ask."""
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        prompt = prompts(finish.messages)[-1]
-        if prompt not in ASKS:
-            return await super().finish(claim, finish)
-        state, question = ASKS[prompt]
-        before = finish.final.n - len(finish.events) - 1
-        recorder = Recorder(replace(claim, header=replace(claim.header, last_event=before)), self.inner, SYSTEM.now)
-        await recorder.interrupt(state, [Part(text=question)], finish.messages)
-        return None
+def ask(prompt: str) -> InputRequired | AuthRequired:
+    state, question = ASKS[prompt]
+    return state(question)
 
 
-@pytest.fixture
-def backend() -> Any:
-    made = MemoryBackend('agent', reader_lag=10**6)
-    made.queue = Asking(made.queue)
-    yield made
-    made.close()
+def asking(model: FunctionModel) -> Agent[object, Any]:
+    return Agent(model, output_type=[str, ask])
 
 
-AGENT = Agent(FunctionModel(answer))
+AGENT = asking(FunctionModel(answer))
+
+
+def held_at(prompt: str) -> tuple[Agent[object, Any], asyncio.Event, asyncio.Event]:
+    """An agent whose run of a prompt waits: it, that the run has begun, and that it may go on."""
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == prompt:
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    return asking(FunctionModel(slow)), began, release
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -80,10 +75,8 @@ def said(task: dict[str, Any]) -> list[tuple[str, str]]:
 
 @covers(ROW, 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`')
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
-async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(
-    backend: Backend, prompt: str, state: str
-) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(prompt: str, state: str) -> None:
+    async with serving(AGENT) as client:
         task = await client.send(prompt)
         assert await client.get_task(task['id']) == task
         [listed] = await tasks_of(client, state=state.lower().replace('_', '-'))
@@ -95,8 +88,8 @@ async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(
 
 
 @covers(ROW)
-async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_nothing_of_it(backend: Backend) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_nothing_of_it() -> None:
+    async with serving(AGENT) as client:
         first = await client.send('one')
         context = first['contextId']
         waiting = await client.send(message('book', contextId=context))
@@ -110,8 +103,8 @@ async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_noth
 
 
 @covers(ROW)
-async def test_the_question_moves_into_the_history_when_it_is_answered(backend: Backend) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_the_question_moves_into_the_history_when_it_is_answered() -> None:
+    async with serving(AGENT) as client:
         waiting = await client.send('book')
         resumed = await client.send(message('Rome', taskId=waiting['id'], contextId=waiting['contextId']))
     assert said(resumed) == snapshot(
@@ -124,27 +117,23 @@ async def test_the_question_moves_into_the_history_when_it_is_answered(backend: 
 
 
 @covers(ROW)
-async def test_a_task_may_ask_again_and_keeps_all_that_was_said(backend: Backend) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_a_task_may_ask_again_and_keeps_all_that_was_said() -> None:
+    async with serving(AGENT) as client:
         waiting = await client.send('book')
         again = await client.send(message('pay', taskId=waiting['id']))
         assert state_of(again) == 'AUTH_REQUIRED'
         other = await client.send(message('other', contextId=waiting['contextId']))
         done = await client.send(message('paid', taskId=waiting['id']))
-        assert isinstance(client.app, A2AApp)
-        kept = await client.app.conversations().load(waiting['contextId'])
+        kept = await client.messages_of(waiting['contextId'])
     assert texts(other) == ['other']
     assert texts(done) == ['book + pay + paid']
-    assert kept is not None
-    assert prompts(kept.messages) == ['other', 'book', 'pay', 'paid']
+    assert prompts(kept) == ['other', 'book', 'pay', 'paid']
 
 
 @only('1.0', '0.3 closes both')
 @covers(ROW)
-async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscriber_when_it_is_over(
-    backend: Backend,
-) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscriber_when_it_is_over() -> None:
+    async with serving(AGENT) as client:
         async with client.send_streaming('book') as stream:
             sent = await stream.rest()
         task_id = sent[0].result['task']['id']
@@ -162,8 +151,8 @@ async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscr
 
 @only('1.0', '0.3 closes it')
 @covers(ROW)
-async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in(backend: Backend) -> None:
-    async with serving(AGENT, backend=backend) as client, client.send_streaming('pay') as stream:
+async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in() -> None:
+    async with serving(AGENT) as client, client.send_streaming('pay') as stream:
         task_id = (await anext(stream)).result['task']['id']
         await stream.until('TASK_STATE_AUTH_REQUIRED')
         await client.send(message('signed in', taskId=task_id))
@@ -173,15 +162,9 @@ async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in(backend
 @only('0.3', '1.0 keeps some of them open')
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
-async def test_every_stream_ends_when_the_task_waits_for_its_client(backend: Backend, prompt: str, state: str) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        began.set()
-        await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+async def test_every_stream_ends_when_the_task_waits_for_its_client(prompt: str, state: str) -> None:
+    agent, began, release = held_at(prompt)
+    async with serving(agent) as client:
         async with client.send_streaming(prompt) as stream:
             sent = [await anext(stream)]
             await began.wait()
@@ -198,10 +181,8 @@ async def test_every_stream_ends_when_the_task_waits_for_its_client(backend: Bac
 
 
 @covers(ROW)
-async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_turn_to_the_context(
-    backend: Backend,
-) -> None:
-    async with serving(AGENT, backend=backend) as client:
+async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_turn_to_the_context() -> None:
+    async with serving(AGENT) as client:
         waiting = await client.send('book')
         async with client.subscribe(waiting['id']) as stream:
             canceled = await client.call('CancelTask', {'id': waiting['id']})
@@ -216,16 +197,9 @@ async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_tu
 
 
 @covers(ROW)
-async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context(backend: Backend) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'slow':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context() -> None:
+    agent, began, release = held_at('slow')
+    async with serving(agent) as client:
         waiting = await client.send('book')
         other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
         await began.wait()
@@ -241,18 +215,9 @@ async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_it
 
 
 @covers(ROW)
-async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context(
-    backend: Backend,
-) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'slow':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context() -> None:
+    agent, began, release = held_at('slow')
+    async with serving(agent) as client:
         waiting = await client.send('book')
         other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
         await began.wait()
@@ -264,18 +229,9 @@ async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_t
 
 
 @covers(ROW)
-async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer(
-    backend: Backend,
-) -> None:
-    began, release = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'book':
-            began.set()
-            await release.wait()
-        return answer(messages, info)
-
-    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer() -> None:
+    agent, began, release = held_at('book')
+    async with serving(agent) as client:
         task = await client.send('book', returnImmediately=True)
         await began.wait()
         async with client.send_streaming(message('quickly', taskId=task['id'])) as early:
@@ -287,8 +243,8 @@ async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is
 
 
 @covers('SIGTERM')
-async def test_a_server_that_stops_closes_the_streams_of_waiting_tasks_and_keeps_the_tasks(backend: Backend) -> None:
-    app = to_a2a(AGENT, backend=backend)
+async def test_a_server_that_stops_closes_the_streams_of_waiting_tasks_and_keeps_the_tasks() -> None:
+    app = to_a2a(AGENT)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
         await stack.enter_async_context(lifespan(app))
         task = await Client(app).send('book')

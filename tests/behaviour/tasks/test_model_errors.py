@@ -19,7 +19,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Results, RunFailure, Workers
+from pydantic_ai_a2a import Budget, Limits, Quotas, Results, RunFailure, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.fasta2a.worker import AgentWorker
 from pydantic_ai_a2a.store import WrappedQueue
@@ -178,12 +178,11 @@ async def test_a_function_that_fails_fails_the_task(caplog: pytest.LogCaptureFix
     assert 'of the function' in caplog.text
 
 
-async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again() -> None:
+async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again(backend: MemoryBackend) -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         for word in ['one', 'two', 'three', 'four']:
             yield word
 
-    backend = MemoryBackend('agent', reader_lag=10**6)
     backend.queue = FailsToEmit(backend.queue)
     agent = Agent(FunctionModel(stream_function=stream))
     workers = fixed(Workers, retry_on=always, **SOON)
@@ -193,7 +192,6 @@ async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again() -> 
     ):
         task_id = (await anext(events)).result['task']['id']
         assert failure(await ended(client, task_id)) == 'storage'
-    backend.close()
 
 
 async def test_an_error_of_a_tool_is_not_tried_again(durable: str) -> None:
@@ -348,7 +346,7 @@ async def tried(backend: Backend, tried: Tried, *charges: Charge) -> None:
     await backend.queue.release(claim, tried, charges=charges)
 
 
-async def test_another_try_has_the_rest_of_the_timeout() -> None:
+async def test_another_try_has_the_rest_of_the_timeout(backend: MemoryBackend) -> None:
     deadlines: list[datetime] = []
     flaky = Flaky()
 
@@ -358,12 +356,10 @@ async def test_another_try_has_the_rest_of_the_timeout() -> None:
         deadlines.append(ctx.deadline)
         return ''
 
-    backend = MemoryBackend('agent', reader_lag=10**6)
     await tried(backend, Tried(number=1, spent=3000.0, usage=RunUsage()))
     async with serving(flaky.agent, backend=backend, timeout=3600) as client:
         assert state_of(await ended(client, 'tried')) == 'COMPLETED'
         assert deadlines[0] <= datetime.now(UTC) + timedelta(seconds=600)
-    backend.close()
 
 
 async def test_a_provider_decides_how_long_to_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -434,14 +430,13 @@ async def test_budgets_count_all_tries(store: str) -> None:
         assert len(flaky.asked) == 3
 
 
-async def test_another_try_without_a_budget_does_not_ask_the_model() -> None:
-    backend, flaky = MemoryBackend('agent', reader_lag=10**6), Flaky()
+async def test_another_try_without_a_budget_does_not_ask_the_model(backend: MemoryBackend) -> None:
+    flaky = Flaky()
     charge = Charge('/', 60_000, backend.now() + 3_600_000, requests=1, tokens=0, cost=0)
     await tried(backend, Tried(number=1, spent=1.0, usage=RunUsage(requests=1)), charge)
     async with serving(flaky.agent, backend=backend, limits=budget(requests=1)) as client:
         assert failure(await ended(client, 'tried')) == 'usage-limit'
     assert flaky.asked == []
-    backend.close()
 
 
 async def test_a_task_that_is_cancelled_before_another_try_has_paid(store: str) -> None:
@@ -465,8 +460,7 @@ def refuse(answer: str) -> str:
 
 async def spent(client: Client) -> int:
     """The model requests that the budgets have counted."""
-    assert isinstance(client.app, A2AApp)
-    return sum(each.requests for each in await client.app.backend.quotas.spent('/', 60_000, at=0))
+    return sum(each.requests for each in await client.a2a_app.backend.quotas.spent('/', 60_000, at=0))
 
 
 @pytest.mark.parametrize('part', ['storage', 'broker', 'worker'])
@@ -496,14 +490,13 @@ class AwayOnce(WrappedQueue):
         await super().release(*args, **options)
 
 
-async def test_a_try_is_kept_until_the_store_is_back() -> None:
-    backend, flaky = MemoryBackend('agent', reader_lag=10**6), Flaky(BUSY)
+async def test_a_try_is_kept_until_the_store_is_back(backend: MemoryBackend) -> None:
+    flaky = Flaky(BUSY)
     backend.queue = AwayOnce(backend.queue)
     workers = fixed(Workers, **{**SOON, 'lease': 0.03})
     async with serving(flaky.agent, backend=backend, workers=workers) as client:
         assert texts(await client.send('one')) == ['one']
     assert len(flaky.asked) == 2
-    backend.close()
 
 
 @pytest.mark.long

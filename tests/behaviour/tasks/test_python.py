@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Caller, serve, to_a2a
+from pydantic_ai_a2a import Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ...client import LIMIT, Client, RpcError, message, rpc, state_of, texts
@@ -23,17 +23,12 @@ from ...dialects import json_rpc, spoken
 from ..stage import Stage, heard, prompts, serving
 
 
-def app_of(client: Client) -> A2AApp:
-    assert isinstance(client.app, A2AApp)
-    return client.app
-
-
 async def test_a_task_can_be_read_as_it_is() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         sent = await client.send('hi')
-        task = await app_of(client).get_task(sent['id'])
+        task = await client.a2a_app.get_task(sent['id'])
         with pytest.raises(TaskNotFoundError):
-            await app_of(client).get_task('nowhere')
+            await client.a2a_app.get_task('nowhere')
     assert (task['id'], task['context_id'], task['status']['state']) == (sent['id'], sent['contextId'], 'completed')
     assert [(each.get('name'), each['parts']) for each in task.get('artifacts', ())] == snapshot(
         [('result', [{'text': 'hi', 'media_type': 'text/plain'}])]
@@ -48,7 +43,7 @@ async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -
         return Caller(id=request.headers['x-user'])
 
     async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
-        app = app_of(client)
+        app = client.a2a_app
         ada, bob = (Client(app, headers={'X-User': name}) for name in ('ada', 'bob'))
         one = await ada.send(message('one', contextId='c'))
         two = await bob.send(message('two', contextId='c'))
@@ -79,11 +74,11 @@ async def test_a_task_can_be_canceled() -> None:
     async with serving(stage.agent) as client:
         sent = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
-        task = await app_of(client).cancel_task(sent['id'])
+        task = await client.a2a_app.cancel_task(sent['id'])
         with pytest.raises(TaskNotCancelableError):
-            await app_of(client).cancel_task(sent['id'])
+            await client.a2a_app.cancel_task(sent['id'])
         with pytest.raises(TaskNotFoundError):
-            await app_of(client).cancel_task('nowhere')
+            await client.a2a_app.cancel_task('nowhere')
     assert task['status']['state'] == 'canceled'
 
 
@@ -93,10 +88,10 @@ async def test_a_task_can_be_erased_once_it_is_over() -> None:
         sent = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         with pytest.raises(UnsupportedOperationError):
-            await app_of(client).erase_task(sent['id'])
-        await app_of(client).cancel_task(sent['id'])
-        assert await app_of(client).erase_task(sent['id'])
-        assert not await app_of(client).erase_task(sent['id'])
+            await client.a2a_app.erase_task(sent['id'])
+        await client.a2a_app.cancel_task(sent['id'])
+        assert await client.a2a_app.erase_task(sent['id'])
+        assert not await client.a2a_app.erase_task(sent['id'])
         with pytest.raises(RpcError) as refused:
             await client.get_task(sent['id'])
     assert refused.value.code == -32001
@@ -104,7 +99,7 @@ async def test_a_task_can_be_erased_once_it_is_over() -> None:
 
 async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
-        app = app_of(client)
+        app = client.a2a_app
         tasks = [await client.send(message(text, contextId='c')) for text in ('one', 'two')]
         other = await client.send('other')
         assert await app.erase_context('c')
@@ -119,7 +114,7 @@ async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
 
 async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
-        store = app_of(client).conversations()
+        store = client.a2a_app.conversations()
         for text in ('one', 'two'):
             await client.send(message(text, contextId='c'))
         loaded = await store.load('c')
@@ -140,7 +135,7 @@ async def test_a_conversation_that_was_saved_from_python_is_continued() -> None:
     agent = Agent(FunctionModel(heard))
     async with serving(agent) as client:
         result = await agent.run('before')
-        await app_of(client).conversations().save(result)
+        await client.a2a_app.conversations().save(result)
         task = await client.send(message('after', contextId=result.conversation.conversation_id))
     assert texts(task) == ['before + after']
 

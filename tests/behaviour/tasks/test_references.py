@@ -23,7 +23,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Caller, Limits, Messages
+from pydantic_ai_a2a import Caller, Limits, Messages
 
 from ...client import RpcError, message, state_of, texts
 from ...fixed import fixed
@@ -105,10 +105,9 @@ async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike()
 
 async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
     async with serving(AGENT) as client:
-        assert isinstance(client.app, A2AApp)
         failed, erased = await client.send('fail'), await client.send('erased')
         assert state_of(failed) == 'FAILED'
-        assert await client.app.erase_task(erased['id'])
+        assert await client.a2a_app.erase_task(erased['id'])
         task = await client.send(message('hi', referenceTaskIds=[failed['id'], erased['id']]))
     assert texts(task) == ['["hi"]']
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
-from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
+from pydantic_ai_a2a import Caller, Push, Retention, RunFailure, Workers
+from pydantic_ai_a2a.commands.stores import erase_all
 from pydantic_ai_a2a.store.ports import OnExpired, Swept
 from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
@@ -61,8 +64,7 @@ async def send_many(client: Client, count: int) -> None:
 
 async def stored(client: Client) -> tuple[int, int]:
     """How many tasks and conversations there are."""
-    assert isinstance(client.app, A2AApp)
-    conversations = await client.app.conversations().list_conversations()
+    conversations = await client.a2a_app.conversations().list_conversations()
     return len(await tasks_of(client, limit=10_000)), len(conversations)
 
 
@@ -77,8 +79,7 @@ async def objects(backend: MemoryBackend, retention: Retention) -> int:
 @ALIKE
 @pytest.mark.long
 @covers(ROW)
-async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_many_tasks_take_no_more_memory_than_the_last_few(backend: MemoryBackend) -> None:
     retention = Retention(max_tasks=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
@@ -89,14 +90,12 @@ async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
     assert (tasks, contexts) == (FEW, FEW)
     assert after[0] - before[0] < 1000
     assert after[1] <= before[1] * 1.25
-    backend.close()
 
 
 @ALIKE
 @covers(ROW)
-async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker() -> None:
+async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker(backend: MemoryBackend) -> None:
     stage = Stage()
-    backend = MemoryBackend('agent', reader_lag=10**6)
     retention = Retention(max_tasks=1)
     async with serving(stage.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
@@ -112,7 +111,6 @@ async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker
         await send_and_cancel(400)
         assert await objects(backend, retention) - before < 400
         stage.open('running')
-    backend.close()
 
 
 @pytest.mark.slow
@@ -172,13 +170,13 @@ class Clogged(SqlHousekeeping):
         return await super().sweep(retention, at=at, on_expired=on_expired)
 
 
-async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_sweep_that_fails_is_logged_and_tried_again(
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     clogged = backend.housekeeping = Clogged(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
     assert caplog.messages == ['A sweep of expired data failed; the worker tries again at the next heartbeat.']
-    backend.close()
 
 
 class Behind(SqlHousekeeping):
@@ -201,9 +199,8 @@ class Behind(SqlHousekeeping):
 
 @ALIKE
 async def test_a_sweep_that_is_behind_takes_no_slot_and_goes_on_until_nothing_is_due(
-    caplog: pytest.LogCaptureFixture,
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
     behind = backend.housekeeping = Behind(backend, batches=45)
     async with (
         asyncio.timeout(LIMIT),
@@ -215,12 +212,10 @@ async def test_a_sweep_that_is_behind_takes_no_slot_and_goes_on_until_nothing_is
         behind.goes_on.set()
         await behind.done.wait()
     assert caplog.messages == ['Retention is behind: 20 batches in a row were full. Sweeps go on at once.']
-    backend.close()
 
 
 @ALIKE
-async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind(backend: MemoryBackend) -> None:
     behind = backend.housekeeping = Behind(backend, batches=10**9)
     behind.goes_on.set()
     async with asyncio.timeout(LIMIT):
@@ -230,13 +225,13 @@ async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind() ->
         for _ in range(10):
             await asyncio.sleep(0)
     assert behind.left == left
-    backend.close()
 
 
 @pytest.mark.slow
 @ALIKE
-async def test_data_that_goes_before_its_time_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_data_that_goes_before_its_time_is_named_in_the_log_once(
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     retention = Retention(max_tasks=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
@@ -244,12 +239,10 @@ async def test_data_that_goes_before_its_time_is_named_in_the_log_once(caplog: p
         f'Some {kind} are deleted before their time because of Retention.max_tasks: raise it to keep more.'
         for kind in ('tasks', 'contexts')
     ]
-    backend.close()
 
 
 @covers(ROW)
-async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays(backend: MemoryBackend) -> None:
     retention = Retention(tasks=timedelta(days=1), contexts=timedelta(days=10))
     async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
         task = await client.send('one')
@@ -263,12 +256,12 @@ async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> N
         after = await client.send(message('two', contextId=task['contextId']))
     assert refused.value.code == -32001
     assert texts(after) == ['one + two']
-    backend.close()
 
 
 @covers(ROW)
-async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_snapshot() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_snapshot(
+    backend: MemoryBackend,
+) -> None:
     retention = Retention(events=timedelta(seconds=60))
     agent = Agent(TestModel(custom_output_text='one two three'))
     async with serving(agent, backend=backend, retention=retention) as client:
@@ -285,14 +278,12 @@ async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_
     assert [(event.id, event.result) for event in resumed] == [(events[-1].id, {'task': task})]
     assert nothing == []
     assert again == task
-    backend.close()
 
 
 @pytest.mark.slow
 @ALIKE
 @covers(ROW)
-async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_store_that_is_far_too_full_gets_small_step_by_step(backend: MemoryBackend) -> None:
     for n in range(2500):
         await values.submit(backend, values.message(new=f't{n}', owner='/'))
         await values.run(backend, f't{n}')
@@ -304,7 +295,6 @@ async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
         async with asyncio.timeout(LIMIT):
             while (await stored(client))[0] > 2 * FEW:
                 await send_many(client, FEW)
-    backend.close()
 
 
 def ann(_: object) -> Caller:
@@ -331,3 +321,53 @@ async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.Lo
     assert (state_of(task), said['parts'][0]['text']) == ('FAILED', 'The task waited too long.')
     assert said['metadata'] == {'failure': 'expired', 'correlationId': f'{task["id"]}.1'}
     assert f'Task {task["id"]} failed (expired, correlation id {task["id"]}.1).' in caplog.messages
+
+
+# --- owners who are being erased --------------------------------------------------------------------------------------
+
+
+OWNER = '/'
+STORES = ('memory', 'file', 'postgres')
+
+
+def place(store: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The options of an app with an empty store."""
+    if store == 'memory':
+        return {}
+    if store == 'postgres':
+        return {'backend': request.getfixturevalue('postgres_url'), 'name': 'agent'}
+    path: Path = request.getfixturevalue('tmp_path')
+    return {'backend': f'sqlite:///{path}/agent.db', 'name': 'agent'}
+
+
+async def keep_sending(
+    client: Client, context_id: str, refused: defaultdict[str, set[str]], done: asyncio.Event
+) -> None:
+    """Send messages to a context, each as a new task, and keep the texts of the refusals by context."""
+    while not done.is_set():
+        try:
+            await client.send(message(contextId=context_id), returnImmediately=True)
+        except RpcError as error:
+            refused[context_id].add(error.message)
+        await asyncio.sleep(0.01)  # leaves time for the erasure
+
+
+@pytest.mark.parametrize('context_id', [None, 'one'])
+@pytest.mark.parametrize('store', STORES)
+async def test_an_erasure_ends_beside_clients_that_keep_sending(
+    store: str, context_id: str | None, request: pytest.FixtureRequest
+) -> None:
+    stage, done, refused = Stage(), asyncio.Event(), defaultdict[str, set[str]](set)
+    erased = {'one', 'two'} if context_id is None else {context_id}
+    async with serving(stage.agent, workers=Workers(running=4), **place(store, request)) as client:
+        senders = [asyncio.create_task(keep_sending(client, one, refused, done)) for one in ('one', 'one', 'two')]
+        await stage.reached('hello')
+        try:
+            while not erased <= set(refused):  # a short erasure may end between two messages
+                await erase_all(client.a2a_app.backend, OWNER, context_id, grace=LIMIT)
+        finally:
+            done.set()
+        await asyncio.gather(*senders)
+        refusal = {'The data of the caller, or of the context, is being erased; try again later.'}
+        assert refused == dict.fromkeys(erased, refusal)
+        assert await client.send(message(contextId='one'), returnImmediately=True)

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Rejected
+from pydantic_ai_a2a import AuthRequired, InputRequired, Rejected
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
 
 from ...client import RpcError, message, state_of, texts
@@ -144,20 +144,19 @@ async def test_a_text_beside_a_sign_in_reaches_the_model_after_a_question_of_the
 async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_are_there(way: str) -> None:
     desk = Desk(AuthRequired('Sign in.', schemes=['sso'], url='https://sso.example/'))
     async with serving(desk.agent) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('hi')
         desk.state = None
         if way == 'call':
-            assert (await client.app.resume_task(task['id']))['id'] == task['id']
+            assert (await client.a2a_app.resume_task(task['id']))['id'] == task['id']
             done = await ended(client, task['id'])
             assert texts(done) == ["['hi', 'Access was granted.'] worked"]
         else:
             done = await client.send(message('Signed in.', taskId=task['id']))
             assert texts(done) == ["['hi', 'Signed in.'] worked"]
         with pytest.raises(UnsupportedOperationError):
-            await client.app.resume_task(task['id'])
+            await client.a2a_app.resume_task(task['id'])
         with pytest.raises(TaskNotFoundError):
-            await client.app.resume_task('nowhere')
+            await client.a2a_app.resume_task('nowhere')
     assert (state_of(task), desk.calls) == ('AUTH_REQUIRED', 2)
     assert [part.get('text') or part['data'] for part in task['status']['message']['parts']] == snapshot(
         [
@@ -181,8 +180,7 @@ async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_
 async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
-        app = client.app
-        assert isinstance(app, A2AApp)
+        app = client.a2a_app
         task = await client.send('hi')
         desk.state = None
         app.backend.queue = Overtaken(app.backend.queue, lambda: app.resume_task(task['id']))
@@ -195,8 +193,7 @@ async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
 async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
-        app = client.app
-        assert isinstance(app, A2AApp)
+        app = client.a2a_app
         task = await client.send('hi')
         first = message('Signed in.', taskId=task['id'])
         app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
@@ -216,8 +213,7 @@ async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first
         return states.pop()
 
     async with serving(Agent(FunctionModel(order), output_type=[Pizza, ask])) as client:
-        app = client.app
-        assert isinstance(app, A2AApp)
+        app = client.a2a_app
         task = await client.send('I want a pizza')
         first = message('A pizza, as I said', taskId=task['id'])
         app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
@@ -240,9 +236,8 @@ async def test_an_agent_may_send_its_user_to_sign_in_without_a_tool() -> None:
         return AuthRequired(question, url='https://sso.example/')
 
     async with serving(Agent(FunctionModel(order), output_type=[Pizza, sign_in])) as client:
-        assert isinstance(client.app, A2AApp)
         task = await client.send('I want a pizza')
-        await client.app.resume_task(task['id'], 'Margherita')
+        await client.a2a_app.resume_task(task['id'], 'Margherita')
         done = await ended(client, task['id'])
     assert (state_of(task), state_of(done)) == ('AUTH_REQUIRED', 'COMPLETED')
     assert task['status']['message']['parts'][1]['data'] == {

@@ -18,10 +18,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from examples import steering
-from pydantic_ai_a2a import A2AApp, Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
+from pydantic_ai_a2a import Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...long import size
+from ..durable_handover import served
 from ..own_parts import foreign
 from ..stage import Desk, Stage, ended, prompts, serving
 
@@ -41,8 +42,7 @@ async def more(client: Client, task_id: str, *said: str) -> None:
 
 async def stopped(client: Client, task_id: str) -> dict[str, Any]:
     """The task once it waits or is over."""
-    assert isinstance(client.app, A2AApp)
-    await client.app.backend.events.wait(task_id, 0)
+    await client.a2a_app.backend.events.wait(task_id, 0)
     return await client.get_task(task_id)
 
 
@@ -65,13 +65,11 @@ async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> No
             desk.found.set()
             await stream.rest()
         task = await client.get_task(task_id)
-        assert isinstance(client.app, A2AApp)
-        loaded = await client.app.conversations().load(task['contextId'])
+        loaded = await client.messages_of(task['contextId'])
     assert (state_of(task), texts(task)) == ('COMPLETED', ['one + two + three'])
     assert desk.seen == [['one'], ['one', 'two', 'three']]
     assert said_in(task) == ['one', 'two', 'three', 'one + two + three']
-    assert loaded is not None
-    assert prompts(loaded.messages) == ['one', 'two', 'three']
+    assert prompts(loaded) == ['one', 'two', 'three']
 
 
 @pytest.mark.parametrize('backend', ['memory', 'sqlite'])
@@ -408,3 +406,30 @@ async def test_of_many_messages_at_random_moments_none_is_lost_and_none_comes_tw
     count = 20 * TIMES
     assert crowd.heard + crowd.failed == Counter(f'message {n + 1}' for n in range(count))
     assert crowd.heard.total() > 0.9 * count
+
+
+# --- runs whose process ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('point', ['tool 1', 'model 2', 'tool 2', 'model 3', 'tool 3', 'model 4'])
+async def test_a_message_is_once_in_a_run_that_was_handed_back_wherever_that_was(point: str, tmp_path: Path) -> None:
+    desk = Desk(steps=3)
+    options: dict[str, Any] = {
+        'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        'messages': Messages(while_working='steer'),
+    }
+    desk.hold(point)
+    async with served(desk.agent, **options) as client:
+        task_id = (await client.send('one', returnImmediately=True))['id']
+        await desk.looking.wait()
+        await client.send(message('two', taskId=task_id), returnImmediately=True)
+        desk.found.set()
+        await desk.reached.wait()
+        await client.send(message('three', taskId=task_id), returnImmediately=True)
+    async with served(desk.agent, **options) as client:
+        task = await ended(client, task_id)
+        assert prompts(await client.messages_of(task['contextId'])) == ['one', 'two', 'three']
+    assert desk.seen[-1] == ['one', 'two', 'three']
+    assert texts(task) == ['one + two + three']
+    said = [part['text'] for each in task['history'] for part in each['parts']]
+    assert said == ['one', 'two', 'three', 'one + two + three']

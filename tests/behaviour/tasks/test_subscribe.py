@@ -11,17 +11,18 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Results
+from pydantic_ai_a2a import Limits, Results
 from pydantic_ai_a2a.store.ports import TaskReader
 from pydantic_ai_a2a.store.sql.ports import SqlReader
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 
-from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
-from ...dialects import spoken
+from ...client import LIMIT, Client, Event, RpcError, Stream, message, rpc, state_of, texts
+from ...fixed import fixed
+from ...long import size
 from ..refused import refusal
 from ..rows import covers
-from ..stage import Stage, ended, heard, serving, tasks_of
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
 ROW = 'resubscribe in mid-run'
 
@@ -148,23 +149,6 @@ async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what
     assert written([snapshot, *rest]) == 'one two '
 
 
-@pytest.mark.parametrize('value', ['x', '-1', '', ' ', '1.0', '0x1', '1e3', 'ü'])
-async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> None:
-    async with serving(Agent('test')) as client:
-        task = await client.send()
-        answers = [
-            await client.post(rpc('SubscribeToTask', {'id': task['id']}), headers)
-            for headers in ({}, {'Last-Event-ID': value})
-        ]
-        async with client.live.subscribe(task['id'], Last_Event_ID='99') as resumed:
-            assert (await anext(resumed)).result['task']['id'] == task['id']
-    if spoken().refuses_ended:
-        assert [refusal(each).code for each in answers] == [-32004] * 2
-    else:
-        assert answers[0].body == answers[1].body
-        assert answers[0].headers['content-type'] == 'text/event-stream'
-
-
 class ErasedMeanwhile(SqlReader):
     """Finds a task, and then no more. The log of the store has all events."""
 
@@ -178,8 +162,7 @@ class ErasedMeanwhile(SqlReader):
         return await super().load(task_id, owner, history_length=history_length, artifacts=artifacts)
 
 
-async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
+async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown(backend: MemoryBackend) -> None:
     async with serving(Agent('test'), backend=backend) as client:
         task = await client.send()
         backend.reader = ErasedMeanwhile(backend)
@@ -271,3 +254,87 @@ async def test_a_stream_tells_of_every_message_that_its_task_takes_meanwhile() -
 
 def prompts_of(task: dict[str, Any]) -> list[str]:
     return [part['text'] for each in task['history'] if each['role'] == 'ROLE_USER' for part in each['parts']]
+
+
+# --- readers that stop reading ----------------------------------------------------------------------------------------
+
+
+STALLS = 'reader that stops reading'
+CHUNK = 'x' * 60_000
+CHUNKS = size(60, 200)
+"""3.6 MB altogether, or 12."""
+
+
+def flood() -> tuple[Agent[object, str], asyncio.Event]:
+    """An agent that says all chunks once the event is set, if the prompt is `flood`."""
+    go = asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'begin '
+        if prompts(messages)[-1] == 'flood':
+            await go.wait()
+            for _n in range(CHUNKS):
+                yield CHUNK
+        yield ' end'
+
+    return Agent(FunctionModel(heard, stream_function=stream)), go
+
+
+async def read_on(stream: Stream, into: list[Event]) -> None:
+    """Read until the stream breaks."""
+    while True:
+        into.append(await anext(stream))
+
+
+@pytest.mark.long
+@covers(STALLS)
+async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resumes_with_exactly_the_rest() -> None:
+    agent, go = flood()
+    async with serving(agent) as client:
+        got: list[Event] = []
+        async with client.live.send_streaming('flood') as stalled:
+            got += [await anext(stalled) for _ in range(3)]
+            task_id = got[0].result['task']['id']
+            stalled.exchange.reading.clear()
+            go.set()
+            async with client.live.send_streaming('other') as stream:
+                other = await stream.rest()
+            async with asyncio.timeout(LIMIT):
+                await asyncio.wait([stalled.exchange.task])
+            stalled.exchange.reading.set()
+            with pytest.raises(AssertionError, match='without finishing'):
+                await read_on(stalled, got)
+        assert texts(await ended(client, task_id)) == ['begin ' + CHUNK * CHUNKS + ' end']
+        async with client.live.subscribe(task_id, Last_Event_ID=str(got[-1].id)) as again:
+            rest = await again.rest()
+    assert written(other) == 'begin  end'
+    assert sum(len(str(event.data)) for event in got) < 2_000_000
+    assert [event.id for event in got + rest] == [*range(len(got + rest))]
+    assert written(got[1:] + rest) == 'begin ' + CHUNK * CHUNKS + ' end'
+
+
+@pytest.mark.long
+@covers(STALLS)
+async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
+    agent, go = flood()
+    limits = fixed(Limits, reader_lag=30_000_000)
+    async with serving(agent, limits=limits) as client, client.live.send_streaming('flood') as slow:
+        task_id = (await anext(slow)).result['task']['id']
+        await slow.until('TASK_STATE_WORKING')
+        slow.exchange.reading.clear()
+        go.set()
+        done = await ended(client, task_id)
+        slow.exchange.reading.set()
+        events = await slow.rest()
+    assert state_of(done) == 'COMPLETED'
+    assert written(events) == 'begin ' + CHUNK * CHUNKS + ' end'
+
+
+@pytest.mark.long
+@covers(STALLS)
+async def test_a_reader_that_keeps_up_is_never_dropped_however_much_there_is() -> None:
+    agent, go = flood()
+    go.set()
+    async with serving(agent) as client, client.live.send_streaming('flood') as stream:
+        events = await stream.rest()
+    assert written(events[1:]) == 'begin ' + CHUNK * CHUNKS + ' end'

@@ -18,10 +18,11 @@ from starlette.websockets import WebSocket
 
 from pydantic_ai_a2a import Access, Caller, serve, to_a2a
 
-from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
+from ...client import LIMIT, Answer, Client, Exchange, message, rpc
 from ...dialects import json_rpc, spoken, unversioned
 from ..refused import refusal, send, untouched
 from ..rows import covers
+from ..stage import serving
 
 CARD = '/.well-known/agent-card.json'
 READY = '/health/ready'
@@ -189,9 +190,7 @@ async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() ->
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(method: str) -> None:
-    app = to_a2a(Agent('test'), access=Access(cors=[APP]))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), access=Access(cors=[APP])) as client:
         body = rpc(method, {'message': message()})
         mine = await client.post(body, {'Origin': APP})
         foreign = await client.post(body, {'Origin': 'https://evil.example'})
@@ -245,9 +244,7 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 
 @json_rpc('its media types are in test_http_json')
 async def test_no_answer_is_read_as_something_else_than_it_says() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test')) as client:
         answers = [
             await client.post(send(parts=[{'text': '<script>alert(1)</script>'}])),
             await client.post(rpc('SendStreamingMessage', {'message': message('<script>alert(1)</script>')})),

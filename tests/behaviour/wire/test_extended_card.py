@@ -17,9 +17,10 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, to_a2a, tool_skills
 
-from ...client import Answer, Client, Exchange, lifespan, rpc
+from ...client import Answer, Client, Exchange, rpc
 from ...dialects import only, spoken, unversioned
 from ..refused import refusal, untouched
+from ..stage import serving
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: Caller(id='ann', tenant='acme', scopes=frozenset({'cards'})), BOB: 'bob'})
@@ -53,9 +54,7 @@ def card_of(answer: Answer) -> dict[str, Any]:
 
 async def test_callers_that_are_known_read_more_of_the_agent() -> None:
     more = {'skills': [DEPLOY], 'description': 'Does more.'}
-    app = to_a2a(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=more))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=more)) as client:
         public = (await client.get(CARD)).json
         card = card_of(await extended(client, ANN))
     assert public['capabilities']['extendedAgentCard'] is public['supportsAuthenticatedExtendedCard'] is True
@@ -70,11 +69,10 @@ async def test_a_function_makes_a_card_for_each_caller() -> None:
         card['skills'].clear()  # its own copy
         return {'description': description, 'version': '2'} if caller.id == 'ann' else None
 
-    app = to_a2a(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=make))
-    async with lifespan(app):
-        cards = [card_of(await extended(Client(app), ANN)) for _ in range(2)]
-        none = refusal(await extended(Client(app), BOB))
-        public = (await Client(app).get(CARD)).json
+    async with serving(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=make)) as client:
+        cards = [card_of(await extended(client, ANN)) for _ in range(2)]
+        none = refusal(await extended(client, BOB))
+        public = (await client.get(CARD)).json
     assert cards[0] == cards[1]
     assert [cards[0][name] for name in ('description', 'version')] == [
         'An AI agent called agent. Yours, acme/ann.',
@@ -88,32 +86,31 @@ async def test_a_plain_function_may_return_the_whole_card() -> None:
     def make(caller: Caller, card: AgentCard) -> AgentCard:
         return {**card, 'name': caller.id, 'skills': [DEPLOY]}
 
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=make), url='https://agent.example.com/a')
-    async with lifespan(app):
-        card = card_of(await extended(Client(app), BOB))
+    async with serving(
+        Agent('test'), auth=AUTH, access=Access(extended_card=make), url='https://agent.example.com/a'
+    ) as client:
+        card = card_of(await extended(client, BOB))
     assert (card['name'], [skill['id'] for skill in card['skills']]) == ('bob', ['deploy'])
     assert {each['url'] for each in card['supportedInterfaces']} == {card['url']} == {'https://agent.example.com/a'}
 
 
 @pytest.mark.parametrize('headers', [{}, {'X-API-Key': 'wrong'}], ids=['none', 'wrong'])
 async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card={'description': 'A secret.'}))
-    async with lifespan(app):
-        answer = await Client(app).post(rpc('GetExtendedAgentCard'), headers)
+    async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'description': 'A secret.'})) as client:
+        answer = await client.post(rpc('GetExtendedAgentCard'), headers)
     refusal(answer, status=401, id=None)
     assert 'ApiKey' in answer.headers['www-authenticate']
     assert b'secret' not in answer.body
 
 
 async def test_it_may_need_a_scope() -> None:
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=AUTH,
         access=Access(scopes={'GetExtendedAgentCard': 'cards'}, extended_card={'version': '2'}),
-    )
-    async with lifespan(app):
-        lacks = refusal(await extended(Client(app), BOB), status=403)
-        has = card_of(await extended(Client(app), ANN))
+    ) as client:
+        lacks = refusal(await extended(client, BOB), status=403)
+        has = card_of(await extended(client, ANN))
     assert (lacks.reason if spoken().has_details else 'PERMISSION_DENIED', has['version']) == ('PERMISSION_DENIED', '2')
 
 
@@ -122,12 +119,11 @@ async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes
     def everybody(request: Request) -> Caller:
         return Caller(id=request.headers.get('x-caller', ''))
 
-    app = to_a2a(
+    async with serving(
         Agent('test'), auth=everybody, access=Access(scopes=scopes, extended_card={'description': 'A secret.'})
-    )
-    async with lifespan(app):
-        anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
-        bob = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'bob'})
+    ) as client:
+        anonymous = await client.post(rpc('GetExtendedAgentCard'))
+        bob = await client.post(rpc('GetExtendedAgentCard'), {'X-Caller': 'bob'})
     assert (anonymous.status, bob.status) == (401, 403)
     assert b'secret' not in anonymous.body + bob.body
 
@@ -140,9 +136,8 @@ async def test_an_agent_without_one_says_so_in_the_words_of_the_version() -> Non
 
 
 async def test_nobody_on_the_way_keeps_it_for_others() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card={'version': '2'}))
-    async with lifespan(app):
-        answer = await extended(Client(app), ANN)
+    async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'version': '2'})) as client:
+        answer = await extended(client, ANN)
     assert answer.headers['cache-control'] == 'private, no-cache'
     assert answer.headers['content-type'] == spoken().media_type
     assert answer.headers['x-correlation-id'] != ''
@@ -150,13 +145,14 @@ async def test_nobody_on_the_way_keeps_it_for_others() -> None:
 
 @unversioned('JSON-RPC has POST only')
 async def test_a_browser_that_has_it_already_is_told_so() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: {'version': caller.id}))
-    async with lifespan(app):
-        first = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN}, b'').answer()
+    async with serving(
+        Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: {'version': caller.id})
+    ) as client:
+        first = await Exchange(client.app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN}, b'').answer()
         known = {'If-None-Match': first.headers['etag']}
-        again = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN, **known}, b'').answer()
-        other = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': BOB, **known}, b'').answer()
-        nobody = await Exchange(app, 'GET', '/extendedAgentCard', known, b'').answer()
+        again = await Exchange(client.app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN, **known}, b'').answer()
+        other = await Exchange(client.app, 'GET', '/extendedAgentCard', {'X-API-Key': BOB, **known}, b'').answer()
+        nobody = await Exchange(client.app, 'GET', '/extendedAgentCard', known, b'').answer()
     assert (again.status, again.body, again.headers['cache-control']) == (304, b'', 'private, no-cache')
     assert (other.status, other.json['version'], nobody.status) == (200, 'bob', 401)
 
@@ -165,9 +161,8 @@ async def test_a_browser_that_has_it_already_is_told_so() -> None:
     'said', [{'skills': 'none'}, {'version': ''}, {'capabilities': {}}, {'supported_interfaces': []}]
 )
 async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: said))
-    async with lifespan(app):
-        error = refusal(await extended(Client(app), ANN))
+    async with serving(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: said)) as client:
+        error = refusal(await extended(client, ANN))
     assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
     assert 'Request failed' in caplog.text
 
@@ -201,10 +196,9 @@ def test_it_needs_a_way_to_know_callers() -> None:
 
 @only('1.0', '0.3 has no such reason')
 async def test_it_is_declared_only_if_there_is_one() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH)
-    async with lifespan(app):
-        error = refusal(await extended(Client(app), ANN))
-        card = (await Client(app).get(CARD)).json
+    async with serving(Agent('test'), auth=AUTH) as client:
+        error = refusal(await extended(client, ANN))
+        card = (await client.get(CARD)).json
     assert error.reason == 'UNSUPPORTED_OPERATION'
     assert card['capabilities']['extendedAgentCard'] is card['supportsAuthenticatedExtendedCard'] is False
 

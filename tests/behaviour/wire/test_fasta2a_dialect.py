@@ -28,9 +28,7 @@ from ...client import message as message_of_1_0
 from ...dialects import unversioned
 from ..rows import covers
 from ..stage import Stage, ended, heard, serving
-from ..tasks.test_interrupted import AGENT, backend
-
-__all__ = ('backend',)
+from ..tasks.test_interrupted import AGENT
 
 pytestmark = unversioned("it is FastA2A's dialect, whose client names no version")
 
@@ -297,9 +295,9 @@ async def test_the_answer_of_a_model_that_cannot_stream_comes_whole() -> None:
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'input-required'), ('pay', 'auth-required')])
 async def test_a_stream_ends_when_the_task_waits_and_following_it_again_shows_it_and_ends(
-    backend: Any, prompt: str, state: str
+    prompt: str, state: str
 ) -> None:
-    async with calling(AGENT, backend=backend) as (client, other):
+    async with calling(AGENT) as (client, other):
         events = await streamed(client, said(Part(text=prompt)))
         assert 'task' in events[0]
         assert 'status_update' in events[-1]

@@ -1,24 +1,31 @@
-"""Whatever is sent, the answer is a JSON-RPC answer, and never that the server broke; what is refused leaves nothing.
+"""Whatever is sent is served or refused, and never breaks the server; what is refused leaves nothing.
 
-`make fuzz` sends more than ten thousand requests, and others each time.
+`make fuzz` sends more than ten thousand requests over each binding, and others each time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from typing import Any
+import logging
+import random
+import tracemalloc
+from collections import Counter
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Limits, Quotas, Rate, Retention, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ...client import LIMIT, Answer, Exchange, lifespan
-from ...dialects import DIALECTS, json_rpc, spoken, unversioned
+from ...client import LIMIT, Answer, Exchange, lifespan, message
+from ...dialects import DIALECTS, PATHS, json_rpc, only, spoken, unversioned
 from ...long import LONG, drawn, size
 from ...protocol.fuzzing import EVERYTHING, changed, stored
 from .test_hostile_input import LEAKS
@@ -117,3 +124,185 @@ async def test_any_bytes_are_refused(body: bytes) -> None:
         answer = await Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
     assert answer.status == 200
     assert answer.json['error']['code'] in {-32700, -32600}
+
+
+# --- HTTP+JSON --------------------------------------------------------------------------------------------------------
+
+
+PARTS = [
+    *'/:?#%&=+.;',
+    '..',
+    '%2F',
+    '%3A',
+    '%00',
+    '%ff',
+    '%',
+    'tasks',
+    ':cancel',
+    ':subscribe',
+    'message:send',
+    'v1',
+    'é',
+]
+NAMES = [
+    'pageSize',
+    'page_size',
+    'historyLength',
+    'status',
+    'includeArtifacts',
+    'statusTimestampAfter',
+    'contextId',
+    'id',
+]
+VALUES = [
+    '1',
+    '0',
+    '-1',
+    '1e9',
+    '9' * 400,
+    'true',
+    'yes',
+    'TASK_STATE_COMPLETED',
+    '2026-01-01T00:00:00Z',
+    '%00',
+    '',
+    '%',
+]
+
+words = st.text(max_size=8).map(lambda text: quote(text, safe='', errors='replace'))
+odd = st.lists(st.sampled_from(PARTS) | words, max_size=6).map(lambda parts: '/' + ''.join(parts))
+known = st.tuples(st.sampled_from([path for _, path in PATHS.values()]), words | st.just('t')).map(
+    lambda pair: pair[0].format(id=pair[1], taskId=pair[1])
+)
+queries = st.lists(st.tuples(st.sampled_from(NAMES) | words, st.sampled_from(VALUES) | words), max_size=4).map(
+    lambda pairs: '?' + '&'.join('='.join(pair) for pair in pairs)
+)
+http_headers = st.fixed_dictionaries(
+    {},
+    optional={
+        'Content-Type': st.sampled_from([*['application/json'] * 5, 'application/a2a+json', 'text/plain', '\xff']),
+        'A2A-Version': st.sampled_from(['1.0', '0.3', '9.9', '\xff']),
+        'A2A-Extensions': st.sampled_from(['https://example.com/e', '\xff']),
+        'Last-Event-ID': st.sampled_from(['0', '3', '-1', 'x']),
+        'Origin': st.just('https://evil.example'),
+    },
+)
+
+
+class Sent(NamedTuple):
+    verb: str
+    path: str
+    body: bytes
+    headers: dict[str, str]
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Sent:
+    """A message, of which something may have been changed."""
+    params = draw(changed('1.0')).get('params')
+    verb, path = PATHS[draw(st.sampled_from(['SendMessage', 'SendStreamingMessage']))]
+    return Sent(verb, path, json.dumps(params).encode(), {'Content-Type': 'application/json', **draw(http_headers)})
+
+
+anything = st.builds(
+    Sent,
+    st.sampled_from(['GET', 'POST', 'DELETE', 'PUT', 'HEAD', 'OPTIONS']),
+    st.tuples(st.sampled_from(['', '', '/acme']), known | odd, queries | st.just('')).map(''.join),
+    st.just(b'') | st.just(b'{}') | mangled() | st.binary(max_size=20),
+    http_headers,
+)
+
+
+def check(answer: Answer) -> bool:
+    """Whether it is a refusal, having seen that it is one that can be read."""
+    assert answer.status < 500
+    assert [leak for leak in LEAKS if leak in answer.body] == []
+    if answer.status < 400:
+        return False
+    if answer.headers['content-type'] == 'application/a2a+json':
+        assert answer.headers['x-correlation-id']
+        assert answer.json['error']['code'] == answer.status
+        assert spoken().error(answer.json)['code'] in KNOWN_ERRORS
+    else:  # nothing of the binding: a path or verb it does not have, or the root, where the other one wants JSON
+        assert answer.status in {404, 405, 415}
+    return True
+
+
+@only('HTTP+JSON', 'it is about its paths and queries')
+@pytest.mark.parametrize('round_', range(5 if LONG else 1))
+@drawn(size(15, 40), 200)
+@given(requests=st.lists(messages() | anything, min_size=10, max_size=10))
+async def test_any_requests_are_served_or_refused_without_a_trace(round_: int, requests: list[Sent]) -> None:
+    app = to_a2a(Agent('test'), **EVERYTHING)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        before = await stored(app)
+        for sent in requests:
+            answer = await Exchange(app, sent.verb, sent.path, sent.headers, sent.body).answer()
+            after = await stored(app)
+            if check(answer):
+                assert after == before
+            before = after
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+REQUESTS = 10_000 if LONG else 400
+GROWTH = 200_000 + 200 * REQUESTS
+"""Bytes: what is made once only, and strings of which Pydantic's parser of JSON keeps some thousand."""
+ANN = 'the-token-of-ann-1234'
+METHODS = ['SendMessage', 'SendStreamingMessage', 'GetTask', 'ListTasks', 'CancelTask', 'message/send', 'nothing', 'é']
+JUNK = [b'"', b'}', b'[', b'\\u0000', b'\\ud800', b'NaN', b'1e999', b'\xff', b'9' * 400, b'[' * 300]
+RANDOM_PATHS = ['/', '/', '/', '/tasks', '/tasks/{id}', '/tasks/{id}:cancel', '/message:send', '/nothing/{id}']
+
+
+def random_request(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
+    """A request, of which something may be wrong: verb, path, headers, body."""
+    unique = f'{chance.getrandbits(64):x}'
+    params: dict[str, Any] = {'id': unique} if chance.random() < 0.4 else {'message': message(unique)}
+    if chance.random() < 0.3:
+        params['message'] = message(unique, contextId=unique, metadata={unique: unique})
+    body = json.dumps({'jsonrpc': '2.0', 'id': unique, 'method': chance.choice(METHODS), 'params': params}).encode()
+    if chance.random() < 0.3:
+        at = chance.randrange(len(body))
+        body = body[:at] + chance.choice(JUNK) + body[at + chance.randrange(4) :]
+    token = ANN if chance.random() < 0.8 else f'{unique}{unique}'
+    headers = {'Authorization': f'Bearer {token}', 'Content-Type': chance.choice(['application/json'] * 9 + [unique])}
+    if chance.random() < 0.2:
+        headers[f'X-{unique}'] = unique
+        headers['A2A-Version'] = chance.choice(['1.0', '0.3', unique])
+    verb = chance.choice(['POST'] * 6 + ['GET', 'PUT'])
+    return verb, f'{chance.choice(RANDOM_PATHS).format(id=unique)}?key={unique}', headers, body
+
+
+@unversioned('requests of all versions and bindings are mixed')
+async def test_the_server_does_not_grow_with_what_is_sent() -> None:
+    app = to_a2a(
+        Agent('test'),
+        auth=[BearerAuth({ANN: 'ann'}), APIKeyAuth({ANN: 'ann'}, query='key')],
+        limits=Limits(quotas=Quotas(rates=Rate(10**6, timedelta(seconds=1)), streams=10, tasks=10)),
+        retention=Retention(max_tasks=20),
+    )
+    chance = random.Random(5)
+    logging.disable()  # each record would be kept by the test itself
+    statuses: Counter[int] = Counter()
+
+    async def send(times: int) -> int:
+        for _ in range(times):
+            verb, path, headers, body = random_request(chance)
+            statuses[(await Exchange(app, verb, path, headers, body).answer()).status] += 1
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        async with lifespan(app):
+            before = await send(REQUESTS // 4)
+            grown = await send(REQUESTS) - before
+    finally:
+        tracemalloc.stop()
+        logging.disable(logging.NOTSET)
+    assert {200, 401, 404, 405, 415} <= statuses.keys()
+    assert max(statuses) < 500
+    assert statuses[200] > REQUESTS / 5
+    assert grown < GROWTH

@@ -14,13 +14,14 @@ from pydantic_ai import Agent
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Caller, Limits, to_a2a
+from pydantic_ai_a2a import Caller, Limits
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ...client import Client, Exchange, lifespan, message, rpc, state_of
+from ...client import Exchange, message, rpc, state_of
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
 from ..refused import refusal, send, untouched
 from ..rows import covers
+from ..stage import serving
 
 PUSH = [name for name in OPERATIONS if 'PushNotificationConfig' in name]
 LISTS = 'ListTasks'
@@ -240,9 +241,7 @@ async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCap
     indirect=['version'],
 )
 async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(version: Dialect, method: str) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test')) as client:
         task = await client.send()
         params = {'message': message(), 'id': task['id']}
         answer = await client.post(rpc(method, params))
@@ -288,11 +287,9 @@ async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
     ],
 )
 async def test_the_answer_says_which_extensions_are_active(asked: str | None, active: str | None) -> None:
-    app = to_a2a(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')])
     name = spoken().extensions_header
     headers = {name: asked} if asked else {}
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')]) as client:
         answer = await client.post(send(), headers)
         error = await client.post(rpc('GetTask', {'id': 'no-such-task'}), headers)
         body = rpc('SendStreamingMessage', {'message': message()})
@@ -302,15 +299,14 @@ async def test_the_answer_says_which_extensions_are_active(asked: str | None, ac
 
 
 async def test_what_a_request_says_besides_its_message_is_taken() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         params = {
             'tenant': 'acme',
             'message': message(metadata={'a': 1}, extensions=['https://example.com/a'], referenceTaskIds=['t']),
             'configuration': {'acceptedOutputModes': ['text/plain']},
             'metadata': {'b': 2},
         }
-        task = (await Client(app).call('SendMessage', params))['task']
+        task = (await client.call('SendMessage', params))['task']
     assert state_of(task) == 'COMPLETED'
     sent = task['history'][0]
     assert (sent['metadata'], sent['extensions'], sent['referenceTaskIds']) == (

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, only
 from ..refused import refusal, untouched
+from ..stage import serving
 from .test_hostile_input import CORPUS, sound
 
 pytestmark = only('HTTP+JSON', 'it is about how it says things')
@@ -66,12 +67,11 @@ def test_these_tests_know_each_operation_by_its_path() -> None:
 @pytest.mark.parametrize('verb', ['GET', 'POST'])
 async def test_a_task_is_subscribed_to_by_either_verb(verb: str) -> None:
     agent, begun, go = waiting()
-    app = to_a2a(agent)
-    async with lifespan(app):
-        task = await Client(app).send('wait', returnImmediately=True)
+    async with serving(agent) as client:
+        task = await client.send('wait', returnImmediately=True)
         async with asyncio.timeout(LIMIT):
             await begun.wait()
-        exchange = Exchange(app, verb, f'/tasks/{task["id"]}:subscribe', {}, b'')
+        exchange = Exchange(client.app, verb, f'/tasks/{task["id"]}:subscribe', {}, b'')
         start = await exchange.next()
         first = await exchange.next()
         go.set()
@@ -137,15 +137,14 @@ async def test_there_is_nothing_at_a_path_that_only_looks_like_one(subtests: pyt
 
 
 async def test_a_final_slash_changes_nothing() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
-        task = (await ask(app, 'POST', '/message:send/', body, **JSON)).json['task']
+        task = (await ask(client.app, 'POST', '/message:send/', body, **JSON)).json['task']
         for encoded in ('/message%3Asend', '/message%3asend/'):
-            again = await ask(app, 'POST', encoded, body, **JSON)
+            again = await ask(client.app, 'POST', encoded, body, **JSON)
             assert again.json['task']['id'] == task['id']
-        got = await ask(app, 'GET', f'/tasks/{task["id"]}/')
-        listed = await ask(app, 'GET', '/tasks/')
+        got = await ask(client.app, 'GET', f'/tasks/{task["id"]}/')
+        listed = await ask(client.app, 'GET', '/tasks/')
     assert got.json == task
     assert [each['id'] for each in listed.json['tasks']] == [task['id']]
 
@@ -164,12 +163,11 @@ async def test_a_final_slash_changes_nothing() -> None:
     ],
 )
 async def test_an_id_is_what_is_between_the_slashes_as_it_was_sent(path: str, found: bool) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent('test')) as client:
+        task = await client.send()
         encoded = ''.join(f'%{ord(character):02X}' for character in task['id'])
-        plain = await ask(app, 'GET', path.format(task['id']))
-        answer = await ask(app, 'GET', path.format(encoded))
+        plain = await ask(client.app, 'GET', path.format(task['id']))
+        answer = await ask(client.app, 'GET', path.format(encoded))
     assert plain.json.get('id') == answer.json.get('id') == (task['id'] if found else None)
     assert found or refusal(answer).code in (-32001, -32602)
 
@@ -209,21 +207,19 @@ async def test_routes_of_the_users_own_are_beside_it() -> None:
         return PlainTextResponse(request.url.path)
 
     own = [Route('/tasks/{id}/notes', told), Route('/message:mine', told), Mount('/', Route('/{rest:path}', told))]
-    app = to_a2a(Agent('test'), routes=own)
-    async with lifespan(app):
+    async with serving(Agent('test'), routes=own) as client:
         paths = ('/tasks/t/notes', '/message:mine', '/v1/tasks', '/anything')
-        assert [(await ask(app, 'GET', path)).body.decode() for path in paths] == [*paths]
-        assert state_of(await Client(app).send()) == 'COMPLETED'
+        assert [(await ask(client.app, 'GET', path)).body.decode() for path in paths] == [*paths]
+        assert state_of(await client.send()) == 'COMPLETED'
 
 
 @pytest.mark.parametrize('path', ['/tasks', '/tasks/{task_id}', '/message:send'])
 async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(Agent('test'), routes=[Route(path, PlainTextResponse('mine'))])
-    async with lifespan(app):
-        card = await ask(app, 'GET', '/.well-known/agent-card.json')
-        answer = await ask(app, 'GET', '/extendedAgentCard')
+    async with serving(Agent('test'), routes=[Route(path, PlainTextResponse('mine'))]) as client:
+        card = await ask(client.app, 'GET', '/.well-known/agent-card.json')
+        answer = await ask(client.app, 'GET', '/extendedAgentCard')
     assert {each['protocolBinding'] for each in card.json['supportedInterfaces']} == {'JSONRPC'}
     assert (answer.status, answer.json['error']['code']) == (404, 404)
     assert 'HTTP+JSON' not in str(answer.json)
@@ -273,14 +269,13 @@ async def test_a_request_of_several_versions_is_refused() -> None:
 
 
 async def test_a_query_has_the_params_by_either_spelling() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         for text in ('one', 'two'):
-            await Client(app).send(message(text, contextId='a context & more'))
+            await client.send(message(text, contextId='a context & more'))
         camel = 'contextId=a+context+%26%20more&pageSize=1&historyLength=1&includeArtifacts=true&pageToken=&unknown=1'
         proto = 'context_id=a%20context+%26+more&page_size=1&history_length=1&include_artifacts=true&x=1&x=2'
         states = 'status=TASK_STATE_COMPLETED&statusTimestampAfter=2020-01-01T00:00:00Z&includeArtifacts=false'
-        pages = [(await ask(app, 'GET', f'/tasks?{query}')).json for query in (camel, proto, states)]
+        pages = [(await ask(client.app, 'GET', f'/tasks?{query}')).json for query in (camel, proto, states)]
     assert pages[0] == pages[1]
     assert [(len(page['tasks']), page['pageSize'], page['totalSize']) for page in pages] == [(1, 1, 2)] * 2 + [
         (2, 50, 2)
@@ -368,10 +363,9 @@ async def test_a_hostile_body_is_refused(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize('declared', ['application/a2a+json', 'application/json; charset=utf-8', 'APPLICATION/JSON'])
 async def test_json_is_taken_by_either_name_and_answered_as_a2a_json(declared: str) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
-        answer = await ask(app, 'POST', '/message:send', body, Content_Type=declared)
+        answer = await ask(client.app, 'POST', '/message:send', body, Content_Type=declared)
     assert (answer.status, answer.headers['content-type']) == (200, 'application/a2a+json')
 
 

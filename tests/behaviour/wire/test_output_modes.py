@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,9 +13,7 @@ from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMess
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import to_a2a
-
-from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import RpcError, message, rpc, state_of, texts
 from ...dialects import spoken
 from ..refused import refusal, untouched
 from ..stage import Stage, ended, serving
@@ -63,11 +60,10 @@ async def test_text_comes_as_data_and_undivided_where_only_json_is_taken() -> No
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart('It is sunny.')])
 
-    app = to_a2a(Agent(FunctionModel(answer, stream_function=stream)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        async with Client(app).live.send_streaming(acceptedOutputModes=['application/json']) as reader:
+    async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
+        async with client.live.send_streaming(acceptedOutputModes=['application/json']) as reader:
             events = [event.result for event in await reader.rest()]
-        task = await Client(app).get_task(events[0]['task']['id'])
+        task = await client.get_task(events[0]['task']['id'])
     [update] = [event['artifactUpdate'] for event in events if 'artifactUpdate' in event]
     assert update.get('lastChunk') is True
     assert update['artifact'] == task['artifacts'][0]
@@ -110,11 +106,10 @@ async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_
 
 
 async def test_what_the_card_says_is_taken_too() -> None:
-    app = to_a2a(Agent('test'), default_output_modes=['text/markdown'])
-    async with lifespan(app):
-        task = await Client(app).send(acceptedOutputModes=['text/markdown'])
+    async with serving(Agent('test'), default_output_modes=['text/markdown']) as client:
+        task = await client.send(acceptedOutputModes=['text/markdown'])
         with pytest.raises(RpcError) as refused:
-            await Client(app).send(acceptedOutputModes=['text/html'])
+            await client.send(acceptedOutputModes=['text/html'])
     assert texts(task) == ['success (no tool calls)']
     assert refused.value.message.removesuffix('.').endswith('It returns text/markdown')
 

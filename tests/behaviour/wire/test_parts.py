@@ -32,12 +32,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import TextOutput
 from pydantic_ai.profiles import ModelProfile
 
-from pydantic_ai_a2a import to_a2a
-
-from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...client import RpcError, message, rpc, state_of, texts
 from ...dialects import only, spoken
 from ..refused import refusal, send, untouched
 from ..rows import covers
+from ..stage import serving
 
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
 MP4 = bytes.fromhex('00000018') + b'ftypmp42' + bytes(12)
@@ -64,9 +63,8 @@ async def prompts_of(*parts: dict[str, Any], profile: ModelProfile | None = None
         seen.extend(prompts(messages))
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer, profile=profile)), **options)
-    async with lifespan(app):
-        task = await Client(app).send(message(parts=list(parts)))
+    async with serving(Agent(FunctionModel(answer, profile=profile)), **options) as client:
+        task = await client.send(message(parts=list(parts)))
     assert state_of(task) == 'COMPLETED'
     assert task['history'][0]['parts'] == list(parts)
     return seen
@@ -86,11 +84,10 @@ async def test_any_text_that_goes_in_comes_out(parts: list[str]) -> None:
         [content] = prompts(messages)
         return ModelResponse(parts=[TextPart(json.dumps([content] if isinstance(content, str) else content))])
 
-    app = to_a2a(Agent(FunctionModel(echo)))
-    async with lifespan(app):
+    async with serving(Agent(FunctionModel(echo))) as client:
         sent = [{'text': text} for text in parts]
-        task = await Client(app).send(message(parts=sent))
-        read = await Client(app).get_task(task['id'])
+        task = await client.send(message(parts=sent))
+        read = await client.get_task(task['id'])
     assert json.loads(texts(task)[0]) == parts
     assert read['history'][0]['parts'] == sent
 
@@ -125,9 +122,8 @@ async def test_any_data_that_goes_in_comes_out(data: Any) -> None:
     async def hand_back(_: str) -> object:
         return kept[0]
 
-    app = to_a2a(Agent(FunctionModel(keep), output_type=TextOutput(hand_back)))
-    async with lifespan(app):
-        task = await Client(app).send(message(parts=[{'data': data}]))
+    async with serving(Agent(FunctionModel(keep), output_type=TextOutput(hand_back))) as client:
+        task = await client.send(message(parts=[{'data': data}]))
     assert task['history'][0]['parts'] == [{'data': data}]
     assert task['artifacts'][0]['parts'][0]['data'] == {'result': data}
 
@@ -340,25 +336,25 @@ UNDECLARED: list[tuple[dict[str, Any], str, str]] = [
 
 
 async def test_types_that_the_card_does_not_declare_are_refused_by_name(subtests: pytest.Subtests) -> None:
-    app = to_a2a(Agent('test'), default_input_modes=['application/x-protobuf', 'image/*'], skills=[SKILL])
-    async with lifespan(app):
-        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    async with serving(
+        Agent('test'), default_input_modes=['application/x-protobuf', 'image/*'], skills=[SKILL]
+    ) as client:
+        card = (await client.get('/.well-known/agent-card.json')).json
         assert card['defaultInputModes'] == ['application/x-protobuf', 'image/*']
         for part, field, name in UNDECLARED:
             with subtests.test(name, part=part):
-                error = refusal(await Client(app).post(send(parts=[part])))
+                error = refusal(await client.post(send(parts=[part])))
                 assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
                 place = spoken().field(f'message.parts[0]{field}')
                 assert error.message == spoken().text(f'{place}: {name} {TAKES}')
-        await Client(app).send(message(parts=[raw(b'{}', mediaType=ACME)]))
+        await client.send(message(parts=[raw(b'{}', mediaType=ACME)]))
 
 
 @only('1.0', 'text and data of 0.3 have no media type')
 async def test_declared_types_of_text_and_data_are_checked() -> None:
-    app = to_a2a(Agent('test'), default_input_modes=['text/plain', ACME])
-    async with lifespan(app):
+    async with serving(Agent('test'), default_input_modes=['text/plain', ACME]) as client:
         for kind, name in (('text', 'text/markdown'), ('data', 'application/json')):
-            error = refusal(await Client(app).post(send(parts=[{kind: '{}', 'mediaType': name}])))
+            error = refusal(await client.post(send(parts=[{kind: '{}', 'mediaType': name}])))
             assert error.message == (
                 f'message.parts[0].mediaType: {name} is not supported. This agent takes text/plain, {ACME}.'
             )
@@ -367,9 +363,8 @@ async def test_declared_types_of_text_and_data_are_checked() -> None:
 
 async def test_a_file_of_a_type_that_nobody_declares_is_refused_by_name() -> None:
     instruction = raw(INSTRUCTION, mediaType='application/x-protobuf', filename='instruction.bin')
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        error = refusal(await Client(app).post(send(parts=[instruction])))
+    async with serving(Agent('test')) as client:
+        error = refusal(await client.post(send(parts=[instruction])))
     assert error.code == -32005
     place = spoken().field('message.parts[0].mediaType')
     assert error.message.startswith(f'{place}: application/x-protobuf is not supported. This agent takes text/plain, ')
@@ -383,9 +378,7 @@ async def test_text_and_data_of_a_waiting_task_are_taken_also_if_the_card_declar
         return 'Gone.'
 
     image = raw(PNG, mediaType='image/png')
-    app = to_a2a(agent, default_input_modes=['image/png'])
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent, default_input_modes=['image/png']) as client:
         task = await client.send(message(parts=[image]))
         assert state_of(task) == 'INPUT_REQUIRED'
         with pytest.raises(RpcError, match=r': application/pdf is not supported\. This agent takes image/png'):
@@ -401,10 +394,9 @@ async def test_artifacts_of_another_task_are_read_as_the_model_reads_them() -> N
         seen.extend(prompts(messages))
         return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png')), TextPart('Drawn.')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), default_input_modes=['text/plain'])
-    async with lifespan(app):
-        first = await Client(app).send('draw')
-        await Client(app).send(message('again', referenceTaskIds=[first['id']]))
+    async with serving(Agent(FunctionModel(answer)), default_input_modes=['text/plain']) as client:
+        first = await client.send('draw')
+        await client.send(message('again', referenceTaskIds=[first['id']]))
     assert BinaryImage(PNG, media_type='image/png') in seen[1]
 
 
@@ -417,17 +409,15 @@ async def test_a_system_prompt_is_kept_in_every_turn() -> None:
         seen.append([part.content for part in parts if isinstance(part, SystemPromptPart)])
         return ModelResponse(parts=[TextPart(info.instructions or '')])
 
-    app = to_a2a(Agent(FunctionModel(answer), system_prompt='Be short.', instructions='Be kind.'))
-    async with lifespan(app):
-        first = await Client(app).send()
-        second = await Client(app).send(message('again', contextId=first['contextId']))
+    async with serving(Agent(FunctionModel(answer), system_prompt='Be short.', instructions='Be kind.')) as client:
+        first = await client.send()
+        second = await client.send(message('again', contextId=first['contextId']))
     assert seen == [['Be short.'], ['Be short.']]
     assert texts(first) == texts(second) == ['Be kind.']
 
 
 async def test_a_refusal_names_the_part_that_is_wrong() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         with pytest.raises(RpcError) as refused:
-            await Client(app).send(message(parts=[{'text': 'look'}, raw(PNG, mediaType='nonsense')]))
+            await client.send(message(parts=[{'text': 'look'}, raw(PNG, mediaType='nonsense')]))
     assert refused.value.fields == ['message.parts[1].mediaType']

@@ -45,13 +45,12 @@ async def ask(app: Any, verb: str, path: str, **body: Any) -> Answer:
 
 @pytest.mark.parametrize(('root_path', 'path'), [('/proxy', '/proxy/'), ('/proxy', '/'), ('/', '/'), ('', '/')])
 async def test_requests_behind_a_proxy_are_served(root_path: str, path: str) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
+    async with serving(Agent('test')) as client:
         body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': {'message': message()}})
-        exchange = Exchange(app, 'POST', path, {'Content-Type': 'application/json'}, body.encode())
+        exchange = Exchange(client.app, 'POST', path, {'Content-Type': 'application/json'}, body.encode())
         exchange.scope['root_path'] = root_path
         assert state_of((await exchange.answer()).json['result']['task']) == 'COMPLETED'
-        card = Exchange(app, 'GET', f'{path[:-1]}{CARD}', {}, b'')
+        card = Exchange(client.app, 'GET', f'{path[:-1]}{CARD}', {}, b'')
         card.scope['root_path'] = root_path
         assert (await card.answer()).status == 200
 

@@ -10,13 +10,13 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ...client import Client, RpcError, lifespan, message, rpc
+from ...client import RpcError, message, rpc
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only
 from ..refused import refusal, send, sending, untouched
 from ..rows import covers
+from ..stage import serving
 
 
 @covers('malformed JSON, empty, bad UTF-8, 100k-deep array')
@@ -241,9 +241,7 @@ async def test_the_refusal_of_wrong_params_says_what_would_be_right_and_repeats_
 
 @only('1.0', '0.3 has no lists')
 async def test_a_page_token_serves_only_the_list_that_gave_it() -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test')) as client:
         for _ in range(2):
             await client.send(message(contextId='c'))
         page = await client.call('ListTasks', {'pageSize': 1})

@@ -17,9 +17,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.types import ASGIApp
 
-from pydantic_ai_a2a import Results, to_a2a
+from pydantic_ai_a2a import Results
 
-from ...client import Answer, Client, lifespan
+from ...client import Answer, Client
 from ...dialects import METHODS, only, strictly
 from ..refused import refusal, untouched
 from ..rows import covers
@@ -70,12 +70,11 @@ def scrubbed(value: Any) -> Any:
 
 @HEADERS
 async def test_a_message_is_answered_with_a_bare_task(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent(TestModel(custom_output_text='It is sunny.')))
-    async with lifespan(app):
-        answer = await post(app, request('message/send', message=said()), **headers)
+    async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        answer = await post(client.app, request('message/send', message=said()), **headers)
         task = strictly(types.SendMessageSuccessResponse, answer.json).result
         assert isinstance(task, types.Task)
-        again = await post(app, request('tasks/get', id=task.id), **headers)
+        again = await post(client.app, request('tasks/get', id=task.id), **headers)
     assert scrubbed(answer.json['result']) == snapshot(
         {
             'kind': 'task',
@@ -113,9 +112,10 @@ async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterat
 
 @HEADERS
 async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0))
-    async with lifespan(app):
-        answer = await post(app, request('message/stream', message=said()), **headers)
+    async with serving(
+        Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0)
+    ) as client:
+        answer = await post(client.app, request('message/stream', message=said()), **headers)
     got = events(answer)
     assert [(event['kind'], event.get('final'), event.get('append'), event.get('lastChunk')) for event in got] == [
         ('task', None, None, None),
@@ -187,9 +187,8 @@ async def test_files_and_data_go_both_ways() -> None:
         {'kind': 'data', 'data': {'city': 'Paris'}},
         {'kind': 'data', 'data': {'value': [1, 2]}, 'metadata': {'data_part_compat': True}},
     ]
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        task = (await post(app, request('message/send', message=said(*parts)))).json['result']
+    async with serving(Agent(FunctionModel(answer))) as client:
+        task = (await post(client.app, request('message/send', message=said(*parts)))).json['result']
     assert task['history'][0]['parts'] == parts
     assert task['artifacts'][0]['parts'] == snapshot(
         [
@@ -207,9 +206,8 @@ async def test_an_image_is_a_file_and_a_result_is_data() -> None:
     counts = Agent(TestModel(custom_output_args=42), output_type=int)
     kinds: list[Any] = []
     for agent in (shows, counts):
-        app = to_a2a(agent)
-        async with lifespan(app):
-            task = (await post(app, request('message/send', message=said()))).json['result']
+        async with serving(agent) as client:
+            task = (await post(client.app, request('message/send', message=said()))).json['result']
         [[part]] = [artifact['parts'] for artifact in task['artifacts']]
         kinds.append(part if part['kind'] == 'data' else (part['kind'], part['file']['mimeType'], part['file']['name']))
     assert kinds == snapshot(
@@ -267,11 +265,10 @@ EXTENSION = 'https://example.com/a'
 @HEADERS
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
 async def test_extensions_have_a_header_of_their_own_name_both_ways(method: str, headers: dict[str, str]) -> None:
-    app = to_a2a(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)])
-    async with lifespan(app):
+    async with serving(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)]) as client:
         body = request(method, message=said())
-        active = await post(app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
-        other = await post(app, body, A2A_Extensions=EXTENSION, **headers)
+        active = await post(client.app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
+        other = await post(client.app, body, A2A_Extensions=EXTENSION, **headers)
     assert active.headers['x-a2a-extensions'] == EXTENSION
     assert [name for name in (*active.headers, *other.headers) if name == 'a2a-extensions'] == []
     assert 'x-a2a-extensions' not in other.headers

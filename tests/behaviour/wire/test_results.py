@@ -30,12 +30,13 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import PromptedOutput, TextOutput
 
-from pydantic_ai_a2a import Artifacts, Rejected, to_a2a
+from pydantic_ai_a2a import Artifacts, Rejected
 
-from ...client import Client, lifespan, message, state_of
+from ...client import message, state_of
 from ...dialects import spoken
 from ...tables import each_case
 from ..rows import covers
+from ..stage import serving
 
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
 
@@ -53,10 +54,9 @@ class Point:
 
 async def answered(agent: Agent[Any, Any]) -> dict[str, Any]:
     """The finished task of one message, which must be the same for who streams it."""
-    app = to_a2a(agent)
-    async with lifespan(app):
-        task = await Client(app).send()
-        async with Client(app).send_streaming() as stream:
+    async with serving(agent) as client:
+        task = await client.send()
+        async with client.send_streaming() as stream:
             updates = [
                 event.result['artifactUpdate'] for event in await stream.rest() if 'artifactUpdate' in event.result
             ]
@@ -91,9 +91,7 @@ async def test_every_message_of_either_side_says_what_it_belongs_to(streamed: bo
     def look() -> None:
         """Look."""
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent(FunctionModel(answer), tools=[look])) as client:
         sent = message(parts=[{'text': 'draw'}, {'raw': 'aGk=', 'mediaType': 'text/plain'}])
         if streamed:
             async with client.send_streaming(sent) as stream:
@@ -185,9 +183,8 @@ async def test_of_a_union_the_member_is_chosen_that_came(said: ToolCallPart | Te
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[said])
 
-    app = to_a2a(Agent(FunctionModel(answer), output_type=[Weather, Point, str]))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(answer), output_type=[Weather, Point, str])) as client:
+        task = await client.send()
     [[sent]] = [artifact['parts'] for artifact in task['artifacts']]
     if part is None:
         assert [sent] == spoken().parts([{'text': 'no idea', 'mediaType': 'text/plain'}])
@@ -215,9 +212,10 @@ async def test_an_image_is_a_file_part_with_media_type_and_name() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
 
-    app = to_a2a(Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=BinaryImage))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(
+        Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=BinaryImage)
+    ) as client:
+        task = await client.send()
     [[part]] = [artifact['parts'] for artifact in task['artifacts']]
     assert b64decode(part['raw']) == PNG
     assert (part['mediaType'], part['filename']) == ('image/png', 'sun.png')
@@ -229,10 +227,9 @@ async def test_files_in_the_response_follow_its_text() -> None:
         chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
         return ModelResponse(parts=[TextPart('Here it is.'), FilePart(chart)])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        task = await Client(app).send()
-        async with Client(app).send_streaming() as stream:
+    async with serving(Agent(FunctionModel(answer))) as client:
+        task = await client.send()
+        async with client.send_streaming() as stream:
             events = await stream.rest()
     assert task['artifacts'][0]['parts'] == spoken().parts(
         [
@@ -250,9 +247,10 @@ async def test_files_in_the_response_follow_its_data() -> None:
         map_of_it = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
         return ModelResponse(parts=[map_of_it, ToolCallPart('final_result', {'place': 'Rome'})])
 
-    app = to_a2a(Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=Weather))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(
+        Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=Weather)
+    ) as client:
+        task = await client.send()
     [data, file] = task['artifacts'][0]['parts']
     assert data['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
     assert (b64decode(file['raw']), file['mediaType'], file['filename']) == (PNG, 'image/png', 'map.png')
@@ -281,9 +279,10 @@ async def test_a_file_by_its_url_is_a_url_part(output_type: Any, made: Any) -> N
 async def test_a_number_that_json_cannot_hold_is_a_failed_validation(
     number: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(Agent(TestModel(custom_output_args={'place': 'Rome', 'celsius': number}), output_type=Weather))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(
+        Agent(TestModel(custom_output_args={'place': 'Rome', 'celsius': number}), output_type=Weather)
+    ) as client:
+        task = await client.send()
     status = task['status']
     assert (state_of(task), status['message']['metadata']['failure']) == ('FAILED', 'bad-output')
     assert 'artifacts' not in task
@@ -323,9 +322,8 @@ async def test_the_model_is_asked_again_for_a_number_that_json_cannot_hold(outpu
             return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, output)])
         return ModelResponse(parts=[TextPart(output)])
 
-    app = to_a2a(Agent(FunctionModel(measure), output_type=output_type, retries={'output': 2}))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(measure), output_type=output_type, retries={'output': 2})) as client:
+        task = await client.send()
     assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': result})
     assert ['is NaN or infinite, which JSON cannot represent.' in text for text in asked] == [False, True, True]
 
@@ -364,9 +362,8 @@ async def test_the_model_is_asked_again_for_a_number_that_a_capability_has_made(
             return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'celsius': 21.5})])
         return ModelResponse(parts=[TextPart('{"celsius": 21.5}')])
 
-    app = to_a2a(Agent(FunctionModel(measure), output_type=output_type, capabilities=[spoiling()]))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(measure), output_type=output_type, capabilities=[spoiling()])) as client:
+        task = await client.send()
     assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': {'celsius': 21.5}})
     assert ['is NaN or infinite, which JSON cannot represent.' in text for text in asked] == [False, True]
 
@@ -383,9 +380,8 @@ async def test_the_model_is_not_asked_again_for_an_output_that_it_cannot_mend(ou
     def make() -> Any:
         return output
 
-    app = to_a2a(Agent(FunctionModel(answer), output_type=make))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(Agent(FunctionModel(answer), output_type=make)) as client:
+        task = await client.send()
     assert (state_of(task), asked) == ('REJECTED' if isinstance(output, Rejected) else 'FAILED', 1)
 
 
@@ -429,14 +425,12 @@ async def test_neither_thoughts_nor_tool_calls_are_shown() -> None:
     def look_up(query: str) -> str:
         return f'SECRET result of {query}'
 
-    app = to_a2a(agent)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent) as client:
         task = await client.send()
         async with client.send_streaming(message(contextId=task['contextId'])) as events:
             streamed = await events.rest()
         listed = await client.call('ListTasks', {'includeArtifacts': True}) if spoken().has_lists else task
-        python = await app.list_tasks()
+        python = await client.a2a_app.list_tasks()
     assert state_of(task) == 'COMPLETED'
     assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     for shown in (task, [event.data for event in streamed], listed, python):

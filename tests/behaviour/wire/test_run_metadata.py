@@ -15,7 +15,7 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_ai_a2a import InputRequired, Results, to_a2a
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA, RUN_METADATA_URI
 
-from ...client import Client, lifespan, message, state_of
+from ...client import Client, message, state_of
 from ...dialects import spoken, unversioned
 from ..rows import covers
 from ..stage import Stage, ended, prompts, serving
@@ -51,9 +51,7 @@ def of_run(task: dict[str, Any]) -> dict[str, Any]:
 
 @covers('usage, model')
 async def test_a_task_tells_what_its_run_used_to_whom_has_asked() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(AGENT) as client:
         sent = (await client.call('SendMessage', {'message': message('use the tool')}, **active()))['task']
         seen = await client.get_task(sent['id'])
     assert of_run(sent) == snapshot(
@@ -74,9 +72,7 @@ async def test_a_task_tells_what_its_run_used_to_whom_has_asked() -> None:
 
 
 async def test_the_last_update_of_a_stream_tells_it() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(AGENT) as client:
         async with client.stream('SendStreamingMessage', {'message': message('go')}, **active()) as stream:
             assert stream.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
             events = [event.result for event in await stream.rest()]
@@ -88,11 +84,10 @@ async def test_the_last_update_of_a_stream_tells_it() -> None:
 
 @pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{RUN_METADATA_URI}0'])
 async def test_nobody_else_is_told(names: str | None) -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app):
+    async with serving(AGENT) as client:
         header = {} if names is None else {spoken().extensions_header.replace('-', '_'): names}
         said = message('go', metadata={'about': RUN_METADATA_URI})
-        sent = (await Client(app).call('SendMessage', {'message': said}, **header))['task']
+        sent = (await client.call('SendMessage', {'message': said}, **header))['task']
     assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
 
 
@@ -104,9 +99,7 @@ async def test_runs_of_one_task_are_counted_together() -> None:
             return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'question': 'And?'})], usage=usage)
         return ModelResponse(parts=[TextPart(text)], usage=usage)
 
-    app = to_a2a(Agent(FunctionModel(ask), output_type=[str, InputRequired]))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent(FunctionModel(ask), output_type=[str, InputRequired])) as client:
         first = (await client.call('SendMessage', {'message': message('first')}, **active()))['task']
         second = message('second', taskId=first['id'])
         task = (await client.call('SendMessage', {'message': second}, **active()))['task']
@@ -131,17 +124,14 @@ async def test_messages_that_a_task_takes_one_after_the_other_are_counted_togeth
 
 
 async def test_a_run_that_fails_tells_what_it_used() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app):
-        task = (await Client(app).call('SendMessage', {'message': message('break')}, **active()))['task']
+    async with serving(AGENT) as client:
+        task = (await client.call('SendMessage', {'message': message('break')}, **active()))['task']
     assert (state_of(task), of_run(task)['runId']) == ('FAILED', '.1')
     assert 'model' not in of_run(task)
 
 
 async def test_an_app_may_keep_it_to_itself() -> None:
-    app = to_a2a(AGENT, results=Results(run_metadata=False))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(AGENT, results=Results(run_metadata=False)) as client:
         sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']
         card = (await client.get('/.well-known/agent-card.json')).json
     assert 'metadata' not in sent

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.settings import TextStream
 from ...client import LIVE, Client, Event, RpcError, message, texts
 from ...tables import each_case
 from ..stage import serving
-from .test_stream_text import shown, speaker, updates
+from .test_stream_text import shown, speaker
 
 SUNNY = (['It ', 'is ', 'sunny.'], False)
 LONG = 600.0
@@ -32,37 +32,6 @@ async def events_of(agent: Agent[Any, Any], **settings: Any) -> tuple[list[Event
     async with serving(agent, results=Results(**settings)) as client, client.send_streaming() as stream:
         events = await stream.rest()
         return events, await client.get_task(events[0].result['task']['id'])
-
-
-async def test_pieces_are_replaced_by_the_whole_text() -> None:
-    events, task = await events_of(speaker(SUNNY), stream='replace', interval=0)
-    assert shown(events) == snapshot(
-        [
-            ('WORKING',),
-            ('replace', 'It ', None),
-            ('append', 'is ', None),
-            ('append', 'sunny.', None),
-            ('replace', 'It is sunny.', 'last'),
-            ('COMPLETED',),
-        ]
-    )
-    assert updates(events)[-1]['artifact'] == task['artifacts'][0]
-    assert texts(task) == ['It is sunny.']
-
-
-async def test_pieces_are_ended_by_an_empty_one() -> None:
-    events, task = await events_of(speaker(SUNNY), stream='mark', interval=0)
-    assert shown(events) == snapshot(
-        [
-            ('WORKING',),
-            ('replace', 'It ', None),
-            ('append', 'is ', None),
-            ('append', 'sunny.', None),
-            ('append', '', 'last'),
-            ('COMPLETED',),
-        ]
-    )
-    assert texts(task) == ['It is sunny.']
 
 
 PIECES = [('replace', 'Look: ', None), ('replace', 'It ', None), ('append', 'is ', None), ('append', 'sunny.', None)]

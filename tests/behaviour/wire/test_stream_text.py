@@ -15,11 +15,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.output import TextOutput
 
-from pydantic_ai_a2a import Progress, Results, to_a2a
+from pydantic_ai_a2a import Progress, Results
 
-from ...client import LIMIT, LIVE, Client, Event, lifespan, message, texts
+from ...client import LIVE, Client, Event, message, texts
 from ...dialects import spoken
 from ..rows import covers
+from ..stage import serving
 
 Deltas = AsyncIterator[str | dict[int, DeltaToolCall]]
 PIECES = Results(stream='replace', interval=0, progress=Progress(notes=True))
@@ -56,10 +57,9 @@ def speaker(*responses: Response) -> Agent[object, str]:
 
 async def streamed(agent: Agent[Any, Any]) -> tuple[list[Event], dict[str, Any]]:
     """The events of a streaming send, and the task after it."""
-    app = to_a2a(agent, results=PIECES)
-    async with lifespan(app), Client(app).send_streaming() as stream:
+    async with serving(agent, results=PIECES) as client, client.send_streaming() as stream:
         events = await stream.rest()
-        return events, await Client(app).get_task(events[0].result['task']['id'])
+        return events, await client.get_task(events[0].result['task']['id'])
 
 
 def updates(events: list[Event]) -> list[dict[str, Any]]:
@@ -110,6 +110,7 @@ async def test_the_first_chunk_begins_the_answer_and_the_last_one_says_so() -> N
         ]
     )
     assert ['append' in update for update in updates(events)] == [False, True, True, False]
+    assert updates(events)[-1]['artifact'] == task['artifacts'][0]
     assert texts(task) == ['It is sunny.']
 
 
@@ -137,15 +138,17 @@ async def test_the_stored_task_shows_what_was_assembled_so_far() -> None:
         await go_on.wait()
         yield 'a time'
 
-    app = to_a2a(Agent(FunctionModel(stream_function=stream)), results=PIECES)
-    async with lifespan(app), Client(app).send_streaming() as reader, asyncio.timeout(LIMIT):
+    async with (
+        serving(Agent(FunctionModel(stream_function=stream)), results=PIECES) as client,
+        client.send_streaming() as reader,
+    ):
         first = await anext(reader)
         await begun.wait()
         seen = [await anext(reader) for _ in range(3)]
-        half = await Client(app).get_task(first.result['task']['id'])
+        half = await client.get_task(first.result['task']['id'])
         go_on.set()
         await reader.rest()
-        whole = await Client(app).get_task(half['id'])
+        whole = await client.get_task(half['id'])
     assert [part for part in shown(seen) if part[0] != 'WORKING'] == [
         ('replace', 'Once ', None),
         ('append', 'upon ', None),
@@ -182,8 +185,10 @@ async def test_text_before_data_is_replaced_by_the_data() -> None:
         yield 'I think it is '
         yield {1: DeltaToolCall(name='final_result', json_args='{"response": 42}')}
 
-    app = to_a2a(Agent(FunctionModel(stream_function=stream), output_type=[int, str]), results=PIECES)
-    async with lifespan(app), Client(app).send_streaming() as reader:
+    async with (
+        serving(Agent(FunctionModel(stream_function=stream), output_type=[int, str]), results=PIECES) as client,
+        client.send_streaming() as reader,
+    ):
         events = await reader.rest()
     assert shown(events) == [
         ('WORKING',),
@@ -199,9 +204,8 @@ async def test_text_before_data_is_replaced_by_the_data() -> None:
 async def test_it_comes_to_the_same_for_a_client_that_does_not_stream() -> None:
     agent = speaker((['Let me look.'], True), (['Once more.'], True), (['It is sunny.'], False))
     _, task = await streamed(agent)
-    app = to_a2a(agent)
-    async with lifespan(app):
-        plain = await Client(app).send()
+    async with serving(agent) as client:
+        plain = await client.send()
     assert texts(plain) == texts(task) == ['It is sunny.']
     assert [each['parts'] for each in plain['history']] == [each['parts'] for each in task['history']]
 
@@ -277,8 +281,7 @@ async def test_text_that_a_function_makes_the_output_of_is_not_streamed() -> Non
         return ModelResponse(parts=[TextPart('one two')])
 
     agent = Agent(FunctionModel(answer, stream_function=stream), output_type=TextOutput(count))
-    app = to_a2a(agent, results=PIECES)
-    async with lifespan(app), Client(app).send_streaming() as reader:
+    async with serving(agent, results=PIECES) as client, client.send_streaming() as reader:
         [update] = updates(await reader.rest())
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
 
@@ -303,13 +306,12 @@ async def test_a_model_is_streamed_only_while_somebody_wants_the_pieces() -> Non
         requests.append('streamed')
         yield 'done'
 
-    app = to_a2a(Agent(FunctionModel(answer, stream_function=stream)))
-    async with lifespan(app):
-        await Client(app).send()
+    async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
+        await client.send()
         for headers in (None, LIVE):
-            async with Client(app, headers=headers).send_streaming() as reader:
+            async with Client(client.app, headers=headers).send_streaming() as reader:
                 await reader.rest()
-        await Client(app, headers=LIVE).send(message())
+        await Client(client.app, headers=LIVE).send(message())
     assert requests == ['plain', 'plain', 'streamed', 'plain']
 
 

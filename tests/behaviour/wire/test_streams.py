@@ -13,11 +13,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Limits, Results, to_a2a
+from pydantic_ai_a2a import Limits, Results
 
-from ...client import LIMIT, Client, Event, Exchange, RpcError, lifespan, message, rpc
+from ...client import LIMIT, Client, Event, Exchange, RpcError, message, rpc
 from ...dialects import json_rpc, only, spoken
 from ...fixed import fixed
+from ..stage import serving
 
 
 async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -50,11 +51,10 @@ async def answer_to_subscription(app: ASGIApp, task_id: str, **headers: str) -> 
 
 @json_rpc('the request is JSON-RPC')
 async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
+    async with serving(words(), results=Results(interval=0)) as client:
         headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
         body = rpc('SendStreamingMessage', {'message': message()})
-        answer = await Exchange(app, 'POST', '/', headers, body).answer()
+        answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
     correlation_id = answer.headers.pop('x-correlation-id')
     assert (answer.status, answer.headers) == snapshot(
         (
@@ -72,11 +72,10 @@ async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None
 
 @json_rpc('HTTP+JSON has no envelope')
 async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
+    async with serving(words(), results=Results(interval=0)) as client:
         headers = {'Content-Type': 'application/json'}
         body = rpc('SendStreamingMessage', {'message': message()})
-        answer = await Exchange(app, 'POST', '/', headers, body).answer()
+        answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
     *frames, end = answer.body.split(b'\n\n')
     assert end == b''
     ids: list[int] = []
@@ -90,9 +89,8 @@ async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> Non
 
 
 async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        events = await whole_stream(app)
+    async with serving(words(), results=Results(interval=0)) as client:
+        events = await whole_stream(client.app)
     assert [(event.id, next(iter(event.result))) for event in events] == snapshot(
         [
             (0, 'task'),
@@ -115,8 +113,10 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), limits=fixed(Limits, keep_alive=0.01))
-    async with lifespan(app), Client(app).send_streaming() as stream:
+    async with (
+        serving(Agent(FunctionModel(answer)), limits=fixed(Limits, keep_alive=0.01)) as client,
+        client.send_streaming() as stream,
+    ):
         await stream.until('TASK_STATE_WORKING')
         comments = 0
         async with asyncio.timeout(LIMIT):
@@ -130,11 +130,10 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
 
 
 async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        events = await whole_stream(app)
+    async with serving(words(), results=Results(interval=0)) as client:
+        events = await whole_stream(client.app)
         task_id = events[0].result['task']['id']
-        rests = [await resumed(app, task_id, str(event.id)) for event in events]
+        rests = [await resumed(client.app, task_id, str(event.id)) for event in events]
     for event, rest in zip(events, rests, strict=True):
         # The request of a resumed stream has an id of its own.
         assert [(each.id, each.result) for each in rest] == [
@@ -143,48 +142,45 @@ async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
 
 
 async def test_a_reader_that_has_everything_gets_an_empty_stream() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        events = await whole_stream(app)
-        assert await resumed(app, events[0].result['task']['id'], str(events[-1].id)) == []
+    async with serving(words(), results=Results(interval=0)) as client:
+        events = await whole_stream(client.app)
+        assert await resumed(client.app, events[0].result['task']['id'], str(events[-1].id)) == []
 
 
 @pytest.mark.parametrize('unknown', ['1000', '9' * 30])
 async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_it_is(unknown: str) -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        last = (await whole_stream(app))[-1]
-        task = await Client(app).get_task(last.result['statusUpdate']['taskId'])
-        [snapshot_] = await resumed(app, task['id'], unknown)
+    async with serving(words(), results=Results(interval=0)) as client:
+        last = (await whole_stream(client.app))[-1]
+        task = await client.get_task(last.result['statusUpdate']['taskId'])
+        [snapshot_] = await resumed(client.app, task['id'], unknown)
     assert (snapshot_.id, snapshot_.result) == (last.id, {'task': task})
 
 
-@pytest.mark.parametrize('value', ['-1', '1.5', 'x', '', '\u00b2'])
+@pytest.mark.parametrize('value', ['-1', '1.5', '0x1', '1e3', 'x', 'ü', '', ' ', '²'])
 async def test_an_event_id_that_is_no_number_counts_as_none(value: str) -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        task_id = (await whole_stream(app))[-1].result['statusUpdate']['taskId']
-        answers = [await answer_to_subscription(app, task_id, **headers) for headers in ({}, {'Last_Event_ID': value})]
+    async with serving(words(), results=Results(interval=0)) as client:
+        task_id = (await whole_stream(client.app))[-1].result['statusUpdate']['taskId']
+        answers = [
+            await answer_to_subscription(client.app, task_id, **headers) for headers in ({}, {'Last_Event_ID': value})
+        ]
     assert answers[0] == answers[1]
 
 
 @only('0.3', '1.0 has an error for it')
 async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        task = await Client(app).send()
-        async with Client(app).subscribe(task['id']) as stream:
+    async with serving(words(), results=Results(interval=0)) as client:
+        task = await client.send()
+        async with client.subscribe(task['id']) as stream:
             events = await stream.rest()
     assert [event.result for event in events] == [{'task': task}]
 
 
 @only('1.0', '0.3 has no error for it')
 async def test_a_finished_task_can_be_subscribed_to_only_to_resume() -> None:
-    app = to_a2a(words(), results=Results(interval=0))
-    async with lifespan(app):
-        task = await Client(app).send()
+    async with serving(words(), results=Results(interval=0)) as client:
+        task = await client.send()
         with pytest.raises(RpcError) as refused:
-            async with Client(app).subscribe(task['id']):
+            async with client.subscribe(task['id']):
                 raise AssertionError('a stream was opened')
     assert (refused.value.code, refused.value.reason) == (-32004, 'UNSUPPORTED_OPERATION')
 
@@ -196,12 +192,11 @@ async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app):
-        async with Client(app).send_streaming() as stream:
+    async with serving(Agent(FunctionModel(answer))) as client:
+        async with client.send_streaming() as stream:
             [first] = [await anext(stream)]
             await stream.until('TASK_STATE_WORKING')
-        async with Client(app).subscribe(first.result['task']['id']) as stream:
+        async with client.subscribe(first.result['task']['id']) as stream:
             release.set()
             events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
@@ -226,10 +221,9 @@ async def test_a_server_may_say_once_more_that_the_request_is_over() -> None:
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving(Agent(FunctionModel(answer))) as client:
         body = rpc('SendStreamingMessage', {'message': message()})
-        exchange = Repeating(app, 'POST', '/', {'Content-Type': 'application/json'}, body)
+        exchange = Repeating(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body)
         await said.wait()
         release.set()
         assert b'completed' in (await exchange.answer()).body.lower()
