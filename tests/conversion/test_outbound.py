@@ -34,7 +34,7 @@ from pydantic_ai_a2a.conversion.inbound import accepts, user_prompt
 from pydantic_ai_a2a.conversion.outbound import Artifacts, NotFinite, OutputMapper, UnserializableOutput, text_of
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
-from .outputs import artifacts, described, only_part
+from .content import artifacts, described, only_part
 
 
 class Weather(BaseModel):

@@ -26,7 +26,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from pydantic_ai_a2a.conversion.outbound import Artifacts, OutputMapper, UnserializableOutput
 
-from .outputs import described, only_part
+from .content import described, only_part
 
 
 class Weather(BaseModel):

@@ -27,7 +27,7 @@ from pydantic_ai_a2a.types import (
     TaskState,
 )
 
-from .strategies import exact, messages
+from .fuzzing import exact, messages
 
 CODEC = FastA2ADialect()
 WAITS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})

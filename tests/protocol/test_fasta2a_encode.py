@@ -18,7 +18,7 @@ from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
 
-from .strategies import messages, stored_tasks
+from .fuzzing import messages, stored_tasks
 
 CODEC = FastA2ADialect()
 GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)

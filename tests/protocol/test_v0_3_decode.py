@@ -29,7 +29,7 @@ from pydantic_ai_a2a.types import (
     SubscribeParams,
 )
 
-from .strategies import NAMES, STRUCT, messages
+from .fuzzing import NAMES, STRUCT, messages
 from .v0_3_requests import CODEC, WAITS, bad, decoded, message, minimal, rpc, sent
 
 

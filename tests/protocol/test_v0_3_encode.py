@@ -22,7 +22,7 @@ from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Artifact, Message, StoredTask, TaskEvent, TaskHeader
 
-from .strategies import ARTIFACTS, messages, stored_tasks
+from .fuzzing import ARTIFACTS, messages, stored_tasks
 
 CODEC = V0_3()
 

@@ -26,7 +26,7 @@ from pydantic_ai_a2a.protocol.stored import (
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent, TaskHeader
 
-from .strategies import ARTIFACTS, exact, messages
+from .fuzzing import ARTIFACTS, exact, messages
 
 CODEC = V1_0()
 
