@@ -196,6 +196,19 @@ ARTIFACTS: st.SearchStrategy[Any] = st.fixed_dictionaries(
 )
 
 
+NEW = TaskHeader(
+    id='t',
+    context_id='c',
+    owner='/',
+    state='submitted',
+    status_at=0,
+    status_message=None,
+    metadata=None,
+    last_event=0,
+)
+"""A new task."""
+
+
 @st.composite
 def stored_tasks(draw: st.DrawFn) -> StoredTask:
     """Tasks as storage gives them."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.protocol import fasta2a, v0_3
-from pydantic_ai_a2a.protocol.operations import OPERATIONS, Codec, Operation, Params, RpcRefused
+from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Codec, Params, RpcRefused
+from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Message, SendParams, TaskState
 
@@ -24,15 +25,13 @@ def rpc(method: str, params: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests of a dialect: its codec, its names of the operations, and its smallest message."""
+    """Requests of a dialect, with its smallest message."""
 
     codec: Codec
-    methods: Mapping[str, Operation]
     smallest: Mapping[str, Any]
 
     def method(self, operation: str) -> str:
-        [name] = [name for name, row in self.methods.items() if row is OPERATIONS[operation]]
-        return name
+        return self.codec.method(OPERATIONS[operation])
 
     def minimal(self, **fields: Any) -> dict[str, Any]:
         """The smallest message, with more fields."""
@@ -64,11 +63,8 @@ class Requests:
         return {violation.field: violation.description for violation in info.value.error.violations}
 
 
-TEXT = {'text': 'Hi'}
-IN_1_0 = Requests(V1_0(), OPERATIONS, {'messageId': 'm', 'role': 'ROLE_USER', 'parts': [TEXT]})
+IN_1_0 = Requests(V1_0(), {'messageId': 'm', 'role': 'ROLE_USER', 'parts': [{'text': 'Hi'}]})
 IN_0_3 = Requests(
-    v0_3.V0_3(),
-    v0_3.METHODS,
-    {'kind': 'message', 'messageId': 'm', 'role': 'user', 'parts': [{'kind': 'text', **TEXT}]},
+    V0_3(), {'kind': 'message', 'messageId': 'm', 'role': 'user', 'parts': [{'kind': 'text', 'text': 'Hi'}]}
 )
-IN_FASTA2A = Requests(fasta2a.FastA2ADialect(), fasta2a.METHODS, {'messageId': 'm', 'role': 'user', 'parts': [TEXT]})
+IN_FASTA2A = Requests(FastA2ADialect(), {'messageId': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]})

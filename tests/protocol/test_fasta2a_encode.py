@@ -16,9 +16,9 @@ from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
+from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 
-from .fuzzing import messages, stored_tasks
+from .fuzzing import NEW, messages, stored_tasks
 
 CODEC = FastA2ADialect()
 GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)
@@ -47,16 +47,6 @@ ARTIFACT: Artifact = {
         {'raw': 'AAEC', 'media_type': 'image/png', 'filename': 'a.png'},
     ],
 }
-NEW = TaskHeader(
-    id='t',
-    context_id='c',
-    owner='/',
-    state='submitted',
-    status_at=0,
-    status_message=None,
-    metadata=None,
-    last_event=0,
-)
 EMPTY = StoredTask(NEW, None, None)
 
 
