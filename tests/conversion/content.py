@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from pydantic import BaseModel, Field, computed_field
 from pydantic_ai.messages import BinaryContent
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
@@ -25,6 +28,29 @@ TEXT_ONLY = accepts(
         supports_video_input=False,
     )
 )
+
+
+class Weather(BaseModel):
+    city: str
+    celsius: float = Field(alias='tempC')
+
+    @computed_field
+    @property
+    def warm(self) -> bool:
+        return self.celsius > 20
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Color(StrEnum):
+    RED = 'red'
+
+
+WEATHER = Weather(city='Utrecht', tempC=21.5)
 
 
 def raw(data: bytes) -> str:

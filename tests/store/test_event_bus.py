@@ -15,7 +15,7 @@ from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT
 from ..suites.endings import RESULT
-from ..suites.values import claim_one, ending, message, submit
+from ..suites.values import claim_one, ending, message, nothing, submit
 
 
 def event(n: int) -> TaskEvent:
@@ -24,10 +24,6 @@ def event(n: int) -> TaskEvent:
 
 def stop(n: int) -> TaskEvent:
     return TaskEvent(n, 'completed', b'{}')
-
-
-def nothing() -> None:
-    """What a reader does that nobody drops."""
 
 
 async def never_read(task_id: str, after: int, limit: int) -> list[TaskEvent]:

@@ -34,6 +34,7 @@ from .values import (
     erase,
     history,
     message,
+    nothing,
     run,
     said,
     state_of,
@@ -47,10 +48,6 @@ Opened = Callable[..., Backend]
 
 NOW = 4_000_000_000_000
 """Later than any test runs (ms): whose events are read is remembered for a while from now on."""
-
-
-def nothing(_: object = None) -> None:
-    """Read an event, as a process must before hints reach its listeners and readers."""
 
 
 async def up_to(reader: Subscription, n: int) -> list[int]:

@@ -13,13 +13,23 @@ from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Subscription
 from pydantic_ai_a2a.types import TaskEvent
 
 from .base import PortSuite
-from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, expire, message, run, status_event, submit
+from .values import (
+    AT,
+    LEASE,
+    LIMIT,
+    READER_LAG,
+    chunk,
+    claim_one,
+    ending,
+    expire,
+    message,
+    nothing,
+    run,
+    status_event,
+    submit,
+)
 
 __all__ = ('EventLogSuite',)
-
-
-def nothing() -> None:
-    """Read to the end of the log, without being dropped."""
 
 
 async def working(backend: Backend, task_id: str = 't') -> Claim:

@@ -33,6 +33,7 @@ __all__ = (
     'expire',
     'history',
     'message',
+    'nothing',
     'run',
     'said',
     'state_of',
@@ -84,6 +85,10 @@ def message(
         at=at,
         logged=True,
     )
+
+
+def nothing(*_: object) -> None:
+    """A callback that does nothing. A process must have one before hints reach its listeners and readers."""
 
 
 async def submit(

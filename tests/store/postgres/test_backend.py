@@ -32,15 +32,12 @@ from ...suites.values import (
     claim_one,
     ending,
     message,
+    nothing,
     run,
     state_of,
     submit,
 )
 from .conftest import Open
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:

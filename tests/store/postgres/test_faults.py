@@ -34,6 +34,7 @@ from ...suites.values import (
     claim_one,
     conversation,
     message,
+    nothing,
     run,
     state_of,
     submit,
@@ -45,10 +46,6 @@ from .conftest import Open
 EVENTS = 'LOCK TABLE a2a.event IN SHARE MODE'
 """Keeps others from adding events."""
 LATE = Retention(), AT + 365 * 24 * 3600 * 1000
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:

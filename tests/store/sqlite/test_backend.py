@@ -37,6 +37,7 @@ from ...suites.values import (
     claim_one,
     ending,
     message,
+    nothing,
     run,
     state_of,
     submit,
@@ -44,10 +45,6 @@ from ...suites.values import (
 )
 
 Open = Callable[..., SqliteFileBackend]
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 @pytest.fixture
