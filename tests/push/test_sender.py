@@ -16,7 +16,6 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
-from pydantic_ai_a2a.store.shared import SharedBackend
 from pydantic_ai_a2a.store.sql.ports import Due, SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
@@ -48,7 +47,10 @@ def memory(clock: Clock = SYSTEM) -> MemoryBackend:
 
 @asynccontextmanager
 async def sending(
-    backend: SharedBackend[Any], settings: Push = LOCAL, outbox: Outbox | None = None, cipher: Cipher = SEAL
+    backend: MemoryBackend | SqliteFileBackend,
+    settings: Push = LOCAL,
+    outbox: Outbox | None = None,
+    cipher: Cipher = SEAL,
 ) -> AsyncGenerator[None]:
     sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
     async with asyncio.timeout(LIMIT):
