@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,6 +19,7 @@ from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.types import TaskQuery
 
+from ..bounds import LIMIT
 from ..suites.base import OpenBackend
 from ..suites.values import (
     AT,
@@ -27,6 +31,7 @@ from ..suites.values import (
     claim_one,
     conversation,
     ending,
+    entries_of,
     events,
     message,
     run,
@@ -80,8 +85,7 @@ async def long_conversation(backend: Backend, context: str) -> str:
 async def test_a_long_conversation_is_swept_in_steps_of_some_hundred_rows(backend: Backend) -> None:
     fork = await long_conversation(backend, 'c')
     await submit(backend, message(new='lives', context=fork))
-    entries = await backend.conversations(OWNER).load_entries('c')
-    assert entries is not None
+    entries = await entries_of(backend.conversations(OWNER), 'c')
     keep = Retention(contexts=timedelta(seconds=1), max_tasks=1)
     steps: list[int] = []
     while step := await backend.housekeeping.sweep(keep, at=AT + 1001):
@@ -113,8 +117,7 @@ async def test_a_long_conversation_is_erased_in_steps_of_some_hundred_rows(backe
 async def test_deleting_a_long_conversation_leaves_none_of_its_messages(backend: Backend) -> None:
     await long_conversation(backend, 'c')
     store = backend.conversations(OWNER)
-    entries = await store.load_entries('c')
-    assert entries is not None
+    entries = await entries_of(store, 'c')
     await store.delete('c')
     assert len(await store.read_history(entries[299].id)) == 300
     for entry in entries[300:]:
@@ -190,4 +193,38 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
     await swept(backend, due, LATER)
     assert (await backend.reader.load('dreams', OWNER) is None) is (due is TASKS)
     assert (await conversation(backend, 'context of dreams') == []) is (due is CONTEXTS)
+    backend.close()
+
+
+FORK = """
+import asyncio, os, sys
+from pydantic_ai import Agent
+from pydantic_ai_a2a import to_a2a
+
+app = to_a2a(Agent('test'), backend=sys.argv[1])
+print(asyncio.run(app.list_tasks()), flush=True)
+child = os.fork()
+if child:
+    print(os.waitpid(child, 0)[1], flush=True)
+print(asyncio.run(app.list_tasks()), flush=True)
+"""
+
+
+@pytest.mark.parametrize('kind', ['file', 'postgres'])
+def test_a_process_that_is_forked_has_connections_of_its_own(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db' if kind == 'file' else request.getfixturevalue('postgres_url')
+    forked = subprocess.run([sys.executable, '-c', FORK, url], capture_output=True, timeout=LIMIT, check=True)
+    assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
+
+
+async def test_a_forked_child_leaves_the_connections_of_its_parent_open(open_backend: OpenBackend) -> None:
+    backend = cast('SharedBackend[Any]', open_backend('agent'))
+    await submit(backend, message(new='t'))
+    process = backend.process
+    process.pid += 1
+    process.stop()
+    process.pid -= 1
+    assert await backend.reader.load('t', OWNER) is not None
     backend.close()

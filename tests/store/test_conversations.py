@@ -27,6 +27,8 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_ai_a2a.store.histories import dump_message, load_message_rows
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
+from ..suites.values import record_of
+
 
 def usage(**beyond: Any) -> RunUsage:
     made = RunUsage(requests=2, input_tokens=3, details={'cached': 1})
@@ -51,8 +53,7 @@ async def test_a_record_is_read_as_it_was_written(fields: dict[str, Any]) -> Non
     store = backend.conversations('/')
     record = ConversationRecord(conversation_id='c', head_id=None, scope='s', **fields)
     await store.write_record(record, expected_revision=None)
-    read = await store.read_record('c')
-    assert read is not None
+    read = await record_of(store, 'c')
     assert read == record
     assert vars(read.usage).items() >= vars(record.usage).items()
     backend.close()

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store.events import EventBus
 from pydantic_ai_a2a.store.ports import Claim, Slot
 from pydantic_ai_a2a.store.shared import Availability, Peers, WorkerCallbacks
 from pydantic_ai_a2a.store.sql.ports import Due
 from pydantic_ai_a2a.store.sql.reads import WATCH, Kept, Noticed, keep, read_by
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.submit import started
-from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
+from pydantic_ai_a2a.store.sqlite.connect import perform
 from pydantic_ai_a2a.types import TaskEvent
 
 from ..suites.values import LEASE, message
+from .sql.conftest import empty
 
 NOW = 1_000
 NOTHING = Noticed({}, {}, [], ready=False)
@@ -163,9 +160,7 @@ async def test_a_process_that_enters_while_it_stores_a_task_has_the_row_of_the_t
     """Another process that entered before has forgotten the row: nobody was known to read the task."""
     here, there = Here(), Here()
     reader = here.event_bus.subscribe('t', print)
-    with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
-        tell_time(connection, SYSTEM)
-        perform(connection, missing(MIGRATIONS))
+    with empty() as connection:
         here.peers.storing.add('t')
         kept = here.peers.to_keep(listens=True)
         assert kept is not None

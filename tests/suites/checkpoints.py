@@ -16,7 +16,22 @@ from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
 from .steering import SteeredCheckpointSuite
-from .values import AT, OVER, OWNER, chunk, claim_one, conversation, ending, events, message, run, said, submit, turn
+from .values import (
+    AT,
+    OVER,
+    OWNER,
+    chunk,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    message,
+    next_run,
+    run,
+    said,
+    submit,
+    turn,
+)
 
 __all__ = (
     'CheckpointSuite',
@@ -125,8 +140,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
     async def test_the_next_run_of_a_task_begins_without_a_checkpoint(self, backend: Backend) -> None:
         claimed = await begun(backend)
         await submit(backend, message('more', to='t'))
-        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('hi', 'all')))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, messages=turn('hi', 'all')))
         assert following.checkpoint is None
         await backend.queue.release(following)
         assert (await claim_one(backend, 't')).checkpoint is None

@@ -22,6 +22,7 @@ from .values import (
     claim_one,
     ending,
     expire,
+    load,
     message,
     nothing,
     run,
@@ -86,8 +87,7 @@ class EventLogSuite(PortSuite):
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         await backend.queue.emit(claimed, [chunk(2, 'in the snapshot')])
-        task = await backend.reader.load('t', None)
-        assert task is not None
+        task = await load(backend, 't', None)
         await backend.queue.emit(claimed, [chunk(3, 'after it')])
         reader.start(task.header.last_event)
         assert await next_of(reader) == [3]

@@ -30,7 +30,7 @@ from .push import (
     told,
     with_config,
 )
-from .values import AT, LEASE, OVER, OWNER, claim_one, ending, message, run, submit
+from .values import AT, LEASE, OVER, OWNER, claim_one, ending, load, message, run, submit
 
 __all__ = (
     'OutboxSuite',
@@ -66,8 +66,7 @@ class OutboxSuite(PortSuite):
         await run(backend, 't', 'input-required')
         with pytest.raises(InvalidParamsError):
             await submit(backend, with_config(message('more', to='t'), 'one more'))
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert task.header.state == 'input-required'
 
     async def test_each_takes_what_it_wants(self, backend: Backend) -> None:

@@ -17,21 +17,30 @@ from hypothesis import strategies as st
 from pydantic_ai_a2a.errors import A2AError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Status
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, StoredTask, TaskQuery, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
-from .values import AT, LEASE, OWNER, chunk, claim_one, ending, message, run, status_event, submit, text_of, turn
+from .values import (
+    AT,
+    LEASE,
+    OWNER,
+    chunk,
+    claim_one,
+    ending,
+    load,
+    message,
+    next_run,
+    run,
+    status_event,
+    submit,
+    text_of,
+    turn,
+)
 
 __all__ = (
     'TaskReaderSuite',
     'TotalsSuite',
 )
-
-
-async def load(backend: Backend, task_id: str = 't', owner: str | None = OWNER, **options: Any) -> StoredTask:
-    task = await backend.reader.load(task_id, owner, **options)
-    assert task is not None
-    return task
 
 
 def texts(bodies: Sequence[bytes] | None) -> list[str] | None:
@@ -124,8 +133,7 @@ class TaskReaderSuite(PortSuite):
             return name, b'{"artifactId":"%s","parts":[{"text":"%s"}]}' % (name.encode(), text.encode())
 
         results = [artifact('a', 'first'), artifact('b', 'other')]
-        second = await backend.queue.finish(first, ending(first, artifacts=results))
-        assert second is not None
+        second = await next_run(backend, first, ending(first, artifacts=results))
         assert texts((await load(backend)).artifacts) == ['first', 'other']
         await backend.queue.emit(second, [chunk(2, 'second', append=False)])
         assert texts((await load(backend)).artifacts) == ['second', 'other']
@@ -138,8 +146,7 @@ class TaskReaderSuite(PortSuite):
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
         await backend.queue.emit(first, [chunk(2, 'streamed', append=False)])
-        second = await backend.queue.finish(first, ending(first, 'failed', after=2))
-        assert second is not None
+        second = await next_run(backend, first, ending(first, 'failed', after=2))
         assert texts((await load(backend)).artifacts) == ['streamed']
         await backend.queue.finish(second, ending(second, after=3, artifacts=[('b', b'{"artifactId":"b","parts":[]}')]))
         assert texts((await load(backend)).artifacts) == ['streamed', '']

@@ -32,7 +32,9 @@ from .values import (
     ending,
     events,
     history,
+    load,
     message,
+    next_run,
     run,
     state_of,
     status_event,
@@ -67,8 +69,7 @@ class SubmitSuite(PortSuite):
             queued=True,
         )
         assert (accepted.after, accepted.replayed) == (0, False)
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert task.header == accepted.header
         assert task.artifacts == []
         assert [json.loads(body) for body in task.history or ()] == [
@@ -295,8 +296,7 @@ class SlotSuite(PortSuite):
         assert (claimed.header.state, claimed.header.status_at, claimed.header.last_event) == ('working', AT + 7, 1)
         assert (claimed.holder, claimed.attempt, claimed.run, claimed.turn) == ('holder', 1, 1, 1)
         assert text_of(claimed.message) == 'hi'
-        task = await backend.reader.load('t', None)
-        assert task is not None
+        task = await load(backend, 't', None)
         assert task.header == claimed.header
         assert [(event.n, event.state) for event in await events(backend, 't')] == [(1, 'working')]
         assert not await backend.queued()
@@ -397,8 +397,7 @@ class SlotSuite(PortSuite):
         assert (await submit(backend, message('more', to='t'), slot=SLOT)).claim is None
         claimed = await claim_one(backend, 't')
         assert (await submit(backend, message('even more', to='t'), slot=SLOT)).claim is None
-        following = await backend.queue.finish(claimed, ending(claimed))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed))
         assert text_of(following.message) == 'more'
 
     async def test_a_task_whose_slot_is_lost_is_claimed_again(self, backend: Backend) -> None:

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
 from pydantic_ai_a2a.store.sql.queue import counts
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
+from pydantic_ai_a2a.store.sqlite.connect import perform
 
 from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
+from .conftest import steps
 
 FEW, MANY = 10, 1000
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(':memory:')) as connection:
-        tell_time(connection, SYSTEM)
-        perform(connection, missing(MIGRATIONS))
-        yield connection
-
-
-def steps(connection: sqlite3.Connection, transaction: Transaction[Any]) -> int:
-    """How many steps a transaction takes."""
-    taken = [0]
-
-    def count() -> None:
-        taken[0] += 1
-
-    connection.set_progress_handler(count, 1)
-    perform(connection, transaction)
-    connection.set_progress_handler(None, 1)
-    return taken[0]
 
 
 def queue(

@@ -6,8 +6,6 @@ import asyncio
 import gc
 import logging
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,37 +274,6 @@ def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Ope
     other.execute('COMMIT')
     other.close()
     assert asyncio.run(come_back()) == [1]
-
-
-FORK = """
-import asyncio, os, sys
-from pydantic_ai import Agent
-from pydantic_ai_a2a import to_a2a
-
-app = to_a2a(Agent('test'), backend=sys.argv[1])
-print(asyncio.run(app.list_tasks()), flush=True)
-child = os.fork()
-if child:
-    print(os.waitpid(child, 0)[1], flush=True)
-print(asyncio.run(app.list_tasks()), flush=True)
-"""
-
-
-def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of_its_own(tmp_path: Path) -> None:
-    forked = subprocess.run(
-        [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=LIMIT, check=True
-    )
-    assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
-
-
-async def test_a_forked_child_leaves_the_connections_of_its_parent_open(another: Open) -> None:
-    backend = another()
-    await submit(backend, message(new='t'))
-    process = backend.process
-    process.pid += 1
-    process.stop()
-    process.pid -= 1
-    assert await backend.reader.load('t', OWNER) is not None
 
 
 async def test_a_history_up_to_an_unknown_entry_is_an_error(another: Open) -> None:
