@@ -37,67 +37,48 @@ from .content import EVERYTHING, WEATHER, Color, Point, Weather, artifacts, desc
 PNG = b'\x89PNG\r\n\x1a\n'
 
 
+def result(*parts: Any) -> list[Any]:
+    """The artifacts of an output that is one artifact."""
+    return [{'artifact_id': 't.result', 'name': 'result', 'parts': [*parts]}]
+
+
 def test_a_string_is_a_text_part() -> None:
-    assert artifacts(str, 'Hello') == snapshot(
-        [{'artifact_id': 't.result', 'name': 'result', 'parts': [{'text': 'Hello', 'media_type': 'text/plain'}]}]
-    )
+    assert artifacts(str, 'Hello') == result({'text': 'Hello', 'media_type': 'text/plain'})
 
 
 def test_a_model_is_a_data_part_with_the_schema_of_what_is_sent() -> None:
-    assert artifacts([Weather, str], WEATHER) == snapshot(
-        [
-            {
-                'artifact_id': 't.result',
-                'name': 'result',
-                'parts': [
-                    {
-                        'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
-                        'media_type': 'application/json',
-                        'metadata': {
-                            'json_schema': {
-                                'properties': {
-                                    'city': {'title': 'City', 'type': 'string'},
-                                    'tempC': {'title': 'Tempc', 'type': 'number'},
-                                    'warm': {'readOnly': True, 'title': 'Warm', 'type': 'boolean'},
-                                },
-                                'required': ['city', 'tempC', 'warm'],
-                                'title': 'Weather',
-                                'type': 'object',
-                            },
-                            'python_type': 'Weather',
-                        },
-                    }
-                ],
-            }
-        ]
+    assert only_part([Weather, str], WEATHER) == snapshot(
+        {
+            'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
+            'media_type': 'application/json',
+            'metadata': {
+                'json_schema': {
+                    'properties': {
+                        'city': {'title': 'City', 'type': 'string'},
+                        'tempC': {'title': 'Tempc', 'type': 'number'},
+                        'warm': {'readOnly': True, 'title': 'Warm', 'type': 'boolean'},
+                    },
+                    'required': ['city', 'tempC', 'warm'],
+                    'title': 'Weather',
+                    'type': 'object',
+                },
+                'python_type': 'Weather',
+            },
+        }
     )
 
 
 def test_a_file_is_a_file_part_with_type_and_name() -> None:
-    assert artifacts(BinaryImage, BinaryImage(PNG, media_type='image/png', identifier='chart')) == snapshot(
-        [
-            {
-                'artifact_id': 't.result',
-                'name': 'result',
-                'parts': [{'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'}],
-            }
-        ]
+    assert artifacts(BinaryImage, BinaryImage(PNG, media_type='image/png', identifier='chart')) == result(
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'}
     )
 
 
 def test_a_list_of_files_is_as_many_file_parts() -> None:
     files = [BinaryContent(b'a', media_type='text/plain', identifier='a'), BinaryImage(PNG, media_type='image/png')]
-    assert artifacts(list[BinaryContent], files) == snapshot(
-        [
-            {
-                'artifact_id': 't.result',
-                'name': 'result',
-                'parts': [
-                    {'raw': 'YQ==', 'media_type': 'text/plain', 'filename': 'a.txt'},
-                    {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': '4caece.png'},
-                ],
-            }
-        ]
+    assert artifacts(list[BinaryContent], files) == result(
+        {'raw': 'YQ==', 'media_type': 'text/plain', 'filename': 'a.txt'},
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': '4caece.png'},
     )
 
 
@@ -121,17 +102,9 @@ def test_a_file_name_says_the_type(identifier: str | None, media_type: str, file
 
 def test_files_of_the_response_follow_the_answer() -> None:
     image = BinaryImage(PNG, media_type='image/png', identifier='chart')
-    assert artifacts(str, 'See the chart', image) == snapshot(
-        [
-            {
-                'artifact_id': 't.result',
-                'name': 'result',
-                'parts': [
-                    {'text': 'See the chart', 'media_type': 'text/plain'},
-                    {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'},
-                ],
-            }
-        ]
+    assert artifacts(str, 'See the chart', image) == result(
+        {'text': 'See the chart', 'media_type': 'text/plain'},
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'},
     )
 
 
