@@ -176,6 +176,24 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     reader.close()
 
 
+async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_stored() -> None:
+    stored = [event(1), event(2)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    earlier = event_bus.subscribe('t', nothing)
+    event_bus.publish('t', stored[:1])
+    event_bus.hint('t', 2)
+    later = event_bus.subscribe('t', nothing)
+    for reader in (earlier, later):
+        reader.start(1)
+        async with asyncio.timeout(LIMIT):
+            assert await reader.next() == stored[1:]
+        reader.close()
+
+
 async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
     asked: list[bool] = []
 
