@@ -91,14 +91,18 @@ class _Tail:
             if event.n <= self.events[-1].n:
                 return  # an older event, published late: readers read it from the store
             # Another process has stored the events between. Readers read them from the store.
-            self.events.clear()
-            self.size = 0
+            self.clear()
         self.events.append(event)
         size = len(event.payload)
         self.size += size
         self.published += size
         while self.size > limit and len(self.events) > 1:
             self.size -= len(self.events.popleft().payload)
+
+    def clear(self) -> None:
+        """Drop the events, because the store has newer ones of another process."""
+        self.events.clear()
+        self.size = 0
 
     def reaches_past(self, n: int) -> bool:
         """True if the tail has an event after `n`."""
@@ -265,6 +269,8 @@ class EventBus:
             if (tail := self._tails.get(task_id)) is not None:
                 if tail.events and tail.events[-1].n == newest:
                     return  # this process has published the event
+                if tail.events and newest is not None and newest > tail.events[-1].n:
+                    tail.clear()  # else a later reader, who gets no hint, would wait for more than the tail has
                 for reader in tail.readers:
                     reader.hint(newest is None)
             for waiter in self._waiters.get(task_id, ()):

@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Messages, to_a2a
 
 from ..e2e.gates import ROUTES, gates
-from .declaring import ALLOWED
+from .asking import ALLOWED
 from .durable_steps import RETENTION, WORKERS, note
 from .stage import prompts
 

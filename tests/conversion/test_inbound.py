@@ -41,7 +41,7 @@ from pydantic_ai_a2a.conversion.inbound import (
 from pydantic_ai_a2a.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
 from pydantic_ai_a2a.types import Message, Part
 
-from .parts import EVERYTHING, MP4, PDF, PNG, TEXT_ONLY, WAV, message, raw
+from .content import EVERYTHING, MP4, PDF, PNG, TEXT_ONLY, WAV, message, raw
 
 
 def one(part: Part, takes: Accepts = EVERYTHING) -> Any:

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsEr
 from pydantic_ai_a2a.types import Part
 
 from ..tables import each_case
-from .parts import EVERYTHING, TEXT_ONLY, message
+from .content import EVERYTHING, TEXT_ONLY, message
 
 
 def one(part: Part, takes: Accepts = EVERYTHING) -> Any:

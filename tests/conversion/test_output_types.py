@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial, update_wrapper
 from typing import Annotated, Any, Literal
 
 import pytest
 from inline_snapshot import snapshot
-from pydantic import BaseModel, BeforeValidator, Field, computed_field
+from pydantic import BeforeValidator, Field
 from pydantic_ai import Agent, BinaryContent, BinaryImage, RunContext
 from pydantic_ai.messages import BinaryAudio
 from pydantic_ai.output import (
@@ -26,35 +24,15 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from pydantic_ai_a2a.conversion.outbound import Artifacts, OutputMapper, UnserializableOutput
 
-from .outputs import described, only_part
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: float = Field(alias='tempC')
-
-    @computed_field
-    @property
-    def warm(self) -> bool:
-        return self.celsius > 20
+from .content import WEATHER, Color, Point, Weather, described, only_part
 
 
 class Forecast(Weather):
     days: int = 3
 
 
-@dataclass
-class Point:
-    x: int
-    y: int = 0
-
-
 class Size(TypedDict):
     width: int
-
-
-class Color(StrEnum):
-    RED = 'red'
 
 
 Both = TypeAliasType('Both', Weather | Point)
@@ -62,9 +40,6 @@ Both = TypeAliasType('Both', Weather | Point)
 
 class Handle:
     """No type that Pydantic knows."""
-
-
-WEATHER = Weather(city='Utrecht', tempC=21.5)
 
 
 def test_a_subclass_is_sent_as_the_declared_model() -> None:

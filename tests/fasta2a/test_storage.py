@@ -24,9 +24,9 @@ from pydantic_ai_a2a.fasta2a.store import (
     owner_of,
     stored_task,
 )
-from pydantic_ai_a2a.store.ports import Marks, Slot, Status
+from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, Status
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.types import StoredTask, TaskHeader, TaskState
+from pydantic_ai_a2a.types import TaskHeader, TaskState
 
 from ..client import LIMIT
 from ..suites.values import (
@@ -37,6 +37,7 @@ from ..suites.values import (
     claim_one,
     ending,
     events,
+    load,
     message,
     said,
     status_event,
@@ -56,10 +57,18 @@ def texts(task: Task) -> list[str | None]:
     return [part.get('text') for each in task.get('history', ()) for part in each['parts']]
 
 
-async def load(backend: FastA2ABackend, task_id: str, **options: Any) -> StoredTask:
-    task = await backend.reader.load(task_id, None, **options)
-    assert task is not None
-    return task
+async def begun(backend: Backend, name: str = 'x') -> Claim:
+    """Send a message, and claim its task."""
+    task_id = (await submit(backend, message('hello', new=name))).header.id
+    return await claim_one(backend, task_id)
+
+
+async def asked(backend: Backend, name: str = 'x', **options: Any) -> str:
+    """Begin a task, and let it wait with a question."""
+    claimed = await begun(backend, name)
+    end = ending(claimed, 'input-required', status_message=QUESTION, **options)
+    await backend.queue.finish(claimed, end)
+    return claimed.header.id
 
 
 @pytest.mark.parametrize('owner', ['/', '/ann', 'acme%3A/', 'acme/bob%3A'])
@@ -112,16 +121,13 @@ async def test_the_message_that_comes_too_late_for_the_queue_is_rejected_in_the_
 async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() -> None:
     storage = Storage()
     backend = backend_of(storage)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
-    asked = await load(backend, task_id)
-    assert asked.header.status_message == QUESTION
-    assert asked.history is not None
-    assert len(asked.history) == 1
+    task_id = await asked(backend)
+    waiting = await load(backend, task_id, None)
+    assert waiting.header.status_message == QUESTION
+    assert len(waiting.history or ()) == 1
     await submit(backend, message('this', to=task_id))
     assert texts(storage.tasks[task_id]) == ['hello', 'which?', 'this']
-    continued = await load(backend, task_id)
+    continued = await load(backend, task_id, None)
     assert (continued.header.state, continued.header.queued, len(continued.history or ())) == ('working', True, 3)
     assert storage.tasks[task_id]['status']['state'] == 'submitted'  # the only state that FastA2A's workers begin
 
@@ -129,10 +135,7 @@ async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() ->
 async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() -> None:
     storage = Storage()
     backend = backend_of(storage)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
-    own = turn('hello', 'which?')
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION, messages=own))
+    task_id = await asked(backend, messages=turn('hello', 'which?'))
     assert storage.contexts == {}
     await backend.queue.cancel(task_id, None, at=AT)
     assert [said(context) for context in storage.contexts.values()] == [['hello', 'which?']]
@@ -143,9 +146,7 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     storage = Storage()
     expired: list[tuple[str, str]] = []
     backend = backend_of(storage)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    task_id = await asked(backend)
 
     def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
         expired.append((failure, storage.tasks[header.id]['status']['state']))
@@ -154,9 +155,7 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     swept = await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
     task = storage.tasks[task_id]
     assert expired == [('expired', 'failed')]
-    other_id = (await submit(backend, message('hello', new='y'))).header.id
-    claimed = await claim_one(backend, other_id)
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    other_id = await asked(backend, 'y')
     await backend.housekeeping.sweep(waits, at=AT + 5_000)
     assert storage.tasks[other_id]['status']['state'] == 'failed'
     assert (swept.rows, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
@@ -172,10 +171,7 @@ async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed
     faults: list[Exception] = [ConnectionError(), ConnectionError()]
     storage, expired = Failing(), list[str]()
     backend = backend_of(storage)
-    tasks = [(await submit(backend, message('hello', new=name))).header.id for name in 'xyz']
-    for task_id in tasks:
-        claimed = await claim_one(backend, task_id)
-        await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    tasks = [await asked(backend, name) for name in 'xyz']
     del storage.tasks[tasks[2]]
 
     def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
@@ -191,9 +187,7 @@ async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed
 
 async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_storage() -> None:
     backend = FastA2ABackend(storage := Storage(), MemoryBackend('agent', reader_lag=READER_LAG, max_bytes=100_000))
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=QUESTION))
+    task_id = await asked(backend)
     for large in (message(new='y'), message(to=task_id)):
         with pytest.raises(OverloadedError):
             await submit(backend, replace(large, size=100_000))
@@ -211,7 +205,7 @@ async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_c
     first, second, third = [(await submit(backend, message(new=name))).header.id for name in 'xyz']
     claims = await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=2)
     assert [each.header.id for each in claims] == [first]
-    assert (await load(backend, second)).header.state == 'canceled'
+    assert (await load(backend, second, None)).header.state == 'canceled'
     assert {task_id: task['status']['state'] for task_id, task in storage.tasks.items()} == {
         first: 'working',
         second: 'canceled',
@@ -222,8 +216,8 @@ async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_c
 async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
     storage = Storage()
     backend = backend_of(storage)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
     n = claimed.header.last_event + 1
     await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', AT, QUESTION))
     assert texts(storage.tasks[task_id]) == ['hello', 'which?']
@@ -236,8 +230,8 @@ async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
 async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
     storage = Storage()
     backend = backend_of(storage)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
     await backend.queue.finish(claimed, ending(claimed, 'input-required', messages=turn('hello', 'which?')))
     await submit(backend, message('this', to=task_id))
     claimed = await claim_one(backend, task_id)
@@ -251,8 +245,8 @@ async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
 async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> None:
     storage = Storage()
     backend = backend_of(storage, worker_writes=True)
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
     assert storage.tasks[task_id]['status']['state'] == 'submitted'
     del storage.tasks[task_id]
     await backend.queue.finish(claimed, ending(claimed))
@@ -261,8 +255,8 @@ async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> Non
 
 async def test_a_reader_that_falls_behind_is_dropped() -> None:
     backend = backend_of(Storage())
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
     dropped = asyncio.Event()
     reader = backend.events.subscribe(task_id, dropped.set)
     reader.start(claimed.header.last_event)
@@ -278,8 +272,8 @@ async def test_a_reader_that_falls_behind_is_dropped() -> None:
 
 async def test_a_released_task_is_claimed_again() -> None:
     backend = backend_of(Storage())
-    task_id = (await submit(backend, message('hello', new='x'))).header.id
-    claimed = await claim_one(backend, task_id)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
     assert list((await backend.queue.renew('holder', [task_id, 'other'], lease=LEASE)).lost) == ['other']
     await backend.queue.release(claimed)
     assert (await claim_one(backend, task_id, 'another')).fence > claimed.fence

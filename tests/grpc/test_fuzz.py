@@ -23,8 +23,7 @@ from pydantic_ai_a2a.types import StoredTask
 
 from ..client import LIMIT
 from ..long import LONG, drawn, size
-from ..protocol.fuzzing import EVERYTHING, stored
-from ..protocol.strategies import stored_tasks
+from ..protocol.fuzzing import EVERYTHING, stored, stored_tasks
 from .calls import Refused, serving
 from .strategies import calls
 

@@ -14,7 +14,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim, Submission
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskState
 
-from ..suites.states import may_move
+from ..suites.machine import may_move
 from ..suites.values import AT, WINDOW, text_of
 
 __all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task')

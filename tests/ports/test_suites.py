@@ -1,9 +1,15 @@
-"""The shipped suites over our own backends, and the part of them that is for any `ConversationStore` over another."""
+"""The suites over our own backends, and rules of the ports that no suite has."""
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
+
+from pydantic_ai_a2a import store
+from pydantic_ai_a2a.conversion.stream import EXPIRED_ATTEMPTS
+from pydantic_ai_a2a.store.ports import DEAD_LETTER
 
 from ..long import size
 from ..suites import (
@@ -16,6 +22,7 @@ from ..suites import (
     PushSuite,
 )
 from ..suites.base import MakeBackend
+from ..suites.machine import CONTEXTS, HOLDERS, Machine
 
 
 class TestBackend(BackendSuite, CheckpointSuite):
@@ -55,3 +62,34 @@ class TestPydanticAIsOwnStore(ConversationStoreSuite):
     @pytest.fixture
     def store(self) -> ConversationStore:
         return InMemoryConversationStore()
+
+
+def test_a_cancel_of_a_held_task_leaves_it_working_until_its_holder_stops(make_backend: MakeBackend) -> None:
+    machine = Machine(make_backend)
+    try:
+        machine.begin(context=CONTEXTS[0])
+        [task] = machine.known.values()
+        machine.claim(holder=HOLDERS[0], limit=1)
+        machine.cancel(task=task, force=False)
+        assert (task.state, task.cancel) == ('working', True)
+        machine.do(machine.check_tasks())
+    finally:
+        machine.teardown()
+
+
+def test_the_failure_that_makes_a_dead_letter_is_that_of_a_task_that_was_started_too_often() -> None:
+    assert EXPIRED_ATTEMPTS.kind == DEAD_LETTER
+
+
+def test_all_ports_and_backends_are_importable_from_the_store() -> None:
+    assert [name for name in store.__all__ if not hasattr(store, name)] == []
+
+
+def test_a_backend_that_there_is_not_is_refused() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'RedisBackend'"):
+        store.RedisBackend  # noqa: B018
+
+
+@pytest.mark.parametrize('name', sorted(store.TaskQueue.__abstractmethods__))
+def test_the_methods_of_a_wrapped_queue_have_the_signatures_of_the_port(name: str) -> None:
+    assert signature(getattr(store.WrappedQueue, name)) == signature(getattr(store.TaskQueue, name))

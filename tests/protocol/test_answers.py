@@ -59,7 +59,7 @@ from pydantic_ai_a2a.types import (
 )
 
 from ..tables import each_case
-from .strategies import ARTIFACTS, NAME, STRUCT, exact, messages, stored_tasks
+from .fuzzing import ARTIFACTS, NAME, STRUCT, exact, messages, stored_tasks
 
 NEWER, OLDER, FASTA2A = V1_0(), V0_3(), FastA2ADialect()
 PRINTABLE = st.from_regex(r'[!-~]{1,20}', fullmatch=True)

@@ -1,4 +1,4 @@
-"""What codecs share: JSON-RPC ids, strict JSON, and finding bad fields."""
+"""What codecs share: JSON-RPC ids, strict JSON, limits of its values, and finding bad fields."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError
-from pydantic_ai_a2a.protocol.envelope import bad_fields, encode_id, invalid_fields, parse_json, request_id
+from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError, PayloadTooLargeError
+from pydantic_ai_a2a.protocol.envelope import (
+    bad_fields,
+    check_values,
+    encode_id,
+    invalid_fields,
+    parse_json,
+    request_id,
+)
 from pydantic_ai_a2a.protocol.fields import MAX_ID, MAX_ITEMS
 from pydantic_ai_a2a.protocol.operations import RpcRefused
 
@@ -151,3 +158,36 @@ def test_the_message_names_the_first_bad_fields_and_the_details_all_of_them() ->
 
 def test_a_thousand_bad_fields_are_not_all_reported() -> None:
     assert len(invalid_fields(FieldViolation(f'f{i}', 'is bad') for i in range(1000)).violations) == 100
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'[0,0,0,0,0,0,0,0,0]',
+        b'[[],[],[],[],[]]',
+        b'{"a":{"a":{"a":{"a":{"a":{}}}}}}',
+        b'["",",[{",[],[],[],{},{},{},{}]',
+        b'["\\\\",0,0,0,0,0,0,0,0,0,0]',
+        b'["\\"",0,0,0,0,0,0,0,0,0,0,"]',
+        b'[[[[[[[[[[[[[[[[[[[[[[[[[[',
+    ],
+)
+def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
+    with pytest.raises(PayloadTooLargeError, match='more than 5 JSON values'):
+        check_values(body, 5)
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'[0,0,0]',
+        b'["a long text, with, many, commas, and [[[[ brackets {{{{", 1]',
+        b'["\\", [[[[[[[[", "\\\\", "\\\\\\", [[[[[["]',
+        b'["it does not end, [[[[[[[[[[[[[\\"[[[[[[[[[',
+        b'"' + b'\\"[' * 100_000,
+        b'"' + b',' * 100_000 + b'\\',
+        b' ' * 100_000,
+    ],
+)
+def test_what_only_looks_like_many_values_is_not_refused(body: bytes) -> None:
+    check_values(body, 5)

@@ -16,9 +16,9 @@ from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
+from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 
-from .strategies import messages, stored_tasks
+from .fuzzing import NEW, messages, stored_tasks
 
 CODEC = FastA2ADialect()
 GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)
@@ -47,16 +47,6 @@ ARTIFACT: Artifact = {
         {'raw': 'AAEC', 'media_type': 'image/png', 'filename': 'a.png'},
     ],
 }
-NEW = TaskHeader(
-    id='t',
-    context_id='c',
-    owner='/',
-    state='submitted',
-    status_at=0,
-    status_message=None,
-    metadata=None,
-    last_event=0,
-)
 EMPTY = StoredTask(NEW, None, None)
 
 
@@ -239,119 +229,53 @@ FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(
 )
 
 
-def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() -> None:
-    written: dict[str, Any] = {}
+def test_errors_have_fasta2as_messages_and_their_data_has_the_text_that_says_more() -> None:
+    written: dict[str, tuple[int, str]] = {}
     for name in errors.__all__:
         error: Any = getattr(errors, name)
         if issubclass(error, A2AError):
             body = CODEC.encode_error(error(), 'corr')
             read(schema.send_message_response_ta, body, 'error')
-            written[name] = json.loads(body)
-            if written[name]['code'] not in {-32000, -32007, -32009}:
+            fields = json.loads(body)
+            written[name] = fields['code'], fields['message']
+            said = error().message.removesuffix('.')
+            assert fields.get('data') == (None if said == fields['message'] else {'detail': error().message})
+            if fields['code'] not in {-32000, -32007, -32009}:
                 FASTA2A_ERRORS.validate_json(body)
 
     assert written == snapshot(
         {
-            'A2AError': {
-                'code': -32603,
-                'message': 'Internal error',
-                'data': {'detail': 'The request could not be served.'},
-            },
-            'AgentUnavailable': {
-                'code': -32000,
-                'message': 'The agent is not ready, such as while an MCP server is down; try again later',
-            },
-            'BeingErased': {
-                'code': -32000,
-                'message': 'The data of the caller, or of the context, is being erased; try again later',
-            },
-            'ContentTypeNotSupportedError': {
-                'code': -32005,
-                'message': 'Incompatible content types',
-                'data': {'detail': "A part's media type is not supported by this agent."},
-            },
-            'ExtendedAgentCardNotConfiguredError': {
-                'code': -32007,
-                'message': 'There is no extended agent card for this caller',
-            },
-            'ExtensionSupportRequiredError': {
-                'code': -32600,
-                'message': 'Request payload validation error',
-                'data': {'detail': 'The agent requires an extension that the request does not declare.'},
-            },
-            'InternalError': {'code': -32603, 'message': 'Internal error'},
-            'InvalidParamsError': {'code': -32602, 'message': 'Invalid parameters'},
-            'InvalidRequestError': {'code': -32600, 'message': 'Request payload validation error'},
-            'JSONParseError': {'code': -32700, 'message': 'Invalid JSON payload'},
-            'MethodNotAllowedError': {
-                'code': -32601,
-                'message': 'Method not found',
-                'data': {
-                    'detail': 'The path does not accept this HTTP method; the header `Allow` lists the accepted'
-                    ' methods.'
-                },
-            },
-            'MethodNotFoundError': {'code': -32601, 'message': 'Method not found'},
-            'MisdirectedRequestError': {
-                'code': -32600,
-                'message': 'Request payload validation error',
-                'data': {
-                    'detail': 'The server does not answer for the host of the request. '
-                    '`Access.allowed_hosts` lists the accepted hosts.'
-                },
-            },
-            'NotFoundError': {
-                'code': -32601,
-                'message': 'Method not found',
-                'data': {'detail': 'The path does not exist. The agent card lists the URLs of the agent.'},
-            },
-            'OverloadedError': {
-                'code': -32000,
-                'message': 'The server has too much to do or is shutting down; try again later',
-            },
-            'PayloadTooLargeError': {
-                'code': -32600,
-                'message': 'Request payload validation error',
-                'data': {'detail': 'The request body is larger than this server accepts.'},
-            },
-            'PermissionDeniedError': {'code': -32000, 'message': 'The caller is not allowed to do this'},
-            'PrivateAddressError': {
-                'code': -32602,
-                'message': 'Invalid parameters',
-                'data': {'detail': 'Invalid parameters: a URL names a private address.'},
-            },
-            'PushNotificationNotSupportedError': {
-                'code': -32003,
-                'message': 'Push notification not supported',
-                'data': {'detail': 'Push notifications are not supported.'},
-            },
-            'QuotaExceededError': {'code': -32000, 'message': 'The caller has used up a quota; try again later'},
-            'RequestTimeoutError': {
-                'code': -32600,
-                'message': 'Request payload validation error',
-                'data': {'detail': 'The request body did not arrive in time.'},
-            },
-            'StoreUnavailable': {'code': -32000, 'message': 'The store cannot be reached now; try again later'},
-            'TaskNotCancelableError': {
-                'code': -32002,
-                'message': 'Task not cancelable',
-                'data': {'detail': 'Task cannot be canceled: it has already ended.'},
-            },
-            'TaskNotFoundError': {'code': -32001, 'message': 'Task not found'},
-            'UnauthenticatedError': {
-                'code': -32000,
-                'message': 'Authentication is required',
-            },
-            'UnsupportedMediaTypeError': {
-                'code': -32600,
-                'message': 'Request payload validation error',
-                'data': {'detail': 'The request body must be application/json.'},
-            },
-            'UnsupportedOperationError': {'code': -32004, 'message': 'This operation is not supported'},
-            'VersionNotSupportedError': {
-                'code': -32009,
-                'message': 'The requested A2A protocol version is not supported',
-            },
+            'A2AError': (-32603, 'Internal error'),
+            'AgentUnavailable': (
+                -32000,
+                'The agent is not ready, such as while an MCP server is down; try again later',
+            ),
+            'BeingErased': (-32000, 'The data of the caller, or of the context, is being erased; try again later'),
+            'ContentTypeNotSupportedError': (-32005, 'Incompatible content types'),
+            'ExtendedAgentCardNotConfiguredError': (-32007, 'There is no extended agent card for this caller'),
+            'ExtensionSupportRequiredError': (-32600, 'Request payload validation error'),
+            'InternalError': (-32603, 'Internal error'),
+            'InvalidParamsError': (-32602, 'Invalid parameters'),
+            'InvalidRequestError': (-32600, 'Request payload validation error'),
+            'JSONParseError': (-32700, 'Invalid JSON payload'),
+            'MethodNotAllowedError': (-32601, 'Method not found'),
+            'MethodNotFoundError': (-32601, 'Method not found'),
+            'MisdirectedRequestError': (-32600, 'Request payload validation error'),
+            'NotFoundError': (-32601, 'Method not found'),
+            'OverloadedError': (-32000, 'The server has too much to do or is shutting down; try again later'),
+            'PayloadTooLargeError': (-32600, 'Request payload validation error'),
+            'PermissionDeniedError': (-32000, 'The caller is not allowed to do this'),
+            'PrivateAddressError': (-32602, 'Invalid parameters'),
+            'PushNotificationNotSupportedError': (-32003, 'Push notification not supported'),
+            'QuotaExceededError': (-32000, 'The caller has used up a quota; try again later'),
+            'RequestTimeoutError': (-32600, 'Request payload validation error'),
+            'StoreUnavailable': (-32000, 'The store cannot be reached now; try again later'),
+            'TaskNotCancelableError': (-32002, 'Task not cancelable'),
+            'TaskNotFoundError': (-32001, 'Task not found'),
+            'UnauthenticatedError': (-32000, 'Authentication is required'),
+            'UnsupportedMediaTypeError': (-32600, 'Request payload validation error'),
+            'UnsupportedOperationError': (-32004, 'This operation is not supported'),
+            'VersionNotSupportedError': (-32009, 'The requested A2A protocol version is not supported'),
         }
     )
 

@@ -1,24 +1,25 @@
-"""Whatever is sent, decoding answers with a request or a refusal, and both can be written as JSON."""
+"""Whatever is sent, decoding answers with a request or a refusal, over every binding in the same words."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from pydantic_ai_a2a.errors import A2AError, FieldViolation
 from pydantic_ai_a2a.protocol.envelope import request_id
 from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import Codec, RpcRefused, RpcRequest
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Codec, Params, RpcRefused, RpcRequest
 from pydantic_ai_a2a.protocol.stored import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import SendParams
 
-from ..long import size
-from .fuzzing import JSON, REQUESTS, changed
+from ..long import drawn, size
+from .fuzzing import ANY_JSON, REQUESTS, changed
 
 every_codec = pytest.mark.parametrize('codec', [V1_0(), V0_3(), FastA2ADialect()], ids=lambda codec: codec.dialect)
 
@@ -55,13 +56,13 @@ def test_any_bytes(codec: Codec, body: bytes) -> None:
 
 
 @every_codec
-@given(value=JSON)
+@given(value=ANY_JSON)
 def test_any_json(codec: Codec, value: Any) -> None:
     check(codec, json.dumps(value).encode())
 
 
 @every_codec
-@given(id=JSON, params=JSON, data=st.data())
+@given(id=ANY_JSON, params=ANY_JSON, data=st.data())
 def test_any_params(codec: Codec, id: Any, params: Any, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(REQUESTS[codec.dialect]))['method']
     check(codec, json.dumps({'jsonrpc': '2.0', 'id': id, 'method': method, 'params': params}).encode())
@@ -83,3 +84,50 @@ def test_valid_requests_with_changed_bytes(codec: Codec, data: st.DataObject) ->
     end = data.draw(st.integers(min_value=start, max_value=min(start + 4, len(body))))
     new = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b'}', b'\\u0000', b'NaN']))
     check(codec, body[:start] + new + body[end:])
+
+
+CODEC = V1_0()
+READ = ('SendMessage', 'SendStreamingMessage', 'GetTask', 'ListTasks', 'CancelTask', 'SubscribeToTask')
+"""Those of the others are not looked at: they are refused for what they ask."""
+
+Outcome = Params | tuple[int, str, tuple[FieldViolation, ...]] | None
+
+
+def refusal(error: A2AError) -> tuple[int, str, tuple[FieldViolation, ...]]:
+    return error.code, error.message, error.violations
+
+
+def over_json_rpc(method: str, params: dict[str, Any]) -> Outcome:
+    body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+    try:
+        return CODEC.decode(body).params
+    except RpcRefused as refused:
+        return refusal(refused.error)
+
+
+def over_http(method: str, params: dict[str, Any], path: dict[str, str] | None = None) -> Outcome:
+    body = json.dumps(params).encode()
+    try:
+        return CODEC.decode_params(OPERATIONS[method], path=path or {}, query=b'', body=body)
+    except A2AError as error:
+        return refusal(error)
+
+
+def with_params(request: Any) -> bool:
+    return isinstance(request, dict) and isinstance(cast('dict[str, Any]', request).get('params'), dict)
+
+
+@drawn(size(120, 300), 3_000)
+@given(changed('1.0').filter(with_params))
+def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -> None:
+    method: Any = request.get('method')
+    assume(isinstance(method, str) and method in READ)
+    assert over_http(method, request['params']) == over_json_rpc(method, request['params'])
+
+
+@drawn(size(40, 100), 1_000)
+@given(changed('1.0').filter(with_params))
+def test_what_the_path_says_may_be_missing_in_the_body(request: dict[str, Any]) -> None:
+    rest = {name: value for name, value in request['params'].items() if name != 'id'}
+    for method in ('GetTask', 'CancelTask', 'SubscribeToTask'):
+        assert over_http(method, rest, {'id': 't'}) == over_json_rpc(method, {**rest, 'id': 't'})

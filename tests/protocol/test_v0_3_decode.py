@@ -29,8 +29,12 @@ from pydantic_ai_a2a.types import (
     SubscribeParams,
 )
 
-from .strategies import NAMES, STRUCT, messages
-from .v0_3_requests import CODEC, WAITS, bad, decoded, message, minimal, rpc, sent
+from .fuzzing import NAMES, STRUCT, messages
+from .requests import IN_0_3, WAITS, rpc
+
+CODEC = IN_0_3.codec
+bad, decoded, message = IN_0_3.bad, IN_0_3.decoded, IN_0_3.message
+minimal, sent = IN_0_3.minimal, IN_0_3.sent
 
 
 def test_a_plain_send_becomes_a_request() -> None:

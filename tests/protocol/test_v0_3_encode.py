@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +21,9 @@ from pydantic_ai_a2a.errors import A2AError, InvalidParamsError, TaskNotFoundErr
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.types import Artifact, Message, StoredTask, TaskEvent, TaskHeader
+from pydantic_ai_a2a.types import Artifact, Message, StoredTask, TaskEvent
 
-from .strategies import ARTIFACTS, messages, stored_tasks
+from .fuzzing import ARTIFACTS, NEW, messages, stored_tasks
 
 CODEC = V0_3()
 
@@ -52,10 +53,8 @@ ARTIFACT: Artifact = {
     'metadata': {'k': 'v'},
     'extensions': ['https://example.com/ext'],
 }
-HEADER = TaskHeader(
-    id='t',
-    context_id='c',
-    owner='/',
+HEADER = replace(
+    NEW,
     state='input-required',
     status_at=1_767_225_600_001,
     status_message=stored.dump_message(AGENT),
@@ -133,21 +132,10 @@ def test_a_task_is_written_in_the_spelling_of_0_3() -> None:
 
 
 def test_a_new_task_has_no_empty_fields() -> None:
-    header = TaskHeader(
-        id='t',
-        context_id='c',
-        owner='/',
-        state='submitted',
-        status_at=0,
-        status_message=None,
-        metadata=None,
-        last_event=0,
-    )
-
-    assert CODEC.encode_task(StoredTask(header, None, None)) == snapshot(
+    assert CODEC.encode_task(StoredTask(NEW, None, None)) == snapshot(
         b'{"kind":"task","id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}'
     )
-    assert CODEC.encode_task(StoredTask(header, [], [])) == CODEC.encode_task(StoredTask(header, None, None))
+    assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(StoredTask(NEW, None, None))
 
 
 def test_a_task_result_is_the_bare_task() -> None:

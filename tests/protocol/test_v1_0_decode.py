@@ -29,7 +29,10 @@ from pydantic_ai_a2a.types import (
     SubscribeParams,
 )
 
-from .v1_0_requests import CODEC, decoded, message, minimal, rpc
+from .requests import IN_1_0, rpc
+
+CODEC = IN_1_0.codec
+decoded, message, minimal = IN_1_0.decoded, IN_1_0.message, IN_1_0.minimal
 
 
 def test_a_plain_send_becomes_a_request() -> None:

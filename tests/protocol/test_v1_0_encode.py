@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from pydantic_ai_a2a.protocol.stored import (
     load_task,
 )
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent, TaskHeader
+from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent
 
-from .strategies import ARTIFACTS, exact, messages
+from .fuzzing import ARTIFACTS, NEW, exact, messages
 
 CODEC = V1_0()
 
@@ -56,10 +57,9 @@ ARTIFACT: Artifact = {
     'extensions': ['https://example.com/ext'],
 }
 FULL = StoredTask(
-    TaskHeader(
+    replace(
+        NEW,
         id='t"1',
-        context_id='c',
-        owner='/',
         state='input-required',
         status_at=1_767_225_600_001,
         status_message=dump_message(AGENT),
@@ -69,20 +69,7 @@ FULL = StoredTask(
     history=[dump_message(USER), dump_message(AGENT)],
     artifacts=[dump_artifact(ARTIFACT)],
 )
-BARE = StoredTask(
-    TaskHeader(
-        id='t2',
-        context_id='c',
-        owner='/',
-        state='submitted',
-        status_at=0,
-        status_message=None,
-        metadata=None,
-        last_event=0,
-    ),
-    history=None,
-    artifacts=None,
-)
+BARE = StoredTask(replace(NEW, id='t2'), history=None, artifacts=None)
 
 
 def test_a_message_is_written_in_the_spelling_of_1_0() -> None:
@@ -178,47 +165,18 @@ def test_a_task_is_joined_from_what_is_stored() -> None:
     assert CODEC.encode_task(BARE) == snapshot(
         b'{"id":"t2","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED","timestamp":"1970-01-01T00:00:00.000Z"}}'
     )
-    assert json.loads(CODEC.encode_task(FULL)) == snapshot(
-        {
-            'id': 't"1',
-            'contextId': 'c',
-            'status': {
-                'state': 'TASK_STATE_INPUT_REQUIRED',
-                'timestamp': '2026-01-01T00:00:00.001Z',
-                'message': {'messageId': 'm2', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which city?'}]},
-            },
-            'artifacts': [
-                {
-                    'artifactId': 'a',
-                    'name': 'result',
-                    'description': 'The answer.',
-                    'parts': [{'data': {'result': 42}, 'mediaType': 'application/json'}],
-                    'metadata': {'json_schema': {}},
-                    'extensions': ['https://example.com/ext'],
-                }
-            ],
-            'history': [
-                {
-                    'messageId': 'm1',
-                    'contextId': 'c',
-                    'taskId': 't',
-                    'role': 'ROLE_USER',
-                    'parts': [
-                        {'text': 'Grüße', 'metadata': {'media_type': 'kept'}},
-                        {'raw': 'AAEC', 'filename': 'a.bin', 'mediaType': 'application/octet-stream'},
-                        {'url': 'https://example.com/a.png', 'mediaType': 'image/png'},
-                        {'data': {'role': 'user', 'message_id': [1.5, None]}},
-                        {'data': None},
-                    ],
-                    'metadata': {'task_id': None},
-                    'extensions': ['https://example.com/ext'],
-                    'referenceTaskIds': ['t0'],
-                },
-                {'messageId': 'm2', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which city?'}]},
-            ],
-            'metadata': {'usage': {'input_tokens': 1}},
-        }
-    )
+    assert json.loads(CODEC.encode_task(FULL)) == {
+        'id': 't"1',
+        'contextId': 'c',
+        'status': {
+            'state': 'TASK_STATE_INPUT_REQUIRED',
+            'timestamp': '2026-01-01T00:00:00.001Z',
+            'message': {'messageId': 'm2', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which city?'}]},
+        },
+        'artifacts': [json.loads(dump_artifact(ARTIFACT))],
+        'history': [json.loads(dump_message(USER)), json.loads(dump_message(AGENT))],
+        'metadata': {'usage': {'input_tokens': 1}},
+    }
 
 
 def test_empty_history_and_artifacts_have_no_key() -> None:
@@ -262,55 +220,20 @@ def test_the_official_sdk_reads_what_is_written() -> None:
 
 @pytest.mark.parametrize(('name', 'state'), STATES.items())
 def test_states_are_written_by_their_proto_names(state: Any, name: str) -> None:
-    header = TaskHeader(
-        id='t', context_id='c', owner='/', state=state, status_at=0, status_message=None, metadata=None, last_event=0
-    )
+    task = StoredTask(replace(NEW, state=state), None, None)
 
-    assert json.loads(CODEC.encode_task(StoredTask(header, None, None)))['status']['state'] == name
+    assert json.loads(CODEC.encode_task(task))['status']['state'] == name
 
 
 def test_a_stored_task_is_loaded_as_a_value() -> None:
-    assert load_task(FULL) == snapshot(
-        {
-            'id': 't"1',
-            'context_id': 'c',
-            'status': {
-                'state': 'input-required',
-                'timestamp': '2026-01-01T00:00:00.001Z',
-                'message': {'message_id': 'm2', 'role': 'agent', 'parts': [{'text': 'Which city?'}]},
-            },
-            'artifacts': [
-                {
-                    'artifact_id': 'a',
-                    'name': 'result',
-                    'description': 'The answer.',
-                    'parts': [{'data': {'result': 42}, 'media_type': 'application/json'}],
-                    'metadata': {'json_schema': {}},
-                    'extensions': ['https://example.com/ext'],
-                }
-            ],
-            'history': [
-                {
-                    'message_id': 'm1',
-                    'context_id': 'c',
-                    'task_id': 't',
-                    'role': 'user',
-                    'parts': [
-                        {'text': 'Grüße', 'metadata': {'media_type': 'kept'}},
-                        {'raw': 'AAEC', 'filename': 'a.bin', 'media_type': 'application/octet-stream'},
-                        {'url': 'https://example.com/a.png', 'media_type': 'image/png'},
-                        {'data': {'role': 'user', 'message_id': [1.5, None]}},
-                        {'data': None},
-                    ],
-                    'metadata': {'task_id': None},
-                    'extensions': ['https://example.com/ext'],
-                    'reference_task_ids': ['t0'],
-                },
-                {'message_id': 'm2', 'role': 'agent', 'parts': [{'text': 'Which city?'}]},
-            ],
-            'metadata': {'usage': {'input_tokens': 1}},
-        }
-    )
+    assert load_task(FULL) == {
+        'id': 't"1',
+        'context_id': 'c',
+        'status': {'state': 'input-required', 'timestamp': '2026-01-01T00:00:00.001Z', 'message': AGENT},
+        'artifacts': [ARTIFACT],
+        'history': [USER, AGENT],
+        'metadata': {'usage': {'input_tokens': 1}},
+    }
     assert load_task(BARE) == snapshot(
         {'id': 't2', 'context_id': 'c', 'status': {'state': 'submitted', 'timestamp': '1970-01-01T00:00:00.000Z'}}
     )

@@ -1,10 +1,11 @@
-"""When what is sent: at once, again, later, by somebody else."""
+"""When deliveries are sent: at once, again, later, or by another process, whatever the wall clocks say."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +15,18 @@ from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
-from pydantic_ai_a2a.store.ports import Delivery, Leased, Outbox, PushConfig
+from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
+from pydantic_ai_a2a.store.sql.ports import Due, SqlOutbox
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import PushTarget
 
 from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
-from ..clocks import SetClock
+from ..clocks import HOUR, SetClock
 from ..fixed import fixed
-from ..suites.push import configs_of, outbox_of
-from ..suites.values import AT, LEASE, OWNER, message, status_event, submit
+from ..suites.push import configs_of, lease, outbox_of
+from ..suites.values import AT, LEASE, OVER, OWNER, READER_LAG, message, status_event, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
@@ -44,9 +47,12 @@ def memory(clock: Clock = SYSTEM) -> MemoryBackend:
 
 @asynccontextmanager
 async def sending(
-    backend: MemoryBackend, settings: Push = LOCAL, outbox: Outbox | None = None, cipher: Cipher = SEAL
+    backend: MemoryBackend | SqliteFileBackend,
+    settings: Push = LOCAL,
+    outbox: Outbox | None = None,
+    cipher: Cipher = SEAL,
 ) -> AsyncGenerator[None]:
-    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=SYSTEM.now)
+    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
     async with asyncio.timeout(LIMIT):
         try:
             yield
@@ -54,7 +60,7 @@ async def sending(
             await sender.aclose()
 
 
-async def canceled(backend: MemoryBackend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
+async def canceled(backend: Backend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
     """A task that is canceled, of which the webhook is to be told."""
     await submit(backend, message(new=task_id, owner=owner))
     body = SEAL.dump(PushTarget(id='c', url=hook.url))
@@ -253,3 +259,73 @@ class Once(Breaking):
     async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
         deliveries, self._deliveries = self._deliveries, []
         return Leased(deliveries, None)
+
+
+Open = Callable[[Clock], SqliteFileBackend]
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Open]:
+    """Opens the file once more, as another process would."""
+    opened: list[SqliteFileBackend] = []
+
+    def make(clock: Clock) -> SqliteFileBackend:
+        file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
+        opened.append(SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+class Looked(SqlOutbox):
+    """Tells when a sender has asked it for deliveries."""
+
+    def __init__(self, backend: SqliteFileBackend) -> None:
+        super().__init__(backend, Due())
+        self.looked = asyncio.Event()
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        leased = await super().lease(lease=lease, limit=limit, held=held)
+        self.looked.set()
+        return leased
+
+
+async def test_a_process_whose_wall_clock_is_ahead_does_not_send_what_another_process_sends(another: Open) -> None:
+    here, ahead = another(SetClock()), SetClock()
+    there = another(ahead)
+    ahead.wall = HOUR
+    outbox = there.outbox = Looked(there)
+    async with webhook(HANGS) as hook:
+        async with sending(here):
+            await canceled(here, hook)
+            await hook.got(1)
+            async with sending(there):
+                await outbox.looked.wait()
+        assert len(hook.received) == 1
+
+
+async def test_what_a_dead_process_was_sending_is_sent_although_the_wall_clock_is_set_back(another: Open) -> None:
+    clock = SetClock()
+    backend = another(clock)
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        assert len(await lease(backend, lease=OVER)) == 1
+        clock.wall = -HOUR
+        async with sending(backend):
+            await hook.got(1)
+
+
+async def test_a_pause_after_a_failure_ends_although_the_wall_clock_is_set_back(another: Open) -> None:
+    clock = SetClock()
+    backend = another(clock)
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        [delivery] = await lease(backend)
+        await outbox_of(backend).failed(delivery, at=backend.now(), pause=HOUR, error='HTTP 500')
+        clock.wall = -HOUR
+        assert await lease(backend) == []
+        with clock.later():
+            async with sending(backend):
+                await hook.got(1)

@@ -1,4 +1,4 @@
-"""How conversations are written, where that takes another way than Pydantic AI's own adapters."""
+"""How conversations are stored, where that takes another way than Pydantic AI's own adapters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
+from pydantic_ai_a2a.store.histories import dump_message, load_message_rows
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+
+from ..suites.values import record_of
 
 
 def usage(**beyond: Any) -> RunUsage:
@@ -50,8 +53,7 @@ async def test_a_record_is_read_as_it_was_written(fields: dict[str, Any]) -> Non
     store = backend.conversations('/')
     record = ConversationRecord(conversation_id='c', head_id=None, scope='s', **fields)
     await store.write_record(record, expected_revision=None)
-    read = await store.read_record('c')
-    assert read is not None
+    read = await record_of(store, 'c')
     assert read == record
     assert vars(read.usage).items() >= vars(record.usage).items()
     backend.close()
@@ -76,3 +78,11 @@ async def test_messages_are_read_as_pydantic_ai_would_have_written_them() -> Non
     assert loaded is not None
     assert loaded.messages == ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(messages))
     backend.close()
+
+
+def test_a_model_reads_the_same_text_for_bytes_of_a_tool_before_and_after_the_store() -> None:
+    result = ToolReturnPart('read', content=b'\xff\x00', tool_call_id='c1')
+    [message] = load_message_rows([dump_message(ModelRequest(parts=[result]))])
+    [stored] = message.parts
+    assert isinstance(stored, ToolReturnPart)
+    assert stored.model_response_str() == result.model_response_str()

@@ -1,13 +1,21 @@
-"""What readers share, over a store that takes its time."""
+"""What readers share and waiting callers get, over a store that takes its time."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from pydantic_ai_a2a.store.events import BusEnding, EventBus
+import pytest
+
+from pydantic_ai_a2a.store.events import BusEnding, EventBus, ended_task
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT
+from ..suites.endings import RESULT
+from ..suites.values import claim_one, ending, message, nothing, submit
 
 
 def event(n: int) -> TaskEvent:
@@ -18,8 +26,12 @@ def stop(n: int) -> TaskEvent:
     return TaskEvent(n, 'completed', b'{}')
 
 
-def nothing() -> None:
-    """What a reader does that nobody drops."""
+async def never_read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    raise AssertionError('nobody reads')
+
+
+async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    return []
 
 
 async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is_not_missed() -> None:
@@ -37,24 +49,18 @@ async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is
 
 
 async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed() -> None:
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
-
     async def stopped(_: int) -> bool:
         event_bus.publish('t', [event(2)])
         await asyncio.sleep(0)
         return False
 
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(never_read, 1000)
     async with asyncio.timeout(LIMIT):
         await event_bus.wait('t', 0, stopped)
 
 
 async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
     asked = 0
-
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
 
     async def stopped(_: int) -> bool:
         nonlocal asked
@@ -64,7 +70,7 @@ async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() 
             event_bus.release(lambda _: False)
         return False
 
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(never_read, 1000)
     async with asyncio.timeout(LIMIT):
         await event_bus.wait('t', 0, stopped)
     assert (asked, event_bus.in_use) == (1, False)
@@ -89,10 +95,7 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
         await asyncio.wait(waits, timeout=LIMIT)
         return done
 
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
-
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(never_read, 1000)
     with asyncio.Runner() as one, asyncio.Runner() as two:
         elsewhere = one.run(begin('t'))
         assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
@@ -101,10 +104,7 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
 
 
 async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return []
-
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(read_nothing, 1000)
     reader = event_bus.subscribe('t', nothing)
     reader.start(0)
     event_bus.publish('t', [event(1)])
@@ -135,10 +135,7 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
 
 
 async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() -> None:
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return []
-
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(read_nothing, 1000)
     for task_id in ('events', 'live', 'both'):
         event_bus.subscribe(task_id, nothing, live=task_id == 'live')
     event_bus.add_waiter('end')
@@ -179,17 +176,32 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     reader.close()
 
 
-async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
-    asked: list[bool] = []
+async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_stored() -> None:
+    stored = [event(1), event(2)]
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    earlier = event_bus.subscribe('t', nothing)
+    event_bus.publish('t', stored[:1])
+    event_bus.hint('t', 2)
+    later = event_bus.subscribe('t', nothing)
+    for reader in (earlier, later):
+        reader.start(1)
+        async with asyncio.timeout(LIMIT):
+            assert await reader.next() == stored[1:]
+        reader.close()
+
+
+async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
+    asked: list[bool] = []
 
     async def stopped(_: int) -> bool:
         asked.append(len(asked) == 1)
         return asked[-1]
 
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(never_read, 1000)
     ending = BusEnding(event_bus, 't', stopped)
     assert event_bus.wanted() == {'t': 0}
     waiting = asyncio.ensure_future(ending.wait(0))
@@ -206,14 +218,11 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
 async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() -> None:
     asked: list[int] = []
 
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
-
     async def stopped(after: int) -> bool:
         asked.append(after)
         return False
 
-    event_bus = EventBus(read, 1000)
+    event_bus = EventBus(never_read, 1000)
     for stops in ([1], [1, 3]):
         ending = BusEnding(event_bus, 't', stopped)
         for n in stops:
@@ -230,9 +239,6 @@ async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() 
 
 
 async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None:
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        raise AssertionError('nobody reads')
-
     async def stopped(_: int) -> bool:
         raise AssertionError('nobody asks')
 
@@ -248,7 +254,7 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
     )
     given: list[StoredTask | None] = []
     for final in (event(2), event(2)):
-        event_bus = EventBus(read, 1000)
+        event_bus = EventBus(never_read, 1000)
         ending = BusEnding(event_bus, 't', stopped)
         event_bus.prepare('t', final, lambda: StoredTask(header, [], []))
         event_bus.publish('t', [final if not given else event(2)])
@@ -256,3 +262,37 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
             given.append(await ending.wait(0))
         ending.close()
     assert given == [StoredTask(header, [], []), None]
+
+
+@pytest.mark.parametrize('metadata', [None, b'{"usage":1}'])
+async def test_the_end_of_a_plain_task_is_the_task_that_is_stored(tmp_path: Path, metadata: bytes | None) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    await submit(backend, message('hi', new='t'))
+    claimed = await claim_one(backend, 't')
+    end = ending(claimed, metadata=metadata, **RESULT)
+    await backend.queue.finish(claimed, end)
+    task = await backend.reader.load('t', None)
+    backend.close()
+    assert task is not None
+    assert ended_task(claimed, end) == task
+
+
+@pytest.mark.parametrize(
+    ('claimed', 'end'),
+    [
+        ({'fence': 2}, {}),
+        ({'run': 2}, {}),
+        ({}, {'artifacts': None}),
+        ({}, {'taken': 1}),
+        ({}, {'last': True}),
+        ({}, {'state': 'failed'}),
+        ({}, {'after': 2}),
+    ],
+)
+async def test_the_end_of_any_other_task_is_read(tmp_path: Path, claimed: Any, end: Any) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    await submit(backend, message('hi', new='t'))
+    claim = await claim_one(backend, 't')
+    backend.close()
+    assert ended_task(claim, ending(claim, **RESULT)) is not None
+    assert ended_task(replace(claim, **claimed), ending(claim, **(RESULT | end))) is None

@@ -1,14 +1,31 @@
 """Suites for backends, to inherit: the contracts of the ports as tests. See "Write a backend"."""
 
-from .checkpoints import CheckpointSuite
-from .conversations import ConversationStoreSuite
+from __future__ import annotations
+
+from .answers import AnswerSuite
+from .backend import ListenSuite
+from .cancel import CancelSuite
+from .checkpoints import CheckpointSuite, PayloadSuite
+from .claim import ClaimSuite
+from .conversations import ContextSuite, ConversationStoreSuite
 from .credentials import CredentialSuite
+from .dead_letters import DeadLetterSuite
 from .durable import DurableSuite
+from .endings import EndingSuite
 from .events import EventLogSuite
-from .payloads import PayloadSuite
+from .export import ExportSuite
+from .housekeeping import RetentionSuite
+from .machine import QueueMachineSuite
+from .outbox import OutboxSuite, PendingDeliverySuite
+from .owners import OwnerSuite
+from .push import PushConfigSuite
+from .queues import OwnerLimitSuite, QueuesSuite
 from .quotas import QuotaSuite
-from .reader import TaskReaderSuite
-from .suites import BackendSuite, DurableBackendSuite, HousekeepingSuite, PushSuite, TaskQueueSuite
+from .reader import TaskReaderSuite, TotalsSuite
+from .rehearsal import RehearsalSuite
+from .runs import RunSuite
+from .steering import SteeringSuite
+from .submit import SlotSuite, SubmitSuite
 from .values import READER_LAG
 
 __all__ = (
@@ -27,3 +44,50 @@ __all__ = (
     'TaskQueueSuite',
     'TaskReaderSuite',
 )
+
+
+class TaskQueueSuite(
+    SubmitSuite,
+    SlotSuite,
+    ClaimSuite,
+    OwnerLimitSuite,
+    RunSuite,
+    SteeringSuite,
+    AnswerSuite,
+    CancelSuite,
+    RehearsalSuite,
+    QueueMachineSuite,
+):
+    """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
+
+
+class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite, QueuesSuite):
+    """Tests of `Housekeeping`: retention by age and number, and the commands of operators."""
+
+
+class PushSuite(PushConfigSuite, OutboxSuite, PendingDeliverySuite):
+    """Tests of `PushConfigs`, `Outbox` and their `Housekeeping`, for backends with push notifications."""
+
+
+class BackendSuite(
+    TaskQueueSuite,
+    TaskReaderSuite,
+    TotalsSuite,
+    EventLogSuite,
+    EndingSuite,
+    HousekeepingSuite,
+    QuotaSuite,
+    ConversationStoreSuite,
+    ContextSuite,
+    OwnerSuite,
+    ListenSuite,
+):
+    """Tests of every backend: each port alone, and all ports together.
+
+    The suite needs a fixture `make_backend`, in the class or in a `conftest.py`: a function without arguments, for
+    a backend over a new, empty store, with readers of at most `READER_LAG` bytes behind.
+    """
+
+
+class DurableBackendSuite(BackendSuite, CheckpointSuite, DurableSuite):
+    """Tests of every durable backend. Needs both fixtures."""

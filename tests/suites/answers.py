@@ -12,7 +12,7 @@ from pydantic_ai_a2a.errors import AnswerNeeded, InvalidParamsError
 from pydantic_ai_a2a.store.ports import Answer, Backend, Claim, Pause, Submission
 
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, conversation, ending, history, message, run, submit, turn
+from .values import AT, OWNER, claim_one, conversation, ending, history, load, message, record_of, run, submit, turn
 
 __all__ = ('AnswerSuite',)
 
@@ -54,14 +54,12 @@ class AnswerSuite(PortSuite):
         await pause(backend)
         await refuse(backend, message('hm', to='t'))
         waiting = await asked(backend)
-        task = await backend.reader.load('t', OWNER, history_length=None)
-        assert task is not None
+        task = await load(backend, 't', history_length=None)
         assert waiting == Pause(task.header.last_event, 'context of t', b'calls')
         assert (task.header.state, len(task.history or ())) == ('input-required', 1)
         accepted = await submit(backend, answering(waiting, 'yes'))
         assert (accepted.header.state, accepted.header.queued) == ('working', True)
-        read = await backend.reader.load('t', OWNER, history_length=0)
-        assert read is not None
+        read = await load(backend, 't', history_length=0)
         assert read.header == accepted.header
         claimed = await claim_one(backend, 't')
         assert not claimed.header.queued
@@ -106,8 +104,7 @@ class AnswerSuite(PortSuite):
         replayed = await submit(backend, message('one', to='t'))
         assert (replayed.replayed, replayed.after) == (True, half.after)
         await backend.events.wait('t', half.after)
-        task = await backend.reader.load('t', OWNER, history_length=0)
-        assert task is not None
+        task = await load(backend, 't', history_length=0)
         assert (task.header.status_message, task.header.last_event) == (b'{"messageId":"r","parts":[]}', second.number)
 
     async def test_an_answer_to_a_question_without_calls_does_not_answer_the_next(self, backend: Backend) -> None:
@@ -135,15 +132,13 @@ class AnswerSuite(PortSuite):
         await submit(backend, answering(waiting, 'yes'))
         await run(backend, 't', messages=turn('yes', 'Done.'), usage=RunUsage(requests=2))
         assert await conversation(backend, 'context of t') == ['ask', 'What?', 'yes', 'Done.']
-        record = await backend.conversations(OWNER).read_record('context of t')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'context of t')
         assert record.usage == RunUsage(requests=3)
 
     async def test_a_task_that_is_canceled_while_it_waits_keeps_what_it_has_used(self, backend: Backend) -> None:
         await pause(backend, messages=turn('ask', 'What?'), usage=RunUsage(requests=1))
         await backend.queue.cancel('t', OWNER, at=AT)
-        record = await backend.conversations(OWNER).read_record('context of t')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'context of t')
         assert record.usage == RunUsage(requests=1)
 
     async def test_an_answer_is_taken_however_many_messages_wait_for_it(self, backend: Backend) -> None:

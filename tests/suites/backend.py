@@ -9,15 +9,11 @@ from contextvars import ContextVar
 from pydantic_ai_a2a.store.ports import Backend
 
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, ending, message, run, said, state_of, submit, turn
+from .values import AT, OWNER, claim_one, ending, message, nothing, run, said, state_of, submit, turn
 
 __all__ = ('ListenSuite',)
 
 _request: ContextVar[str] = ContextVar('_request')
-
-
-def nothing(_: object) -> None:
-    """Read an event, as a process must before hints reach its listener."""
 
 
 class ListenSuite(PortSuite):

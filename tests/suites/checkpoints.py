@@ -1,8 +1,9 @@
-"""Tests of checkpoints: stored with the events of a run, given to the next holder, deleted with the run."""
+"""Tests of what a run stores for the next holder: checkpoints, and the data of runs at an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from pydantic_ai.messages import ModelMessage
@@ -13,6 +14,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend, Checkpoint, Claim, Tried
 from pydantic_ai_a2a.types import TaskState
 
+from .base import PortSuite
 from .steering import SteeredCheckpointSuite
 from .values import (
     AT,
@@ -24,13 +26,17 @@ from .values import (
     ending,
     events,
     message,
+    next_run,
     run,
     said,
     submit,
     turn,
 )
 
-__all__ = ('CheckpointSuite',)
+__all__ = (
+    'CheckpointSuite',
+    'PayloadSuite',
+)
 
 
 LATER = AT + 1000
@@ -134,8 +140,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
     async def test_the_next_run_of_a_task_begins_without_a_checkpoint(self, backend: Backend) -> None:
         claimed = await begun(backend)
         await submit(backend, message('more', to='t'))
-        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('hi', 'all')))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, messages=turn('hi', 'all')))
         assert following.checkpoint is None
         await backend.queue.release(following)
         assert (await claim_one(backend, 't')).checkpoint is None
@@ -179,3 +184,33 @@ class CheckpointSuite(SteeredCheckpointSuite):
         assert (retried.checkpoint.run, said(retried.checkpoint.messages)) == ('t.1', ['hi', 'step'])
         await backend.queue.finish(retried, ending(retried, messages=turn('hi', 'all')))
         assert await conversation(backend, 'c') == ['hi', 'all']
+
+
+class PayloadSuite(PortSuite):
+    """Tests of `PayloadStore`, for backends on a database."""
+
+    async def test_a_payload_is_of_one_task_and_never_changes(self, backend: Backend) -> None:
+        await submit(backend, message('a', new='t'))
+        await backend.payloads.put('t', {'a': b'1', 'b': b'2'})
+        await backend.payloads.put('t', {'a': b'3'})
+        assert [await backend.payloads.get('t', name) for name in 'abc'] == [b'1', b'2', None]
+        assert await backend.payloads.get('other', 'a') is None
+
+    async def test_a_payload_goes_with_the_events_of_its_task_and_not_before_the_end(self, backend: Backend) -> None:
+        await submit(backend, message('a', new='t'))
+        await backend.payloads.put('t', {'a': b'1'})
+        retention = Retention(events=timedelta(seconds=1))
+        await backend.housekeeping.sweep(retention, at=AT + 10_000)
+        assert await backend.payloads.get('t', 'a') == b'1'
+        await run(backend, 't')
+        while await backend.housekeeping.sweep(retention, at=AT + 10_000):
+            pass
+        assert await backend.payloads.get('t', 'a') is None
+
+    async def test_an_erased_task_has_no_payloads(self, backend: Backend) -> None:
+        await submit(backend, message('a', new='t'))
+        await backend.payloads.put('t', {'a': b'1'})
+        await run(backend, 't', 'input-required')
+        await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        await backend.payloads.put('t', {'b': b'2'})
+        assert [await backend.payloads.get('t', name) for name in 'ab'] == [None, None]

@@ -23,6 +23,7 @@ from .values import (
     events,
     expire,
     message,
+    next_run,
     run,
     state_of,
     status_event,
@@ -329,8 +330,7 @@ class ClaimSuite(PortSuite):
         await backend.queue.release(second)
         third = await claim_one(backend, 't')
         assert third.tried == TRIED
-        following = await backend.queue.finish(third, ending(third))
-        assert following is not None
+        following = await next_run(backend, third, ending(third))
         assert following.tried is None
         await backend.queue.release(following, TRIED)
         fourth = await claim_one(backend, 't')

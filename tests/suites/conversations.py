@@ -20,7 +20,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.store.ports import Backend
 
 from .base import PortSuite
-from .values import OWNER, claim_one, conversation, ending, message, run, said, submit, turn
+from .values import OWNER, claim_one, conversation, ending, entries_of, message, record_of, run, said, submit, turn
 
 __all__ = ('ContextSuite', 'ConversationStoreSuite')
 
@@ -59,8 +59,7 @@ class ConversationStoreSuite(PortSuite):
         made = await saved(store, 'c', *turn('one', '1'))
         made.messages += turn('two', '2')
         assert said([entry.message for entry in await store.save(made)]) == ['two', '2']
-        entries = await store.load_entries('c')
-        assert entries is not None
+        entries = await entries_of(store, 'c')
         assert [entry.parent_id for entry in entries] == [None, *(entry.id for entry in entries[:-1])]
         assert said([entry.message for entry in entries]) == ['one', '1', 'two', '2']
         assert await store.read_entry(entries[2].id) == entries[2]
@@ -110,8 +109,7 @@ class ConversationStoreSuite(PortSuite):
         await store.save(fork)
         assert await texts(store, 'f') == ['one', '1', 'other', 'x']
         assert await texts(store, 'c') == ['one', '1', 'two', '2']
-        record = await store.read_record('f')
-        assert record is not None
+        record = await record_of(store, 'f')
         assert record.forked_from == 'c'
         with pytest.raises(ConversationConflict):
             await store.fork('c', new_conversation_id='f')
@@ -120,8 +118,7 @@ class ConversationStoreSuite(PortSuite):
 
     async def test_a_branch_leaves_the_old_history_to_come_back_to(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
-        entries = await store.load_entries('c')
-        assert entries is not None
+        entries = await entries_of(store, 'c')
         branch = await store.branch('c', at=2, expected_revision=made.revision)
         branch.messages += turn('again', '2b')
         await store.save(branch)
@@ -131,8 +128,7 @@ class ConversationStoreSuite(PortSuite):
 
     async def test_deleting_a_conversation_erases_what_no_other_one_shares(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
-        entries = await store.load_entries('c')
-        assert entries is not None
+        entries = await entries_of(store, 'c')
         await store.fork('c', at=2, new_conversation_id='f')
         await store.delete('c')
         assert await texts(store, 'c') is None
@@ -146,8 +142,7 @@ class ConversationStoreSuite(PortSuite):
 
     async def test_deleting_a_conversation_erases_its_branches(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
-        entries = await store.load_entries('c')
-        assert entries is not None
+        entries = await entries_of(store, 'c')
         branch = await store.branch('c', at=2, expected_revision=made.revision)
         branch.messages += turn('again', '2b')
         await store.save(branch)
@@ -186,8 +181,7 @@ class ConversationStoreSuite(PortSuite):
 
     async def test_an_empty_history_has_no_head(self, store: ConversationStore) -> None:
         await saved(store, 'c')
-        record = await store.read_record('c')
-        assert record is not None
+        record = await record_of(store, 'c')
         assert record.head_id is None
         assert await store.read_history(None) == []
         assert await texts(store, 'c') == []
@@ -199,8 +193,7 @@ class ContextSuite(PortSuite):
     async def test_owners_do_not_see_each_others_conversations(self, backend: Backend) -> None:
         ada, bob = backend.conversations('/ada'), backend.conversations('/bob')
         await saved(ada, 'c', *turn('ada', '1'))
-        entries = await ada.load_entries('c')
-        assert entries is not None
+        entries = await entries_of(ada, 'c')
         assert await bob.load('c') is None
         assert await bob.list_conversations() == []
         with pytest.raises(LookupError):
@@ -244,8 +237,7 @@ class ContextSuite(PortSuite):
         rewritten = turn('summary', '3 done')
         await backend.queue.finish(claimed, ending(claimed, messages=turn('3', '3 done'), rewritten=rewritten))
         assert await conversation(backend, 'c') == ['summary', '3 done']
-        record = await store.read_record('c')
-        assert record is not None
+        record = await record_of(store, 'c')
         [branch] = record.branches
         assert said([entry.message for entry in await store.read_history(branch)]) == [
             '0',
@@ -283,6 +275,5 @@ class ContextSuite(PortSuite):
         await submit(backend, message('0', new='a', context='c'))
         await run(backend, 'a', messages=turn('0', 'done'), rewritten=turn('summary', 'done'))
         assert await conversation(backend, 'c') == ['summary', 'done']
-        record = await backend.conversations(OWNER).read_record('c')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'c')
         assert record.branches == []

@@ -29,6 +29,8 @@ from .values import (
     ending,
     history,
     message,
+    next_run,
+    record_of,
     run,
     said,
     state_of,
@@ -171,15 +173,13 @@ class DeadLetterSuite(PortSuite):
         for text in ('two', 'three'):
             await submit(backend, message(text, to='t'))
         claimed = await claim_one(backend, 't')
-        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('one', 'done')))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, messages=turn('one', 'done')))
         failed = ending(following, 'failed', after=2, failure=DEAD_LETTER)
         await backend.queue.finish(following, failed)
         await retry(backend, 't', 'u')
         assert await history(backend, 'u') == ['two', 'three']
         claimed = await claim_one(backend, 'u')
-        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('two', 'done')))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, messages=turn('two', 'done')))
         assert json.loads(following.message)['parts'] == [{'text': 'three'}]
         assert await conversation(backend, 'c') == ['one', 'done', 'two', 'done']
 
@@ -268,12 +268,10 @@ class DeadLetterSuite(PortSuite):
         assert retried.checkpoint is not None
         assert (retried.checkpoint.run, said(retried.checkpoint.messages)) == ('t.2', ['done', 'next'])
         end = ending(retried, messages=[*turn('done', 'next'), *turn('more', 'end')], usage=RunUsage(requests=3))
-        following = await backend.queue.finish(retried, end)
-        assert following is not None
+        following = await next_run(backend, retried, end)
         assert (text_of(following.message), following.own_messages, following.pending) == ('later', None, None)
         assert await conversation(backend, 'c') == ['before', '0', 'ask', 'which?', 'done', 'next', 'more', 'end']
-        record = await backend.conversations(OWNER).read_record('c')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage.requests == 4
 
     async def test_a_second_retry_of_a_task_that_was_answered_asks_again(self, backend: Backend) -> None:
@@ -369,8 +367,7 @@ class DeadLetterSuite(PortSuite):
         await submit(backend, message('one', new='t', context='c'))
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
-        second = await backend.queue.finish(first, ending(first, messages=turn('one', '1')))
-        assert second is not None
+        second = await next_run(backend, first, ending(first, messages=turn('one', '1')))
         await backend.queue.finish(second, ending(second, 'failed', failure='internal'))
         await retry(backend, 't', 'u', failed=True)
         assert await history(backend, 'u') == ['two']
@@ -435,8 +432,6 @@ class DeadLetterSuite(PortSuite):
         await die(backend, 't')
         await retry(backend, 't', 'u')
         first = await claim_one(backend, 'u')
-        second = await backend.queue.finish(first, ending(first))
-        assert second is not None
-        third = await backend.queue.finish(second, ending(second))
-        assert third is not None
+        second = await next_run(backend, first, ending(first))
+        third = await next_run(backend, second, ending(second))
         assert [letter.request for letter in (first, second, third)] == [b'{"n":1}', b'{"n":2}', None]

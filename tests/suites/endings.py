@@ -21,6 +21,7 @@ from .values import (
     ending,
     expire,
     message,
+    next_run,
     status_event,
     submit,
 )
@@ -58,8 +59,7 @@ async def completed_after_a_note(backend: Backend, claimed: Claim) -> None:
 async def completed_with_a_second_message(backend: Backend, claimed: Claim) -> None:
     """End both runs of a task with two messages."""
     await submit(backend, message('more', to='t'))
-    following = await backend.queue.finish(claimed, ending(claimed, **RESULT))
-    assert following is not None
+    following = await next_run(backend, claimed, ending(claimed, **RESULT))
     await backend.queue.finish(following, ending(following))
 
 

@@ -13,13 +13,24 @@ from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Subscription
 from pydantic_ai_a2a.types import TaskEvent
 
 from .base import PortSuite
-from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, expire, message, run, status_event, submit
+from .values import (
+    AT,
+    LEASE,
+    LIMIT,
+    READER_LAG,
+    chunk,
+    claim_one,
+    ending,
+    expire,
+    load,
+    message,
+    nothing,
+    run,
+    status_event,
+    submit,
+)
 
 __all__ = ('EventLogSuite',)
-
-
-def nothing() -> None:
-    """Read to the end of the log, without being dropped."""
 
 
 async def working(backend: Backend, task_id: str = 't') -> Claim:
@@ -76,8 +87,7 @@ class EventLogSuite(PortSuite):
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         await backend.queue.emit(claimed, [chunk(2, 'in the snapshot')])
-        task = await backend.reader.load('t', None)
-        assert task is not None
+        task = await load(backend, 't', None)
         await backend.queue.emit(claimed, [chunk(3, 'after it')])
         reader.start(task.header.last_event)
         assert await next_of(reader) == [3]

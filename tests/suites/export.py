@@ -26,6 +26,7 @@ from .values import (
     ending,
     erase,
     message,
+    record_of,
     run,
     said,
     submit,
@@ -96,8 +97,7 @@ class ExportSuite(PortSuite):
     async def test_a_conversation_is_exported_with_its_messages_usage_and_branches(self, backend: Backend) -> None:
         await done(backend, 't', context='c', usage=RunUsage(requests=3))
         store = backend.conversations(OWNER)
-        record = await store.read_record('c')
-        assert record is not None
+        record = await record_of(store, 'c')
         await store.branch('c', at=1, expected_revision=record.revision)
         await done(backend, 'u', context='c', usage=RunUsage(requests=4))
         *_, conversation = [item async for item in backend.housekeeping.export(OWNER, 'c')]

@@ -27,6 +27,7 @@ from .values import (
     erase,
     events,
     history,
+    load,
     message,
     run,
     state_of,
@@ -171,8 +172,7 @@ class RetentionSuite(PortSuite):
             # A sweep leaves out a task that another transaction has locked, such as the one that marks its readers.
             while await state_of(backend, 't') == 'input-required':
                 await sweep(backend, AT + 500 * SECOND + 1)
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert (task.header.state, task.header.status_at) == ('failed', AT + 500 * SECOND + 1)
         assert task.header.status_message is not None
         assert text_of(task.header.status_message) == 'The task waited too long.'

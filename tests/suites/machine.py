@@ -12,21 +12,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, STOPPED, TERMINAL, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
-from .states import may_move
 from .values import (
     AT,
     LEASE,
@@ -44,7 +36,8 @@ from .values import (
     turn,
 )
 
-__all__ = ('QueueMachineSuite',)
+__all__ = ('QueueMachineSuite', 'may_move')
+
 
 T = TypeVar('T')
 CONTEXTS = ('red', 'blue')
@@ -344,3 +337,17 @@ class QueueMachineSuite(PortSuite):
 
         steady = settings(max_examples=self.examples, stateful_step_count=40, deadline=None, database=None)
         run_state_machine_as_test(Made, settings=steady)
+
+
+_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
+    'working': STOPPED | frozenset[TaskState]({'working'}),
+    'input-required': frozenset({'working', 'failed', 'canceled', 'input-required'}),
+    'auth-required': frozenset({'working', 'failed', 'canceled'}),
+    **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
+}
+
+
+def may_move(state: TaskState, to: TaskState) -> bool:
+    """Return True if a task may go from `state` to `to`; a terminal task never moves again."""
+    return to in _MOVES[state]

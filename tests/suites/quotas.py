@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submissi
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, ending, message, run, state_of, submit
+from .values import AT, OWNER, claim_one, ending, message, next_run, run, state_of, submit
 
 __all__ = ('QuotaSuite',)
 
@@ -117,8 +117,7 @@ class QuotaSuite(PortSuite):
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
-        following = await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, charges=[CHARGE]))
         await backend.queue.finish(following, ending(following, charges=[CHARGE]))
         assert await spent(backend) == [(2, 40, 600)]
 
@@ -158,8 +157,7 @@ class QuotaSuite(PortSuite):
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
-        following = await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, charges=[CHARGE]))
         await backend.queue.cancel('t', OWNER, at=AT, force=True)
         await backend.quotas.settle('t', claimed.run, [CHARGE])
         assert await spent(backend) == [(1, 20, 300)]

@@ -1,37 +1,46 @@
-"""Consistent reads of tasks: one, or pages of many."""
+"""Consistent reads of tasks: one, or pages of many, and their total after anything that changes tasks."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pydantic_ai_a2a.store.ports import Backend, Status
-from pydantic_ai_a2a.types import StoredTask, TaskQuery
+from pydantic_ai_a2a.errors import A2AError
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Status
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
 
-from .base import PortSuite
+from .base import MakeBackend, PortSuite
 from .values import (
     AT,
+    LEASE,
     OWNER,
     chunk,
     claim_one,
     ending,
+    load,
     message,
+    next_run,
     run,
     status_event,
     submit,
     text_of,
+    turn,
 )
 
-__all__ = ('TaskReaderSuite',)
-
-
-async def load(backend: Backend, task_id: str = 't', owner: str | None = OWNER, **options: Any) -> StoredTask:
-    task = await backend.reader.load(task_id, owner, **options)
-    assert task is not None
-    return task
+__all__ = (
+    'TaskReaderSuite',
+    'TotalsSuite',
+)
 
 
 def texts(bodies: Sequence[bytes] | None) -> list[str] | None:
@@ -124,8 +133,7 @@ class TaskReaderSuite(PortSuite):
             return name, b'{"artifactId":"%s","parts":[{"text":"%s"}]}' % (name.encode(), text.encode())
 
         results = [artifact('a', 'first'), artifact('b', 'other')]
-        second = await backend.queue.finish(first, ending(first, artifacts=results))
-        assert second is not None
+        second = await next_run(backend, first, ending(first, artifacts=results))
         assert texts((await load(backend)).artifacts) == ['first', 'other']
         await backend.queue.emit(second, [chunk(2, 'second', append=False)])
         assert texts((await load(backend)).artifacts) == ['second', 'other']
@@ -138,8 +146,7 @@ class TaskReaderSuite(PortSuite):
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
         await backend.queue.emit(first, [chunk(2, 'streamed', append=False)])
-        second = await backend.queue.finish(first, ending(first, 'failed', after=2))
-        assert second is not None
+        second = await next_run(backend, first, ending(first, 'failed', after=2))
         assert texts((await load(backend)).artifacts) == ['streamed']
         await backend.queue.finish(second, ending(second, after=3, artifacts=[('b', b'{"artifactId":"b","parts":[]}')]))
         assert texts((await load(backend)).artifacts) == ['streamed', '']
@@ -207,3 +214,101 @@ class TaskReaderSuite(PortSuite):
         assert await listed() == (['one', 'two'], None)
         assert await listed(history_length=0) == (None, None)
         assert await listed(history_length=1, include_artifacts=True) == (['two'], ['it'])
+
+
+OWNERS = (OWNER, '/bob')
+ENDS: list[TaskState] = sorted(TERMINAL | INTERRUPTED)
+STATES: list[TaskState] = sorted(LIVE | TERMINAL | INTERRUPTED)
+STEPS = ('begin', 'begin', 'claim', 'finish', 'finish', 'answer', 'cancel', 'erase a task', 'erase', 'retry', 'sweep')
+STEP = st.tuples(st.sampled_from(STEPS), st.integers(0, 11))
+
+
+class _Tasks:
+    """Tasks of two owners. Each step takes a number that chooses the task, the owner or the state."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._tasks: list[tuple[str, str]] = []
+        self._claims: list[Claim] = []
+        self._steps = 0
+
+    async def take(self, step: str, number: int) -> None:
+        """Take a step, if the tasks allow it."""
+        self._steps += 1
+        with suppress(A2AError):
+            if step == 'begin':
+                await self._begin(OWNERS[number % 2], f'context {number % 3}')
+            elif step == 'claim':
+                self._claims += await self._backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1 + number % 3)
+            elif step == 'finish' and self._claims:
+                await self._finish(ENDS[number % len(ENDS)])
+            elif step == 'sweep':
+                await self._sweep(number)
+            elif step == 'erase':
+                await self._backend.housekeeping.erase(OWNERS[number % 2], at=AT)
+            elif self._tasks:
+                await self._change(step, *self._tasks[number % len(self._tasks)], force=number % 2 == 0)
+
+    async def _begin(self, owner: str, context: str) -> None:
+        task_id = f'task {self._steps}'
+        await submit(self._backend, message(new=task_id, context=context, owner=owner))
+        self._tasks.append((owner, task_id))
+
+    async def _finish(self, state: TaskState) -> None:
+        claim = self._claims.pop(0)
+        failure = 'attempts' if state == 'failed' else None
+        task = await self._backend.reader.load(claim.header.id, None)
+        if task is not None and task.header.state == 'working':
+            end = ending(claim, state, after=task.header.last_event, messages=turn('hi', 'hello'), failure=failure)
+            if (following := await self._backend.queue.finish(claim, end)) is not None:
+                self._claims.append(following)
+
+    async def _sweep(self, number: int) -> None:
+        span = timedelta(seconds=5 if number % 2 else 3600)
+        retention = Retention(tasks=span, events=span, waiting=span, max_tasks=1 + number % 3)
+        for _ in range(1 + number % 3):
+            await self._backend.housekeeping.sweep(retention, at=AT + 10_000)
+
+    async def _change(self, step: str, owner: str, task_id: str, *, force: bool) -> None:
+        if step == 'answer':
+            await submit(self._backend, message(f'message {self._steps}', to=task_id, owner=owner))
+        elif step == 'cancel':
+            await self._backend.queue.cancel(task_id, owner, at=AT, force=force)
+        elif step == 'erase a task':
+            await self._backend.housekeeping.erase_task(task_id, owner, at=AT)
+        else:
+            await self._backend.housekeeping.retry(task_id, new_id=f'task {self._steps}', at=AT)
+
+    async def check(self) -> None:
+        """Compare the total of each kind of list with the number of tasks in it."""
+        for owner, state, context in product((*OWNERS, None), (*STATES, None), ('context 1', None)):
+            query = TaskQuery(owner=owner, state=state, context_id=context, page_size=1000, history_length=0)
+            page = await self._backend.reader.list(query)
+            assert page.total == len(page.tasks), (owner, state, context)
+
+
+class TotalsSuite(PortSuite):
+    """The total of a list, after any order of what can happen to tasks."""
+
+    orders = 25
+    """Orders to try, each of at most 40 steps; more find more, and take longer."""
+
+    def test_the_total_of_a_list_is_the_number_of_its_tasks(self, make_backend: MakeBackend) -> None:
+        @settings(max_examples=self.orders, deadline=None, database=None)
+        @given(st.lists(STEP, min_size=20, max_size=40))
+        def try_order(steps: list[tuple[str, int]]) -> None:
+            asyncio.run(take_all(steps))
+
+        async def take_all(steps: list[tuple[str, int]]) -> None:
+            backend = make_backend()
+            try:
+                tasks = _Tasks(backend)
+                for step, number in steps:
+                    await tasks.take(step, number)
+                    if step == 'finish':
+                        await tasks.check()
+                await tasks.check()
+            finally:
+                backend.close()
+
+        try_order()

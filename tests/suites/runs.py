@@ -26,7 +26,10 @@ from .values import (
     ending,
     events,
     history,
+    load,
     message,
+    next_run,
+    record_of,
     run,
     said,
     state_of,
@@ -106,8 +109,7 @@ class RunSuite(PortSuite):
         assert said([entry.message for entry in entries]) == ['one', '1']
         await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2'), usage=RunUsage(requests=2)))
         assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
-        record = await backend.conversations(OWNER).read_record('c')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=3)
 
     async def test_emitted_events_are_stored_before_anybody_reads_them(self, backend: Backend) -> None:
@@ -116,8 +118,7 @@ class RunSuite(PortSuite):
         subscription = backend.events.subscribe('t', lambda: None)
         subscription.start(1)
         await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert task.header.last_event == 3
         assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
         assert [event.n for event in await subscription.next()] == [2, 3]
@@ -130,8 +131,7 @@ class RunSuite(PortSuite):
         claimed = await claim_one(backend, 't')
         for n, note in enumerate((b'{"parts":[{"text":"first"}]}', b'{"parts":[{"text":"second"}]}'), 2):
             await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', AT + n, note))
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert task.header.status_message == b'{"parts":[{"text":"second"}]}'
         assert (task.header.state, task.header.status_at) == ('working', AT + 3)
         assert await history(backend, 't') == ['hi', 'first']
@@ -207,8 +207,7 @@ class RunSuite(PortSuite):
             history=[('', b'{"parts":[{"text":"1"}]}')],
             messages=turn('one', '1'),
         )
-        second = await backend.queue.finish(first, finish)
-        assert second is not None
+        second = await next_run(backend, first, finish)
         assert (second.holder, second.fence, second.attempt, second.run) == (first.holder, first.fence, 1, 2)
         assert text_of(second.message) == 'two'
         assert (second.header.state, second.header.last_event) == ('working', 2)  # the first run has no end event
@@ -230,14 +229,12 @@ class RunSuite(PortSuite):
         await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
         await submit(backend, message('three', to='t'))
         first = await claim_one(backend, 't')
-        second = await backend.queue.finish(first, ending(first))
-        assert second is not None
+        second = await next_run(backend, first, ending(first))
         third = await backend.queue.finish(second, ending(second, 'input-required'))
         assert third is None
         await submit(backend, replace(message('answer', to='t'), request=b'{"n":4}'))
         answered = await claim_one(backend, 't')
-        third = await backend.queue.finish(answered, ending(answered))
-        assert third is not None
+        third = await next_run(backend, answered, ending(answered))
         assert [task.request for task in (first, second, answered, third)] == [
             b'{"n":1}',
             b'{"n":2}',
@@ -267,8 +264,7 @@ class RunSuite(PortSuite):
             backend, 'b', state, messages=turn('two', 'never'), status_message=b'{"parts":[]}', failure='internal'
         )
         assert await backend.conversations(OWNER).read_record('c') == before
-        task = await backend.reader.load('b', OWNER)
-        assert task is not None
+        task = await load(backend, 'b')
         assert (task.header.state, task.header.status_message) == (state, b'{"parts":[]}')
 
     async def test_a_canceled_run_leaves_what_it_did_in_its_context(self, backend: Backend) -> None:
@@ -310,8 +306,7 @@ class RunSuite(PortSuite):
         await submit(backend, message('three', to='t'))
         resumed = await claim_one(backend, 't')
         assert text_of(resumed.message) == 'three'
-        following = await backend.queue.finish(resumed, ending(resumed))
-        assert following is not None
+        following = await next_run(backend, resumed, ending(resumed))
         assert text_of(following.message) == 'two'
         assert following.own_messages is None
         await backend.queue.finish(following, ending(following))
@@ -332,8 +327,7 @@ class RunSuite(PortSuite):
         claimed = await claim_one(backend, 't')
         await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
         await backend.queue.finish(claimed, ending(claimed, state, after=3))
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
+        task = await load(backend, 't')
         assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
 
     async def test_metadata_stays_until_it_is_replaced(self, backend: Backend) -> None:
@@ -341,8 +335,7 @@ class RunSuite(PortSuite):
         await submit(backend, message(new='t'))
         for metadata in (None, b'{"cost":1}', None, b'{"cost":2}'):
             await run(backend, 't', 'input-required', metadata=metadata)
-            task = await backend.reader.load('t', OWNER)
-            assert task is not None
+            task = await load(backend, 't')
             seen.append(task.header.metadata)
             await submit(backend, message(f'answer {len(seen)}', to='t'))
         assert seen == [None, b'{"cost":1}', b'{"cost":1}', b'{"cost":2}']
@@ -352,8 +345,7 @@ class RunSuite(PortSuite):
         claimed = await claim_one(backend, 't')
         for n, (metadata, stored) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
             await submit(backend, message(f'message {n}', to='t'))
-            following = await backend.queue.finish(claimed, ending(claimed, metadata=metadata))
-            assert following is not None
+            following = await next_run(backend, claimed, ending(claimed, metadata=metadata))
             assert following.header.metadata == stored
             claimed = following
 
@@ -371,8 +363,7 @@ class RunSuite(PortSuite):
         usage.requests = 9
         events.clear()
         assert await conversation(backend, 'c') == ['hi', 'hello']
-        record = await backend.conversations(OWNER).read_record('c')
-        assert record is not None
+        record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=1)
 
     async def test_a_write_that_breaks_off_leaves_nothing_behind(self, backend: Backend) -> None:

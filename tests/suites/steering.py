@@ -23,6 +23,7 @@ from .values import (
     expire,
     history,
     message,
+    next_run,
     state_of,
     submit,
     text_of,
@@ -78,8 +79,7 @@ class SteeringSuite(PortSuite):
     async def test_a_message_that_entered_a_run_is_read_when_the_run_ends(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
         taken = (await unread(backend, claimed))['two']
-        following = await backend.queue.finish(claimed, ending(claimed, taken=taken))
-        assert following is not None
+        following = await next_run(backend, claimed, ending(claimed, taken=taken))
         assert text_of(following.message) == 'three'
         assert await backend.queue.finish(following, ending(following)) is None
         assert await state_of(backend, 't') == 'completed'
@@ -99,8 +99,7 @@ class SteeringSuite(PortSuite):
         resumed = await claim_one(backend, 't')
         assert text_of(resumed.message) == 'answer'
         assert [*await unread(backend, resumed)] == ['three']
-        following = await backend.queue.finish(resumed, ending(resumed))
-        assert following is not None
+        following = await next_run(backend, resumed, ending(resumed))
         assert text_of(following.message) == 'three'
 
     async def test_a_message_is_unread_until_what_the_run_did_with_it_is_stored(self, backend: Backend) -> None:
@@ -116,8 +115,7 @@ class SteeringSuite(PortSuite):
         claimed = await begun(backend, 'two')
         why = b'{"parts":[{"text":"It broke."}]}'
         end = ending(claimed, state, messages=turn('one', 'never'), status_message=why, failure='internal')
-        following = await backend.queue.finish(claimed, end)
-        assert following is not None
+        following = await next_run(backend, claimed, end)
         assert (text_of(following.message), following.run) == ('two', 2)
         assert (following.header.state, following.header.status_message) == ('working', None)
         assert await history(backend, 't') == ['one', 'two', 'It broke.']

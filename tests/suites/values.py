@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
 from pydantic_ai_a2a.store.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
-from pydantic_ai_a2a.types import TaskEvent, TaskState
+from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskState
 
 __all__ = (
     'AT',
@@ -28,11 +29,16 @@ __all__ = (
     'claim_some',
     'conversation',
     'ending',
+    'entries_of',
     'erase',
     'events',
     'expire',
     'history',
+    'load',
     'message',
+    'next_run',
+    'nothing',
+    'record_of',
     'run',
     'said',
     'state_of',
@@ -84,6 +90,10 @@ def message(
         at=at,
         logged=True,
     )
+
+
+def nothing(*_: object) -> None:
+    """A callback that does nothing. A process must have one before hints reach its listeners and readers."""
 
 
 async def submit(
@@ -166,6 +176,13 @@ async def run(backend: Backend, task_id: str, state: TaskState = 'completed', *,
     return claimed
 
 
+async def next_run(backend: Backend, claimed: Claim, end: Finish) -> Claim:
+    """End a run of a task that goes on with the next message, and return the claim of the next run."""
+    following = await backend.queue.finish(claimed, end)
+    assert following is not None
+    return following
+
+
 def turn(prompt: str, answer: str) -> list[ModelMessage]:
     """The model messages of a run."""
     return [ModelRequest(parts=[UserPromptPart(prompt)]), ModelResponse(parts=[TextPart(answer)])]
@@ -186,19 +203,37 @@ def text_of(body: bytes) -> str:
     return ' '.join(part['text'] for part in json.loads(body)['parts'])
 
 
+async def load(backend: Backend, task_id: str = 't', owner: str | None = OWNER, **options: Any) -> StoredTask:
+    """Load an existing task."""
+    task = await backend.reader.load(task_id, owner, **options)
+    assert task is not None
+    return task
+
+
 async def state_of(backend: Backend, task_id: str) -> TaskState:
     """Return the state of an existing task."""
-    task = await backend.reader.load(task_id, None)
-    assert task is not None
-    return task.header.state
+    return (await load(backend, task_id, None)).header.state
 
 
 async def history(backend: Backend, task_id: str) -> list[str]:
     """The texts of a task's messages."""
-    task = await backend.reader.load(task_id, None)
-    assert task is not None
+    task = await load(backend, task_id, None)
     assert task.history is not None
     return [text_of(body) for body in task.history]
+
+
+async def record_of(store: ConversationStore, context_id: str) -> ConversationRecord:
+    """Read the record of an existing conversation."""
+    record = await store.read_record(context_id)
+    assert record is not None
+    return record
+
+
+async def entries_of(store: ConversationStore, context_id: str) -> list[ConversationEntry]:
+    """Load the entries of an existing conversation."""
+    entries = await store.load_entries(context_id)
+    assert entries is not None
+    return entries
 
 
 async def conversation(backend: Backend, context_id: str, owner: str = OWNER) -> list[str]:

@@ -26,8 +26,7 @@ from ...dialects import unversioned
 from ...e2e.server import LIMIT, uvicorn
 from ...long import size
 from ...reserved_ports import port_of, reserved_port
-from ..asking import asked
-from ..declaring import result, tool
+from ..asking import asked, result, tool
 from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
 from ..rows import covers
 

@@ -8,7 +8,6 @@ import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from pydantic_ai import Agent
@@ -32,15 +31,13 @@ from ...suites.values import (
     claim_one,
     ending,
     message,
+    nothing,
     run,
     state_of,
     submit,
 )
+from ..gates import database
 from .conftest import Open
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:
@@ -71,7 +68,7 @@ async def test_the_thread_uses_the_event_loop_of_uvloop_if_the_process_does(
 async def test_a_backend_that_nobody_has_any_longer_closes_its_connections(postgres: Server, postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await submit(backend, message(new='t'))
-    connected = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{urlsplit(postgres_url).path[1:]}'"
+    connected = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{database(postgres_url)}'"
     assert postgres.run(connected) == ['1']
     del backend
     gc.collect()
@@ -205,7 +202,7 @@ async def test_what_makes_a_database_unusable_is_told_without_the_password(
 async def test_a_user_with_a_password_and_no_right_to_make_a_schema_uses_the_one_that_is_there(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
-    name = urlsplit(postgres_url).path[1:]
+    name = database(postgres_url)
     postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
     guarded = postgres.url(name, GUARDED, GUARDED)
     with pytest.raises(BackendUnusable, match='permission denied'):
@@ -226,7 +223,7 @@ async def test_tables_that_are_newer_than_the_package_are_left_alone(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     await submit(another(), message(new='t'))
-    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', urlsplit(postgres_url).path[1:])
+    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', database(postgres_url))
     with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
         await submit(another(), message(new='u'))
 

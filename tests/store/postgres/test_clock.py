@@ -19,15 +19,11 @@ from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts
 from ...postgres import Postgres as Server
 from ...suites.push import lease, register
-from ...suites.values import LEASE, LIMIT, OWNER, message, submit
+from ...suites.values import LEASE, LIMIT, OWNER, message, nothing, submit
 from ..gates import database
 from .conftest import Open
 
 HOUR = 3_600_000
-
-
-def nothing(*_: object) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 def set_clock(server: Server, url: str, hours: int) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 
 import asyncpg
 import pytest
 
-from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim
@@ -25,7 +22,6 @@ from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryName
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
-from ...suites import READER_LAG
 from ...suites.values import (
     AT,
     LIMIT,
@@ -33,7 +29,9 @@ from ...suites.values import (
     claim,
     claim_one,
     conversation,
+    erase,
     message,
+    nothing,
     run,
     state_of,
     submit,
@@ -45,10 +43,6 @@ from .conftest import Open
 EVENTS = 'LOCK TABLE a2a.event IN SHARE MODE'
 """Keeps others from adding events."""
 LATE = Retention(), AT + 365 * 24 * 3600 * 1000
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:
@@ -341,18 +335,12 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
         await submit(backend, message(new=f't{n}', context=f'c{n}'))
         await run(backend, f't{n}', messages=turn('hi', 'hello'))
     async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c1')))) as held:
-        erasing = asyncio.ensure_future(erase_all(backend))
+        erasing = asyncio.ensure_future(erase(backend))
         await held.reached()
         assert not await held.is_taken('agent', OWNER)
         await held.open()
         await erasing
     assert await conversation(backend, 'c1') == []
-
-
-async def erase_all(backend: PostgresBackend) -> None:
-    """Batch by batch, all that the owner has."""
-    while await backend.housekeeping.erase(OWNER, at=AT):
-        pass
 
 
 # --- servers that are silent, away, strange or old --------------------------------------------------------------------
@@ -391,39 +379,6 @@ async def test_what_the_database_refuses_to_who_listens_is_logged(
     reader.close()
     [record] = caplog.records
     assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'Changes of other processes could not')
-
-
-FORK = """
-import asyncio, os, sys
-from pydantic_ai import Agent
-from pydantic_ai_a2a import to_a2a
-
-app = to_a2a(Agent('test'), backend=sys.argv[1])
-print(asyncio.run(app.list_tasks()), flush=True)
-child = os.fork()
-if child:
-    print(os.waitpid(child, 0)[1], flush=True)
-print(asyncio.run(app.list_tasks()), flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == 'win32', reason='there is no fork')
-def test_a_process_that_is_forked_has_connections_of_its_own(postgres_url: str) -> None:
-    done = subprocess.run([sys.executable, '-c', FORK, postgres_url], capture_output=True, timeout=LIMIT, check=True)
-    assert done.stdout.split() == [b'[]', b'[]', b'0', b'[]']
-
-
-async def test_a_forked_child_leaves_the_connections_of_its_parent_open(postgres_url: str) -> None:
-    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
-    try:
-        await submit(backend, message(new='t'))
-        process = backend.process
-        process.pid += 1
-        process.stop()
-        process.pid -= 1
-        assert await backend.reader.load('t', OWNER) is not None
-    finally:
-        backend.close()
 
 
 # --- a pooler whose connections change --------------------------------------------------------------------------------

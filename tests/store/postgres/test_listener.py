@@ -19,12 +19,8 @@ from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
 from ...suites import READER_LAG
-from ...suites.values import LEASE, LIMIT, OWNER, claim, ending, message, run, state_of, submit
+from ...suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothing, run, state_of, submit
 from .conftest import Open
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 async def test_who_listens_finds_out_that_nobody_speaks_any_longer(

@@ -1,4 +1,4 @@
-"""Tasks whose rows another session has locked: they wait, and nothing else does."""
+"""Tasks and webhooks whose rows another session has locked: they wait, and nothing else does."""
 
 from __future__ import annotations
 
@@ -12,26 +12,15 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Retention, Workers
 from pydantic_ai_a2a.store.ports import Marks, Slot
+from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...behaviour.stage import ended, heard, serving
 from ...client import texts
-from ...suites.values import (
-    AT,
-    LEASE,
-    LIMIT,
-    OVER,
-    OWNER,
-    claim,
-    claim_one,
-    ending,
-    erase,
-    message,
-    run,
-    submit,
-)
+from ...suites.push import outbox_of, register
+from ...suites.values import AT, LEASE, LIMIT, OVER, OWNER, claim, claim_one, ending, erase, message, run, submit
 from ..gates import gate
 from .conftest import Open
 
@@ -173,3 +162,62 @@ async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, po
         assert (await erase(backend)).tasks == 1
         assert (await backend.reader.list(TaskQuery(owner=OWNER))).total == 0
         await held.open()
+
+
+TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
+CONFIG = "SELECT 1 FROM a2a.push_config WHERE task_id = 't' FOR UPDATE"
+ANOTHER = (
+    'INSERT INTO a2a.push_config (agent, task_id, owner, id, version, takes, body)'
+    " VALUES ('agent', 't', '/ada', 'another', '1.0', 0, '')"
+)
+DAY = 24 * 3600 * 1000
+
+
+async def told(backend: PostgresBackend) -> None:
+    """A task that has ended, whose events have been swept, and whose webhook has not been told of it."""
+    await submit(backend, message(new='t'))
+    await register(backend, 'one')
+    await run(backend, 't')
+    await backend.housekeeping.sweep(Retention(events=timedelta(seconds=1), tasks=timedelta(days=9)), at=AT + DAY)
+
+
+async def sweep(backend: PostgresBackend) -> None:
+    async with asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(Retention(tasks=timedelta(days=9)), at=AT + 10 * DAY):
+            pass
+
+
+async def rows(url: str, sql: str) -> list[str]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [row[0] for row in await connection.fetch(sql)]
+    finally:
+        await connection.close()
+
+
+async def test_a_webhook_that_is_registered_while_its_task_is_swept_goes_with_it(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await told(backend)
+    async with gate(postgres_url, f'{TASK}; {ANOTHER}') as registering:
+        await sweep(backend)  # leaves the locked task to a later sweep
+        assert await rows(postgres_url, 'SELECT id FROM a2a.task') == ['t']
+        await registering.commit()
+    await sweep(backend)
+    assert await rows(postgres_url, 'SELECT id FROM a2a.push_config UNION ALL SELECT id FROM a2a.task') == []
+
+
+async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_is_told(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await told(backend)
+    async with gate(postgres_url, CONFIG) as telling:
+        sweeping = asyncio.ensure_future(sweep(backend))
+        await telling.reached()
+        assert await rows(postgres_url, 'SELECT task_id FROM a2a.delivery FOR UPDATE NOWAIT') != []
+        await telling.open()
+        await sweeping
+    assert (await outbox_of(backend).lease(lease=LEASE, limit=9, held={})).wait is None
+    assert await rows(postgres_url, 'SELECT id FROM a2a.delivery') == []

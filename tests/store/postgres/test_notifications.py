@@ -16,14 +16,10 @@ from pydantic_ai_a2a.store.postgres.statements import channel
 from pydantic_ai_a2a.store.shared import WorkerCallbacks
 from pydantic_ai_a2a.types import TaskState
 
-from ...suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, state_of, submit
+from ...suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, nothing, state_of, submit
 from .conftest import Open
 
 SLOT = Slot('holder', LEASE)
-
-
-def nothing(_: object = None) -> None:
-    """Read an event, as a process must before notifications reach its listeners and readers."""
 
 
 class Told:

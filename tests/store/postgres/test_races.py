@@ -38,22 +38,6 @@ from .conftest import Open
 ROUNDS = 25
 
 
-async def test_processes_that_claim_at_once_never_run_two_tasks_of_a_context(another: Open) -> None:
-    processes = [another() for _ in range(3)]
-    for n in range(30):
-        await submit(processes[0], message(f'{n}', new=f't{n}', context=f'c{n % 5}'))
-    order: dict[str, list[int]] = {f'c{n}': [] for n in range(5)}
-    while sum(map(len, order.values())) < 30:
-        taken = await asyncio.gather(*(claim(each, f'holder {n}', limit=3) for n, each in enumerate(processes)))
-        claims = [each for some in taken for each in some]
-        contexts = [each.header.context_id for each in claims]
-        assert len(contexts) == len({*contexts})
-        for each in claims:
-            order[each.header.context_id].append(int(each.header.id[1:]))
-        await asyncio.gather(*(processes[0].queue.finish(each, ending(each)) for each in claims))
-    assert order == {f'c{n}': [*range(n, 30, 5)] for n in range(5)}
-
-
 async def test_tasks_of_a_context_are_queued_in_the_order_of_their_commits(another: Open) -> None:
     processes = [another() for _ in range(3)]
     answered: list[str] = []

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from cProfile import Profile
 
 import pytest
 
 from pydantic_ai_a2a.errors import StoredDamaged
 from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import check_stored
 from pydantic_ai_a2a.store.sqlite.connect import perform
 
@@ -62,13 +59,6 @@ def test_a_body_that_is_no_json_object_is_damaged_and_the_error_does_not_tell_it
     with pytest.raises(StoredDamaged, match=r'^Task t has stored data that is not a JSON object: ') as raised:
         check_stored('t', *others, body)
     assert 'secret' not in str(raised.value)
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(':memory:')) as connection:
-        perform(connection, missing(MIGRATIONS))
-        yield connection
 
 
 def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact(

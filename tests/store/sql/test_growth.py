@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,22 +13,21 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
+from pydantic_ai_a2a.store.sqlite.connect import perform
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...long import size
 from ...postgres import Postgres as Server
 from ...suites.values import AT, OWNER, READER_LAG
 from ..gates import database
+from .conftest import empty, steps
 
 FEW, MANY = 1000, size(20_000, 50_000)
 STORED = size(5_000, 50_000)
@@ -96,21 +94,6 @@ def inserts(first: int, last: int) -> list[str]:
     ]
 
 
-@contextmanager
-def empty() -> Generator[sqlite3.Connection]:
-    """A database without tasks."""
-    with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
-        tell_time(connection, SYSTEM)
-        perform(connection, missing(MIGRATIONS))
-        yield connection
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with empty() as connection:
-        yield connection
-
-
 @pytest.fixture(scope='module')
 def sizes() -> Iterator[list[sqlite3.Connection]]:
     """A database with few tasks, and one with many. Tests do not change them."""
@@ -127,33 +110,6 @@ def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
     while perform(connection, sweep.sweep('agent', KEEP, AT, MANY))[:2] != (Swept(), []):
         pass
-
-
-def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without: str | None = None) -> int:
-    """Count the steps of a transaction, except those of statements that begin with some text."""
-    taken = 0
-
-    def count() -> None:
-        nonlocal taken
-        taken += counts
-
-    counts = True
-
-    def watched() -> Transaction[Any]:
-        nonlocal counts
-        rows: Any = None
-        try:
-            while True:
-                step = transaction.send(rows)
-                counts = without is None or not str(step[0]).startswith(without)
-                rows = yield step
-        except StopIteration as stop:
-            return stop.value
-
-    connection.set_progress_handler(count, 1)
-    perform(connection, watched())
-    connection.set_progress_handler(None, 1)
-    return taken
 
 
 @pytest.mark.long

@@ -1,17 +1,120 @@
-"""The numbers of a long queue are bounded or estimated."""
+"""What it takes to find work, in steps of SQLite's virtual machine, and the numbers of a long queue."""
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
-from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.store.sql import queue
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
-from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
+from pydantic_ai_a2a.store.ports import Slot
+from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
+from pydantic_ai_a2a.store.sql.queue import counts
+from pydantic_ai_a2a.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store.sqlite.connect import perform
 
-from ...suites.values import AT
+from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
+from .conftest import steps
+
+FEW, MANY = 10, 1000
+
+
+def queue(
+    connection: sqlite3.Connection, context: str | None, first: int, last: int, *, owner: str | None = None
+) -> None:
+    """Queue tasks in one context, or in one each; of one owner, or of one each if that is the empty string."""
+    for n in range(first, last):
+        whose: dict[str, Any] = {} if owner is None else {'owner': owner or f'/owner {n}'}
+        submission = message(new=f'{context or owner} {n:04}', context=context, **whose)
+        submitting = submit.submit('agent', submission, queue_limit=QUEUE_LIMIT * MANY, idempotency_window=WINDOW)
+        perform(connection, submitting)
+
+
+def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Transaction[Any]:
+    return runs.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
+
+
+def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+    queue(connection, 'busy', 0, FEW)
+    [(claimed, _)] = perform(connection, claim())
+    found: list[int] = []
+    noticed: list[int] = []
+    for waiting in (FEW, MANY):
+        queue(connection, 'busy', FEW, waiting)
+        found.append(steps(connection, claim()))
+        noticed.append(steps(connection, reads.look('agent', 'process')))
+    assert found[0] == found[1]
+    assert noticed[0] == noticed[1]
+    perform(connection, runs.finish('agent', claimed, ending(claimed)))
+    queue(connection, 'idle', 0, 1)
+    assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
+
+
+def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+    taken: list[list[int]] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        perform(connection, claim(MANY, holder='another'))
+        looking = steps(connection, reads.look('agent', 'process'))
+        taken.append([looking, steps(connection, claim(lost=False))])
+    assert taken[0] == taken[1]
+
+
+def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_and_finished(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[list[int]] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        queue(connection, 'busy', first, last)
+        looking = [steps(connection, reads.look('agent', 'process')), steps(connection, contexts.any_queued('agent'))]
+        claims: list[Any] = []
+        claiming = steps(connection, kept(claim(1), claims))
+        [(claimed, _)] = claims
+        finishing = steps(connection, runs.finish('agent', claimed, ending(claimed)))
+        taken.append([*looking, claiming, finishing])
+    few, many = taken
+    assert few[:3] == many[:3]
+    assert abs(few[3] - many[3]) < FEW
+
+
+def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_looked_for(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[int] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        taken.append(steps(connection, round_of('/flood')))
+    assert taken[0] == taken[1]
+
+
+def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_are_claimed(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[int] = []
+    slot = Slot('holder', LEASE, owner_limit=1)
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        perform(connection, runs.claim('agent', slot, at=AT, limit=1, task_id=None))
+        queue(connection, None, first, first + 1, owner='/other')
+        claims: list[Any] = []
+        taken.append(steps(connection, kept(runs.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
+        [(claimed, _)] = claims
+        assert claimed.header.owner == '/other'
+        perform(connection, runs.finish('agent', claimed, ending(claimed)))
+    assert abs(taken[0] - taken[1]) < FEW
+
+
+def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
+    """The transaction; its result is added to a list."""
+    results += yield from transaction
+
+
+def round_of(owner: str) -> Transaction[Any]:
+    """Look for the round that the owner's next task gets."""
+    return (yield f'SELECT {contexts.ROUND}', ('agent', 'agent', owner))
+
 
 FILL = """
 WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < :number - 1)
@@ -28,22 +131,17 @@ def fill(connection: sqlite3.Connection, state: str, number: int, *, queued: int
     connection.execute(FILL, values)
 
 
-def test_long_queues_are_estimated() -> None:
-    with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
-        tell_time(connection, SYSTEM)
-        perform(connection, missing(MIGRATIONS))
-        fill(connection, 'submitted', 10_500, queued=1, filed=0)
-        fill(connection, 'input-required', 10_500)
-        [few] = perform(connection, queue.counts('agent', at=AT, every=False))
-        assert (few.queued, few.submitted, few.waiting) == (10_000, 10_000, 10_000)
-        assert (few.ended, few.oldest) == (0, AT - 199_900)
-        connection.execute("INSERT INTO queue (agent, queued, counted_at) VALUES ('agent', 20000, a2a_clock())")
-        connection.execute(
-            "INSERT INTO total VALUES ('agent', '', 'input-required', 10500), ('agent', '', 'failed', 7)"
-        )
-        [more] = perform(connection, queue.counts('agent', at=AT, every=False))
-        assert replace(few, queued=20_000, submitted=20_000, waiting=10_500, accepted=more.accepted) == more
-        fill(connection, 'completed', 5000)
-        connection.execute('DELETE FROM task WHERE queued = 1 OR state = ?', ['input-required'])
-        [ended] = perform(connection, queue.counts('agent', at=AT, every=False))
-        assert ended.ended == ended.accepted == 3002  # 10 a second, estimated from the newest
+def test_long_queues_are_estimated(connection: sqlite3.Connection) -> None:
+    fill(connection, 'submitted', 10_500, queued=1, filed=0)
+    fill(connection, 'input-required', 10_500)
+    [few] = perform(connection, counts('agent', at=AT, every=False))
+    assert (few.queued, few.submitted, few.waiting) == (10_000, 10_000, 10_000)
+    assert (few.ended, few.oldest) == (0, AT - 199_900)
+    connection.execute("INSERT INTO queue (agent, queued, counted_at) VALUES ('agent', 20000, a2a_clock())")
+    connection.execute("INSERT INTO total VALUES ('agent', '', 'input-required', 10500), ('agent', '', 'failed', 7)")
+    [more] = perform(connection, counts('agent', at=AT, every=False))
+    assert replace(few, queued=20_000, submitted=20_000, waiting=10_500, accepted=more.accepted) == more
+    fill(connection, 'completed', 5000)
+    connection.execute('DELETE FROM task WHERE queued = 1 OR state = ?', ['input-required'])
+    [ended] = perform(connection, counts('agent', at=AT, every=False))
+    assert ended.ended == ended.accepted == 3002  # 10 a second, estimated from the newest

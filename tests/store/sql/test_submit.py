@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,11 @@ import pytest
 
 from pydantic_ai_a2a.store.ports import Slot, Submission
 from pydantic_ai_a2a.store.sql import submit
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sqlite.connect import perform
 
 from ...suites.credentials import with_sealed
 from ...suites.values import LEASE, OWNER, WINDOW, message
+from .conftest import empty
 
 SLOT = Slot('holder', LEASE)
 NOW = 1_000
@@ -27,10 +26,9 @@ FULL = replace(PLAIN, request=b'{}', traceparent='00-1-2-01', dialect='0.3')
 @pytest.fixture
 def connections() -> Iterator[list[sqlite3.Connection]]:
     """Two equal databases. Both have the conversation `c`."""
-    with closing(sqlite3.connect(':memory:')) as one, closing(sqlite3.connect(':memory:')) as other:
+    with empty() as one, empty() as other:
         for connection in (one, other):
             connection.create_function('a2a_clock', 0, lambda: NOW)
-            perform(connection, missing(MIGRATIONS))
             connection.execute(
                 'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record)'
                 " VALUES ('agent', ?, 'c', 'head', 'r', 1, x'7b7d')",

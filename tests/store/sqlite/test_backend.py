@@ -6,32 +6,43 @@ import asyncio
 import gc
 import logging
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
-from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, StoreUnavailable
+from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, OverloadedError, StoreUnavailable
 from pydantic_ai_a2a.store.events import ThreadFuture
-from pydantic_ai_a2a.store.ports import Slot
-from pydantic_ai_a2a.store.sql import runs
+from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Slot
+from pydantic_ai_a2a.store.sql import ports, runs
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
-from ...suites.values import AT, LEASE, OWNER, READER_LAG, claim_one, ending, message, run, state_of, submit
+from ...suites.values import (
+    AT,
+    LEASE,
+    OWNER,
+    READER_LAG,
+    claim,
+    claim_one,
+    ending,
+    message,
+    nothing,
+    run,
+    state_of,
+    submit,
+    turn,
+)
 
 Open = Callable[..., SqliteFileBackend]
-
-
-def nothing(_: object = None) -> None:
-    """What one does who only listens to be one who listens."""
 
 
 @pytest.fixture
@@ -265,37 +276,6 @@ def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Ope
     assert asyncio.run(come_back()) == [1]
 
 
-FORK = """
-import asyncio, os, sys
-from pydantic_ai import Agent
-from pydantic_ai_a2a import to_a2a
-
-app = to_a2a(Agent('test'), backend=sys.argv[1])
-print(asyncio.run(app.list_tasks()), flush=True)
-child = os.fork()
-if child:
-    print(os.waitpid(child, 0)[1], flush=True)
-print(asyncio.run(app.list_tasks()), flush=True)
-"""
-
-
-def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of_its_own(tmp_path: Path) -> None:
-    forked = subprocess.run(
-        [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=LIMIT, check=True
-    )
-    assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
-
-
-async def test_a_forked_child_leaves_the_connections_of_its_parent_open(another: Open) -> None:
-    backend = another()
-    await submit(backend, message(new='t'))
-    process = backend.process
-    process.pid += 1
-    process.stop()
-    process.pid -= 1
-    assert await backend.reader.load('t', OWNER) is not None
-
-
 async def test_a_history_up_to_an_unknown_entry_is_an_error(another: Open) -> None:
     with pytest.raises(LookupError):
         await another().conversations(OWNER).read_since('unknown', None)
@@ -336,3 +316,54 @@ async def test_another_process_may_take_a_task_from_the_first_failed_write_of_it
         await backend.queue.finish(claimed, ending(claimed))
     assert not backend.process.peers.private('t')
     stop()
+
+
+async def test_a_process_counts_what_others_have_queued_after_ten_seconds_and_a_full_queue_after_one(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SetClock()
+    monkeypatch.setattr(ports, 'time', SimpleNamespace(monotonic=lambda: clock.steady() / 1000))
+    here, there = another(clock), another(clock)
+
+    async def send(backend: SqliteFileBackend, name: str) -> Accepted:
+        return await submit(backend, message(new=name), queue_limit=2)
+
+    await send(here, 'a')
+    await send(here, 'b')
+    with pytest.raises(OverloadedError):
+        await send(here, 'refused')
+    await send(there, 'c')  # the count of the first process, before its first task
+    with clock.later(9_000):
+        await send(there, 'd')
+        with pytest.raises(OverloadedError):
+            await send(there, 'refused')
+        assert [task.header.id for task in await claim(here, limit=3)] == ['a', 'b', 'c']
+        with pytest.raises(OverloadedError):
+            await send(there, 'refused')
+        with clock.later(1_100):
+            await send(there, 'e')
+            with pytest.raises(OverloadedError):
+                await send(there, 'refused')
+
+
+async def test_messages_at_the_same_time_do_not_pass_the_limit(another: Open) -> None:
+    backend = another()
+    await submit(backend, message(new='first'), slot=Slot('holder', LEASE))
+    sent = [submit(backend, message(new=f't{n}'), queue_limit=3) for n in range(9)]
+    results = await asyncio.gather(*sent, return_exceptions=True)
+    assert [type(result) for result in results] == [Accepted] * 3 + [OverloadedError] * 6
+
+
+def checkpoint_rows() -> Transaction[list[Any]]:
+    return (yield 'SELECT n FROM checkpoint', ())
+
+
+async def test_a_forced_cancel_deletes_the_rows_of_the_checkpoints_of_a_task(another: Open) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    claimed = await claim_one(backend, 't')
+    checkpoint = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage())
+    await backend.queue.emit(claimed, [], checkpoint=checkpoint)
+    assert await backend.read(checkpoint_rows) == [(0,), (1,)]
+    await backend.queue.cancel('t', OWNER, at=AT, force=True)
+    assert await backend.read(checkpoint_rows) == []

@@ -1,17 +1,18 @@
-"""Which file a URL names, what becomes of an older one, and which are refused."""
+"""Which file a URL names, what becomes of an older one, and which files are refused."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
 from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, stored_version, vacuum
+from pydantic_ai_a2a.store.sqlite.connect import OpenedFile, SqliteFile, connect, stored_version, vacuum
 
 
 @pytest.fixture
@@ -178,3 +179,15 @@ def test_a_sqlite_that_lacks_what_is_needed_is_refused(tmp_path: Path, monkeypat
     monkeypatch.setattr(sqlite3, 'sqlite_version', '3.34.1')
     with pytest.raises(RuntimeError, match=r'SQLite 3\.34\.1 is too old; 3\.35 or later is needed'):
         SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=1)
+
+
+def test_no_connection_is_opened_beside_those_whose_wal_was_deleted(tmp_path: Path) -> None:
+    opened = OpenedFile(SqliteFile(path=tmp_path / 'agent.db'))
+    with closing(opened.connect(writes=True)):
+        (tmp_path / 'agent.db-wal').unlink()
+        with pytest.raises(StoreUnavailable) as refused:
+            opened.connect()
+    assert (
+        refused.value.detail
+        == f'{tmp_path}/agent.db-wal was deleted or replaced while it is open. Restart this process.'
+    )

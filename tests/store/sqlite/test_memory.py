@@ -16,6 +16,8 @@ from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Slot, Swept
+from pydantic_ai_a2a.store.sql.database import Rehearsal
+from pydantic_ai_a2a.store.sql.ports import SqlEvents, SqlReader
 from pydantic_ai_a2a.store.sqlite.connect import PAGES
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
@@ -177,3 +179,14 @@ def test_the_database_is_closed_with_the_backend(monkeypatch: pytest.MonkeyPatch
     del backend
     gc.collect()
     assert closed == [None]
+
+
+async def test_a_rehearsal_reads_what_is_stored_and_sees_the_readers() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    rehearsal = Rehearsal(backend)
+    await submit(backend, message(new='t'))
+    assert await SqlReader(rehearsal).load('t', OWNER) == await backend.reader.load('t', OWNER)
+    assert not SqlEvents(rehearsal).watched('t')
+    reader = backend.events.subscribe('t', lambda: None)
+    assert SqlEvents(rehearsal).watched('t')
+    reader.close()
