@@ -1,4 +1,4 @@
-"""The ways to serve an app: uvicorn with either loop, a script, a part of a larger application, the examples."""
+"""The ways to serve an app: uvicorn with either loop, a script, a part of a larger application."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import httpx
 import pytest
 from a2a.helpers import get_data_parts
 from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest
-from inline_snapshot import snapshot
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, state_of, task_of, text_of
@@ -86,57 +85,3 @@ async def test_a_mounted_agent_answers_with_and_without_the_final_slash() -> Non
                 await http.post(f'{server.url}{path}', json=send_streaming('say it')) for path in ('puppet', 'puppet/')
             ]
     assert [(answer.status_code, answer.text.count('data: ')) for answer in answers] == [(200, 4), (200, 4)]
-
-
-async def test_the_smallest_example_answers(tmp_path: Path) -> None:
-    source = (ROOT / 'examples' / 'hello.py').read_text()
-    assert "'openai:gpt-5.2'" in source
-    (tmp_path / 'hello.py').write_text(source.replace('openai:gpt-5.2', 'test'))  # the only model without a provider
-    with uvicorn('hello:app', '--app-dir', str(tmp_path)) as server:
-        async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('Hello')))
-    assert text_of(task) == 'success (no tool calls)'
-
-
-async def test_the_weather_agent_tells_what_it_does_not_know() -> None:
-    with uvicorn('weather_agent:app', *EXAMPLES) as server:
-        async with official_client(server.url, streaming=False) as client:
-            tasks = [
-                await task_of(client.send_message(say(text)))
-                for text in ('How is the weather in Atlantis?', 'What is love?', 'Which of them is warmer?')
-            ]
-    assert [text_of(task) for task in tasks] == [
-        'I cannot tell. There is no weather station in Atlantis.',
-        'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
-        'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
-    ]
-
-
-async def test_the_clerk_asks_before_it_acts() -> None:
-    with uvicorn('approvals:app', *EXAMPLES) as server:
-        async with official_client(server.url, streaming=False) as client:
-            said: list[str] = []
-            for wish, answer in (
-                ('delete report.txt', 'no: I need it'),
-                ('delete a.txt', 'yes'),
-                ('order a pizza', 'hot'),
-            ):
-                asked = await task_of(client.send_message(say(wish)))
-                said.append(asked.status.message.parts[0].text)
-                said.append(text_of(await task_of(client.send_message(say(answer, task_id=asked.id)))))
-    assert said == snapshot(
-        [
-            """\
-May I call delete_file {"path":"report.txt"}?
-Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
-""",
-            'I need it',
-            """\
-May I call delete_file {"path":"a.txt"}?
-Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
-""",
-            'a.txt is deleted.',
-            'What kind of a pizza?',
-            'hot',
-        ]
-    )
