@@ -33,11 +33,13 @@ from pydantic_ai_a2a.conversion import asking
 from pydantic_ai_a2a.protocol import fields
 
 from ..behaviour.rows import covers
-from .deployments import DEPLOYMENTS, Deployed, deployed
 from .official import (
     BINDINGS,
+    DEPLOYMENTS,
     OFFICIAL,
+    Deployed,
     collect,
+    deployed,
     official_client,
     outline,
     over,

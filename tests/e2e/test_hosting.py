@@ -12,16 +12,12 @@ from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, state_of, task_of, text_of
-from .server import LIMIT, ROOT, Gates, process, send_streaming, uvicorn
+from .server import LIMIT, ROOT, SERVERS, Gates, process, send_streaming, uvicorn
 
 EXAMPLES = ('--app-dir', str(ROOT / 'examples'))
 
 
-@pytest.mark.parametrize(
-    'options',
-    [('--loop', 'uvloop', '--http', 'httptools'), ('--loop', 'asyncio', '--http', 'h11')],
-    ids=['uvloop and httptools', 'asyncio and h11'],
-)
+@SERVERS
 @covers(OFFICIAL)
 async def test_uvicorn_serves_an_app_with_either_loop(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:app', *options) as server:

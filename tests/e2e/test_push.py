@@ -24,8 +24,7 @@ from google.protobuf.json_format import ParseDict
 
 from ..reserved_ports import port_of, reserved_port
 from ..webhooks import HANGS, Received, Webhook, url_at, webhook
-from .deployments import DEPLOYMENTS, Deployed, deployed
-from .official import BINDINGS, official_client, over, say, task_of
+from .official import BINDINGS, DEPLOYMENTS, Deployed, deployed, official_client, over, say, task_of
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
 from .test_cli import command

@@ -15,11 +15,8 @@ from a2a.types import SubscribeToTaskRequest
 
 from ..behaviour.rows import covers
 from .official import collect, official_client, outline, say, state_of, task_of, text_of
-from .server import LIMIT, Gates, process, unread, uvicorn
+from .server import LIMIT, SERVERS, Gates, process, send_streaming, unread, uvicorn
 
-UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
-ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
-SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
 SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
 
 
@@ -98,7 +95,10 @@ async def test_the_first_sigint_ends_streams_with_an_event(options: tuple[str, .
 @SERVERS
 @covers('SIGTERM')
 async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
-    with uvicorn('tests.e2e.apps:patient', *options) as server, closing(unread(server.url, 'wait never')):
+    with (
+        uvicorn('tests.e2e.apps:patient', *options) as server,
+        closing(unread(server.url, send_streaming('wait never'))),
+    ):
         await Gates(server.url).reached('never')
         server.signal(signal.SIGINT)
         await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
@@ -140,7 +140,7 @@ async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() 
 @covers('SIGTERM', 'reader that stops reading')
 async def test_a_reader_that_stops_reading_does_not_keep_a_script_from_ending() -> None:
     script = 'from pydantic_ai_a2a import run; from tests.e2e.apps import hasty; run(hasty, port=0)'
-    with process('-c', script) as server, closing(unread(server.url, 'flood 200')):
+    with process('-c', script) as server, closing(unread(server.url, send_streaming('flood 200'))):
         await asyncio.to_thread(server.wait_for, 'A subscriber read its events too slowly and was disconnected')
         server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM

@@ -119,7 +119,7 @@ def chunks(events: list[Event]) -> list[int]:
 @covers('reader that stops reading')
 async def test_a_reader_that_stops_reading_holds_up_nobody_and_can_resume(server: Process) -> None:
     gates = Gates(server.url)
-    with closing(unread(server.url, f'flood {CHUNKS}')) as connection:
+    with closing(unread(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
         await gates.reached('flood')
         async with official_client(server.url, streaming=False) as other:
             assert text_of(await task_of(other.send_message(say('say hello')))) == 'hello '
