@@ -57,7 +57,7 @@ from ..grpc.certificates import LOCAL, Authority
 from ..listening import listening
 from ..remote.agents import caller
 from ..tables import each_case
-from .grpc_server import TASK, WORKING, answering, because, card_of, only, status, written
+from .canned import TASK, WORKING, answering, because, card_of, only, status, written
 from .peers import ANSWER, Peer, Talker, official
 from .proxy import cutting
 from .test_client_credentials import robot
