@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
 
-from .card_apps import TOKEN
+from .auth_apps import TOKEN
 from .official import BINDINGS, collect, official_client, over, say, serving, task_of
 
 
@@ -25,14 +25,14 @@ def binding(request: pytest.FixtureRequest) -> Generator[str]:
 
 async def test_the_client_fetches_the_extended_card() -> None:
     context = ClientCallContext(service_parameters={'authorization': f'Bearer {TOKEN}'})
-    with serving('tests.e2e.card_apps:extended') as server:
+    with serving('tests.e2e.auth_apps:extended') as server:
         async with official_client(server.url) as client:
             card = await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=context)
     assert card.description == 'More.'
 
 
 async def test_the_client_reaches_the_tenant_that_a_card_names(binding: str) -> None:
-    with serving('tests.e2e.card_apps:tenants') as server:
+    with serving('tests.e2e.auth_apps:tenants') as server:
         async with (
             official_client(f'{server.url}acme/', streaming=False) as acme,
             official_client(f'{server.url}umbrella/', streaming=False) as umbrella,
@@ -49,7 +49,7 @@ async def test_the_client_reaches_the_tenant_that_a_card_names(binding: str) -> 
 
 @pytest.mark.parametrize('streaming', [False, True])
 async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> None:
-    with serving('tests.e2e.card_apps:messages') as server:
+    with serving('tests.e2e.auth_apps:messages') as server:
         async with official_client(server.url, streaming=streaming) as client:
             [answer] = await collect(client.send_message(say('hello')))
             assert (await client.list_tasks(ListTasksRequest())).total_size == 0
@@ -59,7 +59,7 @@ async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> 
 
 
 async def test_the_client_activates_the_run_metadata() -> None:
-    with serving('tests.e2e.card_apps:tenants') as server:
+    with serving('tests.e2e.auth_apps:tenants') as server:
         async with official_client(server.url, streaming=False) as client:
             parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
             context = ClientCallContext(service_parameters=parameters)
