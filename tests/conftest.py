@@ -50,7 +50,6 @@ SLOW = (
     'tests/commands/test_start.py',
     'tests/databases',
     'tests/docs/test_examples.py',
-    'tests/docs/test_index_size.py',
     'tests/docs/test_search.py',
     'tests/e2e',
     'tests/grpc/test_fuzz.py',
