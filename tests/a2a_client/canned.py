@@ -98,7 +98,6 @@ class Canned:
 
 # --- over gRPC
 
-
 Answers = Callable[[str, bytes, Any], AsyncIterator[bytes]]
 """Yields the messages of an answer to a method, from the request and the context of the call."""
 

@@ -139,7 +139,6 @@ class Terminal(StringIO):
 
 # --- dead deliveries
 
-
 _ID = re.compile(r'\b[0-9a-f]{32}\.\d+')
 
 

@@ -98,7 +98,6 @@ def test_an_owner_that_could_be_a_mistake_is_refused(capsys: Capture, options: t
 
 # --- `migrate`
 
-
 URL = 'sqlite:///agent.db'
 NEWEST = newest(MIGRATIONS)
 

@@ -89,7 +89,6 @@ async def test_a_mounted_agent_answers_with_and_without_the_final_slash() -> Non
 
 # --- shutdown: everybody is answered, and the process ends as uvicorn does
 
-
 SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
 
 
