@@ -18,7 +18,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from pydantic_ai_a2a import Server, serve
 from pydantic_ai_a2a.grpc.messages import SERVICE
 
 from ..bounds import LIMIT
@@ -32,6 +34,11 @@ CARD: dict[str, Any] = {
 }
 TASK: dict[str, Any] = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
 WORKING: dict[str, Any] = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
+
+
+def card_for(**interface: Any) -> dict[str, Any]:
+    """The card with other fields of its interface, such as `url`."""
+    return {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], **interface}]}
 
 
 def result(value: Any) -> Response:
@@ -94,6 +101,14 @@ class Canned:
                 return self.card
             return Response(json.dumps(self.card), media_type='application/json')
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def served(canned: Canned, app: ASGIApp | None = None) -> Server:
+    """Serve canned answers, perhaps by an app around them, with a card that names the URL of the server."""
+    server = serve(app or canned.app, anonymous=True)
+    if isinstance(canned.card, dict):
+        canned.card = card_for(url=server.url)
+    return server
 
 
 # --- over gRPC

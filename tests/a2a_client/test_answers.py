@@ -27,7 +27,7 @@ from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
 from ..tables import each_case
-from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
+from .canned import CARD, TASK, WORKING, Canned, card_for, refusal, result, stream
 
 STATUS: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
 
@@ -92,8 +92,7 @@ async def test_a_refusal_is_the_error_of_its_code_or_status(answer: Response, ki
 @pytest.mark.parametrize('status', [401, 403, 418, 429, 500, 503])
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_a_refusal_without_a_body_names_the_url(status: int, binding: str) -> None:
-    interface = {**CARD['supportedInterfaces'][0], 'protocolBinding': binding}
-    canned = Canned(Response(status_code=status), card={**CARD, 'supportedInterfaces': [interface]})
+    canned = Canned(Response(status_code=status), card=card_for(protocolBinding=binding))
     async with calling(canned) as client:
         with pytest.raises(A2AError, match=rf'http://agent.example/rpc has answered with HTTP {status}\.'):
             await client.get('t')
@@ -118,7 +117,7 @@ REASONS: dict[str, tuple[Response, str]] = {
 
 @each_case('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_the_reason_of_a_refusal_is_one_line_of_the_error(binding: str) -> None:
-    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'protocolBinding': binding}]}
+    card = card_for(protocolBinding=binding)
     for answer, text in REASONS.values():
         async with calling(Canned(answer, card=card)) as client:
             with pytest.raises(A2AError) as refused:
@@ -421,9 +420,8 @@ async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others()
 
 
 async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> None:
-    interface = {**CARD['supportedInterfaces'][0], 'protocolBinding': 'HTTP+JSON', 'tenant': 'a/b'}
-    canned = Canned(plain(json.dumps({'task': TASK}), kind='application/json'))
-    canned.card = {**CARD, 'supportedInterfaces': [interface], 'capabilities': {}}
+    card: dict[str, Any] = {**card_for(protocolBinding='HTTP+JSON', tenant='a/b'), 'capabilities': {}}
+    canned = Canned(plain(json.dumps({'task': TASK}), kind='application/json'), card=card)
     async with calling(canned) as client:
         await client.send('hello')
         canned.answers = [plain(json.dumps(TASK), kind='application/json')]
@@ -455,8 +453,7 @@ async def test_a_message_in_its_json_form_is_sent_and_unknown_fields_are_refused
 
 
 async def test_a_request_has_version_extensions_tenant_and_credentials() -> None:
-    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'tenant': 'acme'}]}
-    canned = Canned(result({'task': TASK}), card=card)
+    canned = Canned(result({'task': TASK}), card=card_for(tenant='acme'))
     async with calling(canned) as client:
         await client.send(
             {'parts': [{'data': 3}], 'role': 'user', 'message_id': 'm'},

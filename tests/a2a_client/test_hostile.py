@@ -6,36 +6,26 @@ import asyncio
 import gzip
 import json
 import tracemalloc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, Server, serve
+from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, serve
 from pydantic_ai_a2a.client import connections, transport
 from pydantic_ai_a2a.errors import OverloadedError, PermissionDeniedError, QuotaExceededError, UnauthenticatedError
 from pydantic_ai_a2a.protocol.fields import REPLAY
 
 from ..bounds import LIMIT
 from ..listening import listening
-from .canned import CARD, TASK, WORKING, Canned, result, stream
-from .peers import ANSWER, Talker
-from .test_peers import text_of
+from .canned import TASK, WORKING, Canned, card_for, result, served, stream
+from .peers import ANSWER, Talker, text_of
 
 SECRET: dict[str, Any] = {'headers': {'authorization': 'Bearer secret'}, 'timeout': LIMIT}
-
-
-@contextmanager
-def served(canned: Canned) -> Generator[Server]:
-    """Serve canned answers, with a card that names the server."""
-    with serve(canned.app, anonymous=True) as server:
-        if isinstance(canned.card, dict):
-            canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': server.url}]}
-        yield server
 
 
 @asynccontextmanager
@@ -274,9 +264,8 @@ async def dripping(
 
     async with listening(serve) as port:
         url = f'http://127.0.0.1:{port}/'
-        interface = {**CARD['supportedInterfaces'][0], 'url': url}
         capabilities = {'streaming': streams, 'extendedAgentCard': True, 'extensions': [REPLAY]}
-        card = json.dumps({**CARD, 'capabilities': capabilities, 'supportedInterfaces': [interface]}).encode()
+        card = json.dumps({**card_for(url=url), 'capabilities': capabilities}).encode()
         async with asyncio.timeout(LIMIT), A2AClient(url, **options) as client:
             yield client
 

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..a2a_client.canned import Canned, stream
-from ..remote.test_places_of_questions import DONE, confirmation, confirming
+from ..remote.test_places import DONE, confirmation, confirming
 from ..tables import each_case
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
