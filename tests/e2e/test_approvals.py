@@ -37,9 +37,9 @@ ANSWERS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
 def start(tmp_path: Path) -> Start:
     """Starts a server on the test's file."""
     (tmp_path / 'ledger').touch()
-    env = {'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'A2A_TEST_LEDGER': str(tmp_path / 'ledger')}
+    env = {'APPS_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'APPS_LEDGER': str(tmp_path / 'ledger')}
 
-    return partial(serving, 'tests.e2e.approval_app:app', env=env)
+    return partial(serving, 'tests.e2e.shared_apps:keeper', env=env)
 
 
 @pytest.fixture(scope='session')

@@ -30,7 +30,7 @@ from .server import LIMIT, Process, uvicorn
 from .test_cli import command
 from .venvs import python_with_a2a_sdk_0_3
 
-APP = 'tests.e2e.push_apps:app'
+APP = 'tests.e2e.shared_apps:notifier'
 STEPS = ['WORKING'] * 4
 """The claim, and a note before each call of a tool."""
 ALL = [*STEPS, 'Done. lastChunk', 'COMPLETED']
