@@ -30,8 +30,7 @@ from ..remote.test_places import QUESTIONS, TEXT, confirmation, confirming, resp
 from ..signing.pairs import pem
 from ..tables import each_case
 from .agents import PNG, shop
-from .command import Outcome, command
-from .terminal import Terminal, in_terminal, process_in_terminal
+from .command import Outcome, Terminal, command, in_terminal, process_in_terminal
 
 Capture = pytest.CaptureFixture[str]
 IDS = re.compile(r'\b[0-9a-f]{32}\b')

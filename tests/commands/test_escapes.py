@@ -14,8 +14,7 @@ from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, served, stream
-from .command import command, finish, in_store
-from .terminal import in_terminal
+from .command import command, finish, in_store, in_terminal
 
 EVIL = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'
 HARM = re.compile('\x1b]0|\x1b\\[2J|[\x07\x7f\x9b\u061c\u200e\u202e\u2066\u206a]')

@@ -36,8 +36,7 @@ from ..bounds import LIMIT
 from ..e2e.forks import PYTEST
 from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
-from .blocks import ROOT, Block
-from .expect import same_json, same_text
+from .blocks import ROOT, Block, same_json, same_text
 
 __all__ = ('Page', 'opened')
 
