@@ -23,7 +23,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AClient, serve_grpc, to_a2a
+
+from ..bounds import LIMIT
 
 WORDS = ['The ', 'answer ', 'is ', '42.']
 ANSWER = ''.join(WORDS)
@@ -199,3 +201,15 @@ PEERS: dict[str, Peer] = {
     'fasta2a': Peer(fasta2a, {}, lists=False, cancels=False),
     'fasta2a-older': Peer(fasta2a_older, {}, lists=False, cancels=False),
 }
+
+
+@asynccontextmanager
+async def calling(peer: Peer) -> AsyncGenerator[tuple[A2AClient, Talker]]:
+    talker = Talker()
+    async with asyncio.timeout(LIMIT), A2AClient(peer.app(talker), timeout=LIMIT, **peer.options) as client:
+        yield client, talker
+
+
+def text_of(task: Any) -> str:
+    [artifact] = task['artifacts']
+    return ''.join(part['text'] for part in artifact['parts'])

@@ -35,7 +35,7 @@ from ..auth.issuer import AUDIENCE
 from ..bounds import LIMIT
 from ..listening import listening
 from .canned import CARD, TASK, Canned, refusal, result, stream
-from .test_peers import text_of
+from .peers import text_of
 from .token_issuer import OAUTH, OPENID, TokenIssuer, issuing
 
 SECRET = 'secret of the robot: 100 % & more'

@@ -57,11 +57,10 @@ from ..grpc.certificates import LOCAL, Authority
 from ..listening import listening
 from ..remote.agents import caller
 from ..tables import each_case
-from .grpc_server import TASK, WORKING, answering, because, card_of, only, status, written
-from .peers import ANSWER, Peer, Talker, official
+from .canned import TASK, WORKING, answering, because, card_of, only, status, written
+from .peers import ANSWER, Peer, Talker, calling, official, text_of
 from .proxy import cutting
 from .test_client_credentials import robot
-from .test_peers import calling, text_of
 from .token_issuer import issuing
 
 TOKEN = 'the-token-of-ann-1234'

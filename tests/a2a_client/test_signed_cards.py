@@ -39,7 +39,7 @@ from ..auth.issuer import Key, issuer
 from ..client import Client
 from ..listening import listening
 from ..signing.pairs import pem, public_pem
-from .canned import Canned, result
+from .canned import Canned, card_for, result
 from .test_cards import over
 
 URL = 'http://agent.example/rpc'
@@ -455,8 +455,8 @@ async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest
 
 
 async def test_the_origin_of_a_signed_card_does_not_replace_a_loopback_address() -> None:
-    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': 'http://localhost:8000/'}]}
-    async with over(Canned(card=signed(card)).app, 'http://agent.example', card_keys=TRUSTED) as client:
+    card = signed(card_for(url='http://localhost:8000/'))
+    async with over(Canned(card=card).app, 'http://agent.example', card_keys=TRUSTED) as client:
         with pytest.raises(CardRefused, match=r'names an interface at another origin, http://localhost:8000\.'):
             await client.send('Hello.')
 

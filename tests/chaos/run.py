@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 
 from ..bounds import LIMIT
-from .clients import Client, Reader, state_of
-from .conversation import Conversation
+from .clients import Client, Conversation, Reader, state_of
 from .facts import ENDED, Facts, Reading, Sent, Sighting, TaskFacts
 from .faults import Faults
 from .ledger import opened

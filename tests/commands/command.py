@@ -1,11 +1,19 @@
-"""Runs commands in this process, and puts into the store what they work on."""
+"""Runs commands in this process or in a terminal, and puts into the store what they work on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import re
-from collections.abc import Awaitable, Callable
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +23,7 @@ from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend
 
+from ..bounds import LIMIT
 from ..suites.values import AT, OVER, claim_one, ending, message, run, submit, turn
 
 STORE = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
@@ -84,3 +93,106 @@ async def finish(backend: Backend, task_id: str, *, context: str = 'c', owner: s
         artifacts=[('a', artifact)],
         usage=RunUsage(requests=1),
     )
+
+
+# --- a pseudo-terminal: for a command in this process, and for a process of its own
+
+ESCAPES = re.compile(r'\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_=>78])')
+
+_RUN = """
+import os, runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that the leader of a session opens controls it
+runpy.run_module('pydantic_ai_a2a', run_name='__main__', alter_sys=True)
+"""
+
+
+class Terminal:
+    """One pseudo-terminal, whose output is collected."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self._output = b''
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def text(self) -> str:
+        """What was written, without escape sequences."""
+        return ESCAPES.sub('', self._output.decode(errors='replace')).replace('\r', '')
+
+    @property
+    def raw(self) -> str:
+        return self._output.decode(errors='replace')
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def until(self, text: str, times: int = 1) -> None:
+        """Wait until a text was written so often."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.text.count(text) >= times, LIMIT), self.text
+
+    def until_prompt(self, times: int = 1) -> None:
+        """Wait until `chat` has shown its prompt so often, and reads each key."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.raw.count('\x1b[?2004h') >= times, LIMIT), self.text
+
+    def close(self) -> str:
+        """Close, and return all that was written."""
+        os.close(self.slave)
+        self._reader.join(LIMIT)
+        os.close(self.master)
+        return self.text
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:  # the other side is closed
+                return
+            with self._news:
+                self._output += data
+                self._news.notify_all()
+
+
+@contextmanager
+def in_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = '') -> Generator[Terminal]:
+    """A terminal as standard input, output and error of this process."""
+    terminal = Terminal()
+    attributes = termios.tcgetattr(terminal.slave)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal.slave, termios.TCSANOW, attributes)
+    terminal.type(typed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
+    try:
+        with os.fdopen(os.dup(terminal.slave), 'r') as stdin, os.fdopen(os.dup(terminal.slave), 'w') as stdout:
+            with monkeypatch.context() as patch:
+                for name, stream in (('stdin', stdin), ('stdout', stdout), ('stderr', stdout)):
+                    patch.setattr(sys, name, stream)
+                yield terminal
+            stdout.flush()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def process_in_terminal(*arguments: str) -> Generator[tuple[Terminal, subprocess.Popen[bytes]]]:
+    """A command in a process whose controlling terminal it is, so that Ctrl-C reaches the process."""
+    terminal = Terminal()
+
+    command = [sys.executable, '-c', _RUN, *arguments]
+    environment = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '100', 'LINES': '40', 'PROMPT_TOOLKIT_NO_CPR': '1'}
+    with subprocess.Popen(
+        command,
+        stdin=terminal.slave,
+        stdout=terminal.slave,
+        stderr=terminal.slave,
+        start_new_session=True,
+        env=environment,
+    ) as process:
+        try:
+            yield terminal, process
+        finally:
+            process.kill()

@@ -24,7 +24,7 @@ from pydantic_ai_a2a import Access, Progress, Results, serve, to_a2a
 from ..bounds import LIMIT
 from ..doctor.test_examination import Collecting
 from ..playground.pictures import IMAGES, travel_agent
-from .terminal import Terminal, process_in_terminal
+from .command import Terminal, process_in_terminal
 
 __all__ = ('NAMES', 'svg')
 

@@ -19,20 +19,18 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
-from pydantic_ai_a2a.app.serve import Server
 from pydantic_ai_a2a.commands import calling
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 from pydantic_ai_a2a.remote import model as remote_model
 
-from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, silence, stream
+from ..a2a_client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
 from ..bounds import LIMIT
-from ..remote.test_places_of_questions import QUESTIONS, TEXT, confirmation, confirming, response
+from ..remote.test_places import QUESTIONS, TEXT, confirmation, confirming, response
 from ..signing.pairs import pem
 from ..tables import each_case
 from .agents import PNG, shop
-from .command import Outcome, command
-from .terminal import Terminal, in_terminal, process_in_terminal
+from .command import Outcome, Terminal, command, in_terminal, process_in_terminal
 
 Capture = pytest.CaptureFixture[str]
 IDS = re.compile(r'\b[0-9a-f]{32}\b')
@@ -147,7 +145,7 @@ def test_one_approval_answers_all_calls_and_changes_the_arguments_of_only_one(ca
     ]
     several = {'data': {'pending': calls}, 'mediaType': MEDIA_TYPE}
     canned = Canned(waits(several), stream({'task': TASK}), waits(several), result(confirming(confirmation())))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         arguments = ('send', server.url, '--task', 't', '--approve')
         assert command(capsys, *arguments).code == 0
         sent = canned.requests[-1][3]['params']['message']
@@ -210,7 +208,7 @@ def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> Non
 def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
     canned = Canned(stream({'message': message}), stream({'message': message}), stream({'message': message}))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         assert command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
         assert command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
         assert command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
@@ -218,7 +216,7 @@ def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
 
 def test_a_task_without_a_time(capsys: Capture) -> None:
     task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
-    with at_its_url(Canned(stream({'task': task}))) as server:
+    with served(Canned(stream({'task': task}))) as server:
         assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
 
 
@@ -233,23 +231,24 @@ def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
         stream({'task': {**answered, 'artifacts': files}}),
     )
     shown = [f'[a file: unknown type, http://x/{name}]\n' for name in 'ab']
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         assert command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
         assert command(capsys, 'send', server.url, 'hello').out == 'Hi.\n'
         assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
 
 
 def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
-    with serve(Canned(result(TASK)).app, anonymous=True) as api:
-        interface = {**CARD['supportedInterfaces'][0], 'url': api.url}
-        with serve(Canned(card={**CARD, 'supportedInterfaces': [interface]}).app, anonymous=True) as server:
-            refused = command(capsys, 'watch', server.url, 't')
-            assert refused.code == 1
-            assert 'names an interface at another origin' in refused.err
-            trusted = ('--trusted-origin', api.url.rstrip('/'))
-            assert command(capsys, 'watch', server.url, 't', *trusted).code == 0
-            assert 'another origin' in command(capsys, 'doctor', server.url).out
-            assert 'another origin' not in command(capsys, 'doctor', server.url, *trusted).out
+    with (
+        serve(Canned(result(TASK)).app, anonymous=True) as api,
+        serve(Canned(card=card_for(url=api.url)).app, anonymous=True) as server,
+    ):
+        refused = command(capsys, 'watch', server.url, 't')
+        assert refused.code == 1
+        assert 'names an interface at another origin' in refused.err
+        trusted = ('--trusted-origin', api.url.rstrip('/'))
+        assert command(capsys, 'watch', server.url, 't', *trusted).code == 0
+        assert 'another origin' in command(capsys, 'doctor', server.url).out
+        assert 'another origin' not in command(capsys, 'doctor', server.url, *trusted).out
     wrong = command(capsys, 'card', 'http://x', '--trusted-origin', 'example.com')
     assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
 
@@ -264,13 +263,6 @@ def test_the_doctor_needs_one_screen_and_shows_each_step_on_demand(capsys: Captu
     assert [brief.out.count(text) for text in ('Everybody may call the agent', ' is served. (§8.3)')] == [1, 3]
     assert whole.out.count('Everybody may call the agent') == 3
     assert whole.out.count('unknown task: An unknown task is ') == 3
-
-
-def at_its_url(canned: Canned, app: Any = None) -> Server:
-    """A server whose card names its URL."""
-    served = serve(app or canned.app, anonymous=True)
-    canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': served.url}]}
-    return served
 
 
 @each_case(
@@ -288,7 +280,7 @@ def at_its_url(canned: Canned, app: Any = None) -> Server:
 )
 def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Capture) -> None:
     canned = Canned(stream({'task': QUESTIONS[name][0] if name in QUESTIONS else confirming(confirmation())}))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         sent = command(capsys, 'send', server.url, 'hello')
     assert (sent.code, sent.out) == (3, out)
 
@@ -308,7 +300,7 @@ def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: py
             assert state != 'SUBMITTED' or reported.wait(LIMIT)
 
     def sent(*states: str) -> Outcome:
-        with at_its_url(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
+        with served(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
             return command(capsys, 'send', server.url, 'hello')
 
     monkeypatch.setattr(calling, 'QUEUED', 0.0)
@@ -330,7 +322,7 @@ def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
     working = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING', 'message': thought}}
     end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED', 'message': data}}
     events = [{'task': task}, {'statusUpdate': working}, chunk('One.'), chunk('Two.\n'), {'statusUpdate': end}]
-    with at_its_url(Canned(stream(*events))) as server:
+    with served(Canned(stream(*events))) as server:
         sent = command(capsys, 'send', server.url, 'hello')
     assert sent.out == 'One.\nTwo.\n[a file: text/html, http://x/y]\n'
     assert sent.err.startswith('  Hm.\n  Well.\n')
@@ -381,7 +373,7 @@ def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
     answer: Callable[[], Response], error: str, capsys: Capture
 ) -> None:
     canned = Canned(stream({'task': WORKING}), answer())
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         sent = command(capsys, 'send', server.url, 'hello', '--timeout', '2')
         told = f'pydantic-ai-a2a: the task t may go on; follow it with `pydantic-ai-a2a watch {server.url} t`\n'
     assert (sent.code, 'CancelTask' in canned.methods) == (1, False)
@@ -444,7 +436,7 @@ def test_a_confirmation_of_adk_is_answered_at_the_prompt(
 ) -> None:
     monkeypatch.setitem(sys.modules, 'prompt_toolkit', None)
     canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': TASK}))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         code, text = at(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
     assert code == 0, text
     assert f'{TEXT}\nApprove? [y]es, [n]o' in text
@@ -502,7 +494,7 @@ def test_a_question_with_an_odd_schema_is_answered(
     question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [pending]}
     waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
     canned = Canned(stream({'task': waits}), stream({'task': TASK}))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         code, text = at(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
     assert code == 0, text
     [answer] = canned.requests[-1][3]['params']['message']['parts'][0]['data']['callAnswers']
@@ -543,7 +535,7 @@ class Interrupting:
 
 def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     canned = Canned(result({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
-    with at_its_url(canned, Interrupting(canned, messages=1)) as server:
+    with served(canned, Interrupting(canned, messages=1)) as server:
         code, text = at(monkeypatch, '', 'watch', server.url, 't')
     assert (code, 'the task t goes on' in text) == (130, True)
 
@@ -551,7 +543,7 @@ def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.Mo
 def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_model, 'FIRST_LIMIT', 0.0)
     canned = Canned()
-    with at_its_url(canned, Interrupting(canned, messages=0)) as server:
+    with served(canned, Interrupting(canned, messages=0)) as server:
         code, text = at(monkeypatch, '', 'send', server.url, 'hello')
     assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
 
@@ -559,7 +551,7 @@ def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -
 def test_a_task_that_cannot_be_canceled_after_ctrl_c_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
     canned = Canned(stream({'task': waiting}), result(waiting), refusal(-32002, 'Too late.'))
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         code, text = at(monkeypatch, '\x04', 'send', server.url, 'hello')
     assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
 

@@ -1,4 +1,4 @@
-"""What the command line says to commands that make no sense, and what it finds."""
+"""What the command line says to commands that make no sense, what it finds, and `hash-key`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 
+from pydantic_ai_a2a import BearerAuth, hash_key
 from pydantic_ai_a2a.commands.cli import main
 
+from .command import command
+
+Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 MEMORY = (
     'keeps its tasks in the memory of one process, which has to serve and run them. Give it a backend that processes'
@@ -35,27 +40,18 @@ number = 42
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, with modules that are forgotten afterwards."""
-    (tmp_path / 'joker.py').write_text(JOKER)
-    (tmp_path / 'broken.py').write_text('import surely_not_installed')
-    (tmp_path / 'bare.py').write_text('')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, 'path', [each for each in sys.path if each])
-    yield tmp_path
-    for name in ('joker', 'broken', 'bare'):
+def modules(directory: Path) -> Iterator[None]:
+    """More modules of the directory, which are forgotten afterwards."""
+    (directory / 'joker.py').write_text(JOKER)
+    (directory / 'broken.py').write_text('import surely_not_installed')
+    (directory / 'bare.py').write_text('')
+    yield
+    for name in ('broken', 'bare'):
         sys.modules.pop(name, None)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
-    """The exit code, and what was written on why."""
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    return exit_.value.code, capsys.readouterr().err.strip().splitlines()[-1].partition('Error: ')[2]
-
-
-@pytest.mark.parametrize('command', ['serve', 'worker'])
-def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize('name', ['serve', 'worker'])
+def test_what_cannot_be_found_is_said(name: str, capsys: Capture) -> None:
     targets = (
         'bare',
         ':app',
@@ -67,7 +63,7 @@ def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixtur
         'joker:app.none',
         'joker:number',
     )
-    assert [refused(capsys, command, target) for target in targets] == snapshot(
+    assert [command(capsys, name, target).why for target in targets] == snapshot(
         [
             (2, "The module 'bare' has no 'app'."),
             (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
@@ -87,11 +83,9 @@ def test_a_module_that_imports_what_is_not_there_shows_where() -> None:
         main(['serve', 'broken:app'])
 
 
-@pytest.mark.parametrize('command', [('serve', '--no-worker'), ('worker',)], ids=' '.join)
-def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    answers = [refused(capsys, *command, target) for target in ('joker:app', 'joker:agent', 'joker:empty')]
+@pytest.mark.parametrize('arguments', [('serve', '--no-worker'), ('worker',)], ids=' '.join)
+def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(arguments: tuple[str, ...], capsys: Capture) -> None:
+    answers = [command(capsys, *arguments, target).why for target in ('joker:app', 'joker:agent', 'joker:empty')]
     assert answers == [
         (2, f'joker:app {MEMORY}'),
         (2, f'joker:agent {MEMORY}'),
@@ -99,16 +93,16 @@ def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(
     ]
 
 
-def test_an_app_whose_engine_has_no_workers_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, 'worker', '--engine', 'joker:shared') == snapshot(
+def test_an_app_whose_engine_has_no_workers_is_said(capsys: Capture) -> None:
+    assert command(capsys, 'worker', '--engine', 'joker:shared').why == snapshot(
         (2, 'joker:shared has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.')
     )
 
 
-def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backend_is_for_agents_and_one_that_there_is(capsys: Capture) -> None:
     assert [
-        refused(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db'),
-        refused(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db'),
+        command(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db').why,
+        command(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db').why,
     ] == snapshot(
         [
             (2, '--backend can only be given with an agent: joker:app is an app, which has its own backend.'),
@@ -122,26 +116,26 @@ def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFix
 
 
 def test_a_module_is_found_in_another_directory(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     inner = directory / 'inner'
     inner.mkdir()
     monkeypatch.chdir(inner)
-    assert refused(capsys, 'serve', 'joker:number', '--app-dir', '..')[1].startswith('joker:number is neither')
+    assert command(capsys, 'serve', 'joker:number', '--app-dir', '..').why[1].startswith('joker:number is neither')
 
 
 @pytest.mark.parametrize('arguments', [('serve', 'joker:app', '--port'), ('worker', 'joker:shared', '--health-port')])
-def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: Capture) -> None:
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, why = refused(capsys, *arguments, port)
+        code, why = command(capsys, *arguments, port).why
     assert (code, why.replace(port, 'PORT')) == snapshot(
         (1, 'Cannot listen on 127.0.0.1 port PORT: Address already in use. Choose another port or host.')
     )
 
 
-def test_a_host_is_allowed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com') == snapshot(
+def test_a_host_is_allowed_by_its_name(capsys: Capture) -> None:
+    assert command(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com').why == snapshot(
         (
             2,
             "allowed_hosts= takes names such as agent.example.com or *.example.com, not 'https://agent.example.com'.",
@@ -149,18 +143,15 @@ def test_a_host_is_allowed_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
-def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(['--version'])
-    assert exit_.value.code == 0
-    assert capsys.readouterr().out == f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n'
+def test_the_version_is_shown(capsys: Capture) -> None:
+    shown = command(capsys, '--version')
+    assert (shown.code, shown.out) == (0, f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n')
 
 
-def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main([])
-    assert exit_.value.code == 2
-    assert capsys.readouterr().err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
+def test_without_a_command_the_help_is_shown(capsys: Capture) -> None:
+    shown = command(capsys)
+    assert shown.code == 2
+    assert shown.err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
 
 
 @pytest.mark.parametrize(
@@ -177,31 +168,25 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
         ('migrate --sql --check', '--sql, --all-sql and --check cannot be combined: give one of them.'),
     ],
 )
-def test_a_wrong_command_line_is_explained(line: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, why = refused(capsys, *line.split())
+def test_a_wrong_command_line_is_explained(line: str, text: str, capsys: Capture) -> None:
+    code, why = command(capsys, *line.split()).why
     assert code == 2
     assert re.match(text, why), why
 
 
-def test_options_and_commands_are_completed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_and_commands_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv('_PYDANTIC_AI_A2A_COMPLETE', 'bash_complete')
     completions: list[list[str]] = []
     for words, position in (('pydantic-ai-a2a dead', '1'), ('pydantic-ai-a2a serve joker:app --a', '3')):
         monkeypatch.setenv('COMP_WORDS', words)
         monkeypatch.setenv('COMP_CWORD', position)
-        with pytest.raises(SystemExit):
-            main([])
-        completions.append([line.partition(',')[2] for line in capsys.readouterr().out.splitlines()])
+        completions.append([line.partition(',')[2] for line in command(capsys).out.splitlines()])
     assert completions == snapshot(
         [['dead-deliveries', 'dead-letters'], ['--app-dir', '--allowed-host', '--auth', '--anonymous']]
     )
 
 
-def test_the_script_and_the_module_are_the_same_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_and_the_module_are_the_same_command(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     scripts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['scripts']
     assert scripts == {'pydantic-ai-a2a': f'{main.__module__}:{main.__name__}'}
     monkeypatch.setattr(sys, 'argv', ['pydantic-ai-a2a', 'serve', '--help'])
@@ -209,3 +194,29 @@ def test_the_script_and_the_module_are_the_same_command(
         runpy.run_module('pydantic_ai_a2a', run_name='__main__')
     assert exit_.value.code == 0
     assert capsys.readouterr().out.startswith('Usage: pydantic-ai-a2a serve ')
+
+
+def test_a_new_key_comes_with_its_hash(capsys: Capture) -> None:
+    keys: set[str] = set()
+    for _ in range(2):
+        outcome = command(capsys, 'hash-key')
+        (key_name, key), (hash_name, hashed) = (line.split() for line in outcome.out.splitlines())
+        assert (outcome.code, key_name, hash_name) == (0, 'key:', 'hash:')
+        assert (len(key), hashed) == (43, hash_key(key))
+        BearerAuth({hashed: 'ann'})
+        keys.add(key)
+    assert len(keys) == 2
+
+
+def test_a_key_that_there_is_already_is_hashed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('sys.stdin', StringIO('the-token-of-ann-1234\n'))
+    outcome = command(capsys, 'hash-key', '--stdin')
+    assert (outcome.code, outcome.out) == (0, f'{hash_key("the-token-of-ann-1234")}\n')
+
+
+def test_a_key_that_can_be_guessed_is_refused(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('sys.stdin', StringIO('hunter2\n'))
+    outcome = command(capsys, 'hash-key', '--stdin')
+    assert outcome.code == 2
+    assert 'at least 16 characters' in outcome.err
+    assert 'hunter2' not in outcome.err

@@ -13,10 +13,8 @@ from starlette.responses import Response
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 
-from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
-from .command import command, finish, in_store
-from .terminal import in_terminal
-from .test_calling import at_its_url
+from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, served, stream
+from .command import command, finish, in_store, in_terminal
 
 EVIL = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'
 HARM = re.compile('\x1b]0|\x1b\\[2J|[\x07\x7f\x9b\u061c\u200e\u202e\u2066\u206a]')
@@ -79,7 +77,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arg
 @pytest.mark.parametrize('name', CARDS)
 def test_a_hostile_card(name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     canned = Canned(answers())
-    with at_its_url(canned) as server:
+    with served(canned) as server:
         canned.card = {**canned.card, **CARDS[name]}
         assert not HARM.search(shown(monkeypatch, server.url, '', *arguments))
 
@@ -111,7 +109,7 @@ def test_a_hostile_card(name: str, arguments: tuple[str, ...], monkeypatch: pyte
 def test_a_hostile_answer(
     answer: Callable[[], Response], arguments: tuple[str, ...], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with at_its_url(Canned(answer())) as server:
+    with served(Canned(answer())) as server:
         text = shown(monkeypatch, server.url, typed, *arguments)
     assert not HARM.search(text)
     assert ']0;x' in text or answer is html

@@ -1,14 +1,19 @@
-"""Which store a command works on, and whose of what is in it."""
+"""Which store and whose data a command works on, and `migrate`, which takes or prints the steps of a store."""
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.stores import owner_of, owner_or_anonymous
+from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
 
 from .command import STORE, command, die, in_store
 
@@ -89,3 +94,138 @@ def test_an_owner_that_could_be_a_mistake_is_refused(capsys: Capture, options: t
     code, why = command(capsys, 'export', 'joker:app', *options).why
     assert code == 2
     assert text in why
+
+
+# --- `migrate`
+
+URL = 'sqlite:///agent.db'
+NEWEST = newest(MIGRATIONS)
+
+
+def schema(path: Path) -> list[tuple[str, str]]:
+    """Everything that a database has."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute('SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL').fetchall()
+    return sorted((name, ' '.join(sql.split())) for name, sql in rows)
+
+
+def test_a_store_is_brought_up_to_date(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
+    outcomes = [
+        command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
+    ]
+    assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
+    assert [re.sub(rf'\b{NEWEST}\b', 'N', outcome.err) for outcome in outcomes] == snapshot(
+        [
+            'pydantic-ai-a2a: the store has the schema 0, and N is the newest\n',
+            'pydantic-ai-a2a: the store has the schema N, and had 0 before\n',
+            'pydantic-ai-a2a: the store has the schema N already\n',
+            'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
+        ]
+    )
+
+
+def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, directory: Path) -> None:
+    printed = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    with closing(sqlite3.connect(directory / 'printed.db')) as connection:
+        connection.executescript(printed)
+    connect(SqliteFile(path=directory / 'started.db')).close()
+    assert schema(directory / 'printed.db') == schema(directory / 'started.db')
+    assert command(capsys, 'migrate', '--backend', 'sqlite:///printed.db', '--check').code == 0
+    assert not (directory / 'agent.db').exists()
+
+
+def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
+    printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
+    assert printed.startswith('BEGIN;\n')
+    assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
+        f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
+    ]
+    assert command(capsys, 'migrate', '--backend', URL, '--check').code == 1
+    with closing(sqlite3.connect(directory / 'agent.db')) as connection:
+        connection.executescript(printed)
+    assert command(capsys, 'migrate', '--backend', URL, '--sql') == (0, '', '')
+
+
+def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: Path) -> None:
+    everything = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+    sqlite3.connect(directory / 'agent.db').close()
+    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+
+
+def test_a_store_with_steps_of_a_newer_version_stays_as_it_is(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), [*MIGRATIONS, []]).close()
+    outcomes = [command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], ['--sql'], [])]
+    assert [outcome.code for outcome in outcomes] == [0, 0, 0]
+    assert [re.sub(rf'\b{NEWEST + 1}\b', 'N', outcome.err) for outcome in outcomes] == snapshot(
+        [
+            'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
+            '',
+            'pydantic-ai-a2a: the store has the schema N already\n',
+        ]
+    )
+    assert outcomes[1].out == ''
+
+
+@pytest.mark.parametrize('target', ['app', 'parent', 'own'])
+def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, target: str) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
+    outcomes = [command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])]
+    assert [outcome.code for outcome in outcomes] == [1, 0, 0]
+
+
+APPS = """
+from pydantic_ai import Agent
+from pydantic_ai_a2a import mount, to_a2a
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from starlette.applications import Starlette
+
+agent = Agent('test', name='joker')
+several = Starlette()
+for name in ('ann', 'bob'):
+    mount(several, f'/{name}', to_a2a(agent, backend=f'sqlite:///{name}.db'))
+
+
+class Foreign(MemoryBackend):
+    durable = True
+
+
+foreign = to_a2a(agent, backend=Foreign('joker', reader_lag=1000))
+"""
+
+
+def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Path) -> None:
+    (directory / 'joker.py').write_text(APPS)
+    targets = ((), ('joker:several',), ('joker:foreign',), ('joker:agent',))
+    outcomes = [command(capsys, 'migrate', *target, '--check').why for target in targets]
+    assert {code for code, _ in outcomes} == {2}
+    assert [why[:60] for _, why in outcomes] == snapshot(
+        [
+            'Name the store: give an app, such as joker:app, or --backend',
+            'joker:several holds apps with several stores: name one of th',
+            'joker:foreign has a custom backend: the command upgrades onl',
+            'joker:agent keeps its tasks in the memory of one process, wh',
+        ]
+    )
+
+
+def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> None:
+    (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
+    connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]).close()
+    urls = ('memory', 'sqlite://', 'sqlite:///text.db', 'sqlite:///newer.db')
+    outcomes = [command(capsys, 'migrate', '--backend', url, '--check').why for url in urls]
+    assert [code for code, _ in outcomes] == [2, 2, 1, 1]
+    assert [
+        why.replace(str(directory), '').partition(' of pydantic-ai-a2a')[0].partition(': write')[0]
+        for _, why in outcomes
+    ] == snapshot(
+        [
+            "'memory' is not a store with a schema: give a SQLite or PostgreSQL URL, such as sqlite:///agent.db.",
+            "'sqlite://' names no file",
+            'The SQLite file /text.db cannot be used: the file is damaged, or is not a database: file is not a database'
+            ' (SQLITE_NOTADB). Restore it from a backup.',
+            'The SQLite file /newer.db cannot be used: it was written by a newer version',
+        ]
+    )

@@ -17,8 +17,7 @@ from ..behaviour.stage import ended
 from ..client import LIMIT, Client, lifespan, message, state_of, texts
 from ..dialects import speaking
 from ..postgres import Postgres
-from .__main__ import FOLDER, stored
-from .agent import HOST, WEBHOOK, Desk
+from .__main__ import FOLDER, HOST, WEBHOOK, Desk, stored
 
 REPAIR = 'the schema of a version that is not released has changed; run: python -m tests.databases'
 VERSIONS = sorted({int(path.name.split('.')[0].removeprefix('version_')) for path in FOLDER.glob('version_*.sql')})

@@ -36,8 +36,7 @@ from ..bounds import LIMIT
 from ..e2e.forks import PYTEST
 from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
-from .blocks import ROOT, Block
-from .expect import same_json, same_text
+from .blocks import ROOT, Block, same_json, same_text
 
 __all__ = ('Page', 'opened')
 
@@ -101,7 +100,7 @@ class Page:
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
         if (block.title or '').startswith('client_') or block.language in ('javascript', 'yaml'):
             return self._save
-        # A test of its own runs the SQL of a page: see `test_index_size.py`.
+        # A test of its own runs the SQL of a page: see `test_examples.py`.
         runners = {'python': self._python, 'bash': self._bash, 'text': _nothing, 'sql': _nothing}
         assert block.language in runners, f'nobody knows how to check a block of {block.language!r}'
         return runners[block.language]

@@ -1,21 +1,28 @@
-"""What the documentation lists is what the package has: names, settings, errors, rooms, make targets, links."""
+"""What the documentation lists is what the package has: names, settings, errors, scopes, figures, rooms, links."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
+from ast import literal_eval
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic_ai import Agent
+from starlette.testclient import TestClient
 
 import pydantic_ai_a2a
 from pydantic_ai_a2a import (
     Access,
     Approvals,
+    BearerAuth,
+    Caller,
     Limits,
     Messages,
     Postgres,
@@ -35,6 +42,7 @@ from pydantic_ai_a2a.store.sql.sweep import EXPIRED
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
+from .figures import PERFORMANCE, capacity, performance, results
 from .pictures import PICTURES
 from .rooms import PICTURE, layers, picture
 
@@ -193,3 +201,68 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
     links = [link for link in re.findall(r'\]\(([^)]+)\)', (ROOT / 'README.md').read_text()) if '://' not in link]
     assert links
     assert [link for link in links if not (ROOT / link.partition('#')[0]).exists()] == []
+
+
+REPAIR = 'run: python -m tests.docs.figures'
+
+
+def test_the_performance_page_has_the_results_of_the_benchmarks() -> None:
+    page = PERFORMANCE.read_text()
+    assert page == performance(page, results()), REPAIR
+    assert '| plain send, memory |' in page
+
+
+def test_the_capacity_page_calculates_with_the_results_of_the_benchmarks() -> None:
+    page = PERFORMANCE.read_text()
+    assert page == capacity(page, results()), REPAIR
+    assert '\n     1000       10000 ' in page
+
+
+# --- the table of scopes: each row refuses and admits the callers that its text names
+
+READ, WRITE, CANCEL = 'tasks:read', 'tasks:write', 'tasks:cancel'
+SENDS, READS, CANCELS = (
+    ('SendMessage', 'SendStreamingMessage'),
+    ('GetTask', 'ListTasks', 'SubscribeToTask'),
+    ('CancelTask',),
+)
+ALL = (*SENDS, *READS, *CANCELS)
+ROWS: dict[str, Mapping[tuple[str, ...], Sequence[str]]] = {
+    "{'CancelTask': 'tasks:cancel'}": {(): (*SENDS, *READS), (CANCEL,): ALL},
+    "{'SendMessage': 'tasks:write', 'CancelTask': 'tasks:write'}": {(): READS, (READ,): READS, (WRITE,): ALL},
+    "{'GetTask': 'tasks:read', '*': 'tasks:write'}": {(): (), (READ,): READS, (WRITE,): (*SENDS, *CANCELS)},
+    "{'CancelTask': ['tasks:write', 'tasks:cancel']}": {
+        (WRITE,): (*SENDS, *READS),
+        (CANCEL,): (*SENDS, *READS),
+        (WRITE, CANCEL): ALL,
+    },
+}
+"""The operations that callers with these scopes may perform, by row."""
+
+
+def _admitted(client: TestClient, token: str) -> Iterator[str]:
+    """Perform all operations, and return the names of the admitted operations."""
+    for operation in ALL:
+        params: dict[str, Any] = {} if operation == 'ListTasks' else {'id': 'task-1'}
+        if operation in SENDS:
+            params = {'message': {'messageId': 'm', 'role': 'ROLE_USER', 'parts': [{'text': 'Hi'}]}}
+        request = {'jsonrpc': '2.0', 'id': 1, 'method': operation, 'params': params}
+        headers = {'Authorization': f'Bearer {token}', 'A2A-Version': '1.0'}
+        answer = client.post('/', json=request, headers=headers)
+        assert answer.status_code in (200, 403)
+        if answer.status_code == 200:
+            yield operation
+
+
+def test_the_rows_are_those_of_the_guide() -> None:
+    assert [row for row, _ in table(ROOT / 'docs' / 'authorization.md', '`Access(scopes=…)`')] == [*ROWS]
+
+
+@pytest.mark.parametrize('row', ROWS)
+def test_a_row_admits_callers_by_their_scopes(row: str) -> None:
+    callers = {'.'.join(scopes).replace(':', '.').ljust(16, '.'): scopes for scopes in ROWS[row]}
+    auth = BearerAuth({token: Caller(id=token, scopes=frozenset(scopes)) for token, scopes in callers.items()})
+    app = to_a2a(Agent('test'), auth=auth, access=Access(scopes=literal_eval(row)))
+    with TestClient(app) as client:
+        admitted = {scopes: [*_admitted(client, token)] for token, scopes in callers.items()}
+    assert admitted == {scopes: [*operations] for scopes, operations in ROWS[row].items()}

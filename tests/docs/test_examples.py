@@ -1,14 +1,19 @@
-"""Every example of the documentation is run: those of a page together, each docstring's alone."""
+"""Every example of the documentation is run: those of a page together, each docstring's alone, and the SQL."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
 
+import asyncpg
 import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.store import PostgresBackend
 
 from ..e2e.venvs import missing
 from ..engines import need_dbos
+from ..suites import READER_LAG
 from .blocks import ROOT, Block, blocks, in_order
 from .page import opened
 
@@ -38,3 +43,30 @@ def test_the_tutorial_can_be_followed_from_its_first_page_to_its_last(tmp_path: 
 def test_the_example_of_a_docstring_runs(block: Block, tmp_path: Path) -> None:
     with opened(tmp_path) as page:
         page.read([block])
+
+
+ROWS = """
+    INSERT INTO a2a.entry (agent, owner, id, message)
+    SELECT 'agent', '/', lpad(to_hex(n), 12, '0') || md5(n::text), '{}' FROM generate_series(1, 30000) n
+"""
+OLD = "DELETE FROM a2a.entry WHERE ('x' || substr(id, 1, 12))::bit(48)::bigint % 25 <> 0"
+
+
+async def test_an_index_that_has_grown_is_found_and_made_small(postgres_url: str) -> None:
+    find, repair = [block.text for block in blocks(ROOT / 'docs' / 'postgresql.md') if block.language == 'sql']
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await backend.queued()
+        await connection.execute(ROWS)
+        await connection.execute('VACUUM ANALYZE a2a.entry')
+        assert await connection.fetch(find) == []
+        await connection.execute(OLD)
+        await connection.execute('VACUUM ANALYZE a2a.entry')
+        [index] = await connection.fetch(find)
+        assert (index['index'], index['rows']) == ('a2a.entry_pkey', 1200)
+        await connection.execute(repair)
+        assert await connection.fetch(find) == []
+    finally:
+        await connection.close()
+        backend.close()

@@ -1,4 +1,4 @@
-"""Each requirement of A2A 1.0 is shown by tests, and the page of the protocol says so."""
+"""Each requirement of A2A 1.0 and each attack names its tests, which exist, as the pages of both say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 from ..requirements import PLACE, Requirement, on_page_markdown, requirements
 from ..tables import each_case
-from .blocks import ROOT
+from .blocks import ROOT, table
 
 ALL = requirements()
 LATER = {142}
@@ -46,3 +46,19 @@ def test_the_page_of_the_protocol_has_them_all() -> None:
     assert [each.name for each in ALL.values() if each.deviates is not None] == ['R113', 'R119']
     assert [each.name for each in ALL.values() if each.deviates and each.deviates not in deviations] == []
     assert [each.text for each in ALL.values() if f'| {each.name} | ' not in page or each.text not in page] == []
+
+
+# --- attacks
+
+CLAIMS = table(ROOT / 'tests' / 'attacks.md', 'Attack')
+
+
+def test_each_attack_has_a_protection_and_a_test() -> None:
+    assert [row for row in CLAIMS if len(row) != 3 or not all(row)] == []
+    assert [row for row in CLAIMS if not row[-1].startswith('tests/')] == []
+
+
+@each_case('test', [row[-1] for row in CLAIMS])
+def test_the_test_of_an_attack_exists(test: str) -> None:
+    path, _, name = test.removeprefix('tests/').partition('::')
+    assert name in _tests(path) or (not name and _tests(path))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pydantic_ai_a2a import BearerAuth, Results, doctor, serve, to_a2a
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.doctor import Finding, examine, interfaces
 from pydantic_ai_a2a.protocol.answers import read_card
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
+from ..a2a_client.canned import TASK, Canned, card_for, refusal, result, stream
 from ..a2a_client.peers import Talker, official
 from ..bounds import LIMIT
 from ..clocks import HOUR, SetClock
@@ -148,12 +146,20 @@ def answers(**changed: Response) -> list[Response]:
     return [{**sound, **changed}[name] for name in sound]
 
 
+def card_at(url: str, **changed: Any) -> dict[str, Any]:
+    return {**card_for(url=url), **changed}
+
+
+async def examined(canned: Canned, card: Callable[[str], Any] = card_at) -> list[Finding]:
+    """Serve canned answers with the card for the URL of their server, and examine the server."""
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = card(server.url)
+        return await findings(server.url)
+
+
 async def test_each_request_names_the_tenant_of_the_interface() -> None:
     canned = Canned(*answers())
-    with serve(canned.app, anonymous=True) as server:
-        card = card_at(server.url)
-        canned.card = {**card, 'supportedInterfaces': [{**card['supportedInterfaces'][0], 'tenant': 'acme'}]}
-        await findings(server.url)
+    await examined(canned, lambda url: card_at(url, supportedInterfaces=[{**interface(url), 'tenant': 'acme'}]))
     params = [body['params'] for _, _, _, body in canned.requests if body and body['params']]
     assert [one.get('tenant') for one in params] == ['acme'] * 6
 
@@ -192,18 +198,11 @@ WORKING = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
     ],
 )
 async def test_each_fault_is_named(changed: dict[str, Response], finding: str, text: str) -> None:
-    canned = Canned(*answers(**changed))
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = card_at(server.url)
-        found = await findings(server.url)
+    found = await examined(Canned(*answers(**changed)))
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, bad(found)
     assert text in named[0].text
     assert named[0].sent.startswith('POST http://127.0.0.1:')
-
-
-def card_at(url: str, **changed: Any) -> dict[str, Any]:
-    return {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': url}], **changed}
 
 
 def interface(url: str, binding: str = 'JSONRPC') -> dict[str, str]:
@@ -254,10 +253,7 @@ CARDS: list[tuple[Callable[[str], Any], str, str]] = [
 
 @pytest.mark.parametrize(('change', 'finding', 'text'), CARDS)
 async def test_each_fault_of_a_card_is_named(change: Callable[[str], Any], finding: str, text: str) -> None:
-    canned = Canned(*answers())
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = change(server.url)
-        found = await findings(server.url)
+    found = await examined(Canned(*answers()), change)
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, found
     assert text in named[0].text
@@ -273,22 +269,19 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     assert isinstance(chosen, Interface)
 
 
-async def test_an_answer_in_place_of_which_events_come_cannot_be_read() -> None:
-    canned = Canned(*answers(message=stream({'task': TASK})))
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = card_at(server.url)
-        [finding] = [finding for finding in await findings(server.url) if finding.step == 'message']
+@pytest.mark.parametrize(
+    ('step', 'answer', 'came'),
+    [
+        ('message', stream({'task': TASK}), 'not JSON but text/event-stream'),
+        ('stream', stream('data: ' + 'x' * 10_000_001), 'has sent an answer that cannot be read'),
+    ],
+    ids=['events in place of an answer', 'a long event'],
+)
+async def test_an_answer_that_cannot_be_read_is_shown(step: str, answer: Response, came: str) -> None:
+    found = await examined(Canned(*answers(**{step: answer})))
+    [finding] = [finding for finding in found if finding.step == step]
     assert finding.level == 'fault'
-    assert 'not JSON but text/event-stream' in finding.came
-
-
-async def test_an_event_that_is_too_long_cannot_be_read() -> None:
-    canned = Canned(*answers(stream=stream('data: ' + 'x' * 10_000_001)))
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = card_at(server.url)
-        [finding] = [finding for finding in await findings(server.url) if finding.step == 'stream']
-    assert finding.level == 'fault'
-    assert 'has sent an answer that cannot be read' in finding.came
+    assert came in finding.came
 
 
 async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
@@ -319,15 +312,13 @@ async def test_tasks_that_go_on_are_canceled() -> None:
     third = stream({'task': {**WORKING, 'id': 'third'}})
     canceled = result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}})
     canned = Canned(GONE, GONE, BAD, NO_METHOD, working, canceled, second, canceled, third, canceled)
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = card_at(server.url)
-        await findings(server.url)
-        ids = [body['params']['id'] for _, _, _, body in canned.requests if body and body['method'] == 'CancelTask']
-        assert ids == ['first', 'second', 'third']
-        canned.answers = [GONE, GONE, BAD, NO_METHOD, result(message)]
-        assert bad(await findings(server.url)) == ['hint security']
-        canned.answers = [GONE, GONE, BAD, NO_METHOD, DONE, LATE, DONE, stream('data:\n\n', message)]
-        assert bad(await findings(server.url)) == ['hint security', 'hint event ids']
+    await examined(canned)
+    ids = [body['params']['id'] for _, _, _, body in canned.requests if body and body['method'] == 'CancelTask']
+    assert ids == ['first', 'second', 'third']
+    direct = Canned(GONE, GONE, BAD, NO_METHOD, result(message))
+    assert bad(await examined(direct)) == ['hint security']
+    streamed = Canned(GONE, GONE, BAD, NO_METHOD, DONE, LATE, DONE, stream('data:\n\n', message))
+    assert bad(await examined(streamed)) == ['hint security', 'hint event ids']
 
 
 async def test_a_card_at_the_older_path() -> None:
@@ -340,13 +331,6 @@ async def test_a_card_at_the_older_path() -> None:
     with serve(older, anonymous=True) as server:
         canned.card = card_at(server.url)
         assert 'warning card' in bad(await findings(server.url))
-
-
-@pytest.fixture
-def official_url() -> Generator[str]:
-    app = official(Talker(), 'JSONRPC', '1.0')
-    with serve(At(app), anonymous=True) as server:
-        yield server.url
 
 
 class At:
@@ -371,8 +355,9 @@ class At:
         await Response(card, media_type='application/json')(scope, receive, send)
 
 
-async def test_what_is_said_of_the_official_server(official_url: str) -> None:
-    found = await findings(official_url)
+async def test_what_is_said_of_the_official_server() -> None:
+    with serve(At(official(Talker(), 'JSONRPC', '1.0')), anonymous=True) as server:
+        found = await findings(server.url)
     assert [one.text for one in found if one.level == 'fault'] == []
     assert {'hint security', 'hint repeated message', 'hint event ids'} <= {*bad(found)}
 
@@ -389,10 +374,7 @@ def test_the_command_writes_each_step(capsys: pytest.CaptureFixture[str]) -> Non
         assert written.code == 0
         assert written.out.startswith('ok          card: The card of plain is valid. (§8.2)\n')
         assert '            sent: POST http://127.0.0.1:' in written.out
-        lines = command(capsys, 'doctor', server.url, '--json').lines
-        assert lines[0]['step'] == 'card'
-    with pytest.raises(SystemExit) as exit_:
-        main(('doctor', 'http://127.0.0.1:9'))
-    assert exit_.value.code == 1
-    assert 'fault       card: There is no agent card that clients can use.' in capsys.readouterr().out
-    assert json.dumps(lines)
+        assert command(capsys, 'doctor', server.url, '--json').lines[0]['step'] == 'card'
+    written = command(capsys, 'doctor', 'http://127.0.0.1:9')
+    assert written.code == 1
+    assert 'fault       card: There is no agent card that clients can use.' in written.out

@@ -1,6 +1,6 @@
 """Streams one message with the official client of any release from 0.2.5 to 0.3.x, and prints the states that it reads.
 
-`test_silent_streams.py` runs it where the release is installed.
+`test_streams.py` runs it where the release is installed.
 """
 
 from __future__ import annotations

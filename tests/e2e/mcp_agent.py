@@ -33,7 +33,7 @@ from pydantic_ai_a2a import (
 
 from ..bounds import LIMIT
 from ..fixed import fixed
-from .mcp_tokens import ACCESS_TOKEN, BOSS, EXCHANGE, TOKENS
+from .mcp_servers import ACCESS_TOKEN, BOSS, EXCHANGE, TOKENS
 
 
 class ToFile(SpanExporter):

@@ -1,10 +1,12 @@
-"""The official client of A2A 1.0, and its objects in short."""
+"""The official client of A2A 1.0, its objects in short, and the servers that it calls."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from a2a.client import Client, ClientConfig, create_client
 from a2a.helpers import get_artifact_text, get_message_text, new_message, new_text_message
 from a2a.types import Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
-from .server import LIMIT, ROOT, Process, process
+from ..postgres import Postgres
+from .server import LIMIT, ROOT, Gates, Process, process, uvicorn
 
 OFFICIAL = 'official `a2a-sdk` 1.x client'
 """The behaviour that these tests show, by its name."""
@@ -106,3 +109,43 @@ def _outline(event: StreamResponse) -> str:
     update = event.artifact_update
     marks = [name for name in ('append', 'last_chunk') if getattr(update, name)]
     return ' '.join([repr(get_artifact_text(update.artifact)), *marks])
+
+
+# --- apps as they are deployed: one process with everything in memory, or one that serves and one that runs the tasks
+
+DEPLOYMENTS = ('one process', 'two processes over PostgreSQL')
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """An app, up and listening."""
+
+    url: str
+    """Where its clients go; ends in a slash."""
+    runner: Process
+    """What runs its tasks."""
+
+    @property
+    def gates(self) -> Gates:
+        """Where its agent waits."""
+        return Gates(self.runner.url)
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until what runs the tasks has written something."""
+        return self.runner.wait_for(pattern)
+
+
+@contextmanager
+def deployed(app: str, deployment: str, postgres: Callable[[], Postgres]) -> Generator[Deployed]:
+    """An app of `apps.py`."""
+    over_grpc = spoken() == 'GRPC'
+    if deployment == DEPLOYMENTS[0]:
+        with uvicorn(app, env={'APPS_GRPC': '1'} if over_grpc else {}) as server:
+            yield Deployed(server.url, server)
+        return
+    with postgres().database() as url:
+        store = {'APPS_BACKEND': url}
+        grpc = ('--grpc-port', '0') if over_grpc else ()
+        serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--no-worker', '--port', '0', *grpc)
+        with process('-m', 'uvicorn', app, '--port', '0', env=store) as runner, process(*serve, env=store) as server:
+            yield Deployed(server.url, runner)

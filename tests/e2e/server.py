@@ -20,11 +20,16 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from ..bounds import LIMIT
 from .forks import Fork, can_fork
 
 ROOT = Path(__file__).parents[2]
+UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
+ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
+SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
+"""The options of uvicorn for its two event loops and parsers."""
 
 
 class Process:
@@ -200,18 +205,13 @@ def send_streaming(text: str) -> dict[str, Any]:
     return rpc('SendStreamingMessage', message=message)
 
 
-def unread(url: str, text: str) -> socket.socket:
-    """A connection on which a message is sent and the stream not read; the kernel keeps as little as it can."""
-    content = json.dumps(send_streaming(text)).encode()
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
+def unread(url: str, body: dict[str, Any]) -> socket.socket:
+    """A connection on which a request is sent and the answer not read; the kernel keeps as little as it can."""
+    parts, content = urlsplit(url), json.dumps(body).encode()
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(LIMIT)
     connection.connect((parts.hostname, parts.port))
-    connection.sendall(
-        b'POST / HTTP/1.1\r\nHost: %s\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n'
-        b'Content-Length: %d\r\n\r\n%s' % (parts.netloc.encode(), len(content), content)
-    )
+    head = 'POST / HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n'
+    connection.sendall(f'{head}Content-Length: {len(content)}\r\n\r\n'.encode() + content)
     return connection

@@ -1,25 +1,27 @@
-"""Calls that wait for their user, answered by the official clients over HTTP."""
+"""Calls that wait for their user or for a tool of the client, answered by the official clients over HTTP."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+from uuid import uuid4
 
+import httpx
 import pytest
 from a2a.helpers import get_data_parts, new_data_part
-from a2a.types import SendMessageRequest, Task
+from a2a.types import Message, SendMessageRequest, Task
 from a2a.utils.errors import InvalidParamsError
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from ..behaviour.rows import covers
-from .foreign_client import answer_of, declared, schema_of
 from .official import BINDINGS, OFFICIAL, official_client, over, say, send, serving, state_of, task_of, text_of
 from .official_0_3 import OFFICIAL_0_3, client_0_3
 from .official_0_3 import text_of as text_of_0_3
-from .server import Process
+from .server import LIMIT, ROOT, Process
 from .venvs import python_with_a2a_sdk_0_3
 
 ROW = '`DeferredToolRequests`'
@@ -35,9 +37,9 @@ ANSWERS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
 def start(tmp_path: Path) -> Start:
     """Starts a server on the test's file."""
     (tmp_path / 'ledger').touch()
-    env = {'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'A2A_TEST_LEDGER': str(tmp_path / 'ledger')}
+    env = {'APPS_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'APPS_LEDGER': str(tmp_path / 'ledger')}
 
-    return partial(serving, 'tests.e2e.approval_app:app', env=env)
+    return partial(serving, 'tests.e2e.shared_apps:keeper', env=env)
 
 
 @pytest.fixture(scope='session')
@@ -115,6 +117,51 @@ async def test_calls_are_answered_one_by_one_in_several_processes_with_another_t
     assert deleted(tmp_path) == ['a']
 
 
+# --- a client that knows only the card of the agent, and the messages of its tasks
+
+
+async def declared(url: str, word: str) -> str:
+    """The URI of the extension whose description on the card has a word."""
+    async with httpx.AsyncClient(timeout=LIMIT) as http:
+        card = (await http.get(f'{url}.well-known/agent-card.json')).json()
+    [uri] = [own['uri'] for own in card['capabilities']['extensions'] if word in own['description']]
+    return uri
+
+
+def schema_of(task: Task) -> dict[str, Any]:
+    """The JSON Schema of the message that answers a task, from the data of the task's message."""
+    message = MessageToDict(task.status.message)
+    [data] = [part['data'] for part in message['parts'] if 'data' in part]
+    return data['messageSchema']
+
+
+def answer_of(schema: dict[str, Any], **wanted: Any) -> SendMessageRequest:
+    """A message made by its schema: a value that is wanted under a name, else the first that the schema allows."""
+    message = _made(schema, {'messageId': uuid4().hex, 'role': 'ROLE_USER', **wanted}, '')
+    return SendMessageRequest(message=ParseDict(message, Message()))
+
+
+def _made(schema: dict[str, Any], wanted: dict[str, Any], name: str) -> Any:
+    if 'oneOf' in schema:
+        return next(_fitting(schema['oneOf'], wanted))
+    if 'const' in schema:
+        return schema['const']
+    if name in wanted:
+        return wanted[name]
+    if schema.get('type') == 'array':
+        return [_made(schema['items'], wanted, name)]
+    required = {*schema['required'], *(wanted.keys() & schema['properties'].keys())}
+    return {own: _made(of_it, wanted, own) for own, of_it in schema['properties'].items() if own in required}
+
+
+def _fitting(choices: list[dict[str, Any]], wanted: dict[str, Any]) -> Iterator[Any]:
+    """The forms whose fixed values are those that are wanted."""
+    for choice in choices:
+        fixed = {name: of_it['const'] for name, of_it in choice['properties'].items() if 'const' in of_it}
+        if all(wanted.get(name, value) == value for name, value in fixed.items()):
+            yield _made(choice, wanted, '')
+
+
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
 @pytest.mark.parametrize('given', ANSWERS)
@@ -128,6 +175,9 @@ async def test_a_foreign_client_answers_an_approval_by_the_card_and_the_message(
             task = await sent(say('delete:a'))
             ended = await sent(answer_of(schema_of(task), **wanted))
     assert (ended.id, text_of(ended), deleted(tmp_path)) == (task.id, f'delete:a + {said}', done)
+
+
+# --- the client of 0.3, and one that sends nothing but text
 
 
 def part_of(*items: dict[str, Any]) -> list[dict[str, Any]]:
@@ -194,3 +244,43 @@ async def test_a_client_that_sends_nothing_but_text_is_told_what_to_write_and_ma
             ended = await sent(say('No!', task_id=task.id))
     assert text_of(ended) == 'delete:a + The tool call was denied.'
     assert deleted(tmp_path) == []
+
+
+# --- tools of the client
+
+NOTE: dict[str, Any] = {
+    'name': 'read_note',
+    'description': 'Read a note of the user.',
+    'inputSchema': {
+        'type': 'object',
+        'properties': {'name': {'type': 'string', 'minLength': 1, 'maxLength': 40}},
+        'required': ['name'],
+    },
+}
+
+
+def with_tools(request: SendMessageRequest, uri: str, *tools: dict[str, Any]) -> SendMessageRequest:
+    ParseDict({uri: {'tools': [*tools]}}, request.message.metadata)
+    return request
+
+
+@covers(OFFICIAL, ROW)
+@pytest.mark.parametrize('binding', BINDINGS)
+async def test_the_official_client_brings_a_tool_and_answers_its_call(binding: str) -> None:
+    with over(binding), serving('client_tools:app', app_dir=ROOT / 'examples') as server:
+        uri = await declared(server.url, 'may declare tools')
+        async with official_client(server.url, streaming=False) as client:
+            without = await task_of(client.send_message(say('What is in note a?')))
+            task = await task_of(client.send_message(with_tools(say('What is in note a?'), uri, NOTE)))
+            [call] = [
+                call
+                for part in MessageToDict(task.status.message)['parts']
+                for call in part.get('data', {}).get('pending', [])
+            ]
+            answer = answer_of(schema_of(task), decision='result', result='Buy milk.')
+            done = await task_of(client.send_message(answer))
+            with pytest.raises(InvalidParamsError, match='is the name of an earlier tool'):
+                await task_of(client.send_message(with_tools(say('Hello!'), uri, NOTE, NOTE)))
+    assert text_of(without) == 'I have no tool to read notes.'
+    assert (state_of(task), call['tool'], call['args']) == ('TASK_STATE_INPUT_REQUIRED', 'read_note', {'name': 'a'})
+    assert (done.id, text_of(done)) == (task.id, 'The note says: Buy milk.')

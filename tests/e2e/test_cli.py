@@ -1,16 +1,19 @@
-"""The command line in processes of its own: servers, workers, and both over one file."""
+"""The command line in processes of its own: servers, workers, both over one file, and the operator's commands."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from contextlib import AbstractContextManager
+import sqlite3
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from a2a.types import GetTaskRequest
+from a2a.utils.errors import TaskNotFoundError
 
 from ..behaviour.rows import covers
 from .official import collect, official_client, outline, say, state_of, task_of, text_of
@@ -171,3 +174,98 @@ async def test_a_server_goes_on_serving_for_its_drain_delay_but_is_not_ready(
         assert await server.ended() == (0 if number == signal.SIGINT else -number)
     assert text_of(task) == 'Answered by the server.'
     assert 'Traceback' not in server.output, server.output
+
+
+def statuses(url: str) -> list[int]:
+    """What is answered to requests in the name of a proxy, a stranger and this machine."""
+    hosts = ('agent.example.com', 'evil.example', 'localhost')
+    return [httpx.get(url, headers={'Host': host}, timeout=LIMIT).status_code for host in hosts]
+
+
+def test_a_server_answers_for_this_machine_and_the_names_that_it_is_given(tmp_path: Path) -> None:
+    named = ('--allowed-host', 'agent.example.com', '--allowed-host', '*.example.org', '--anonymous')
+    with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', *named) as server:
+        assert statuses(f'{server.url}.well-known/agent-card.json') == [200, 421, 200]
+
+
+@pytest.mark.parametrize('app', ['app', 'wrapped'])
+def test_a_worker_tells_its_health_to_this_machine_only(app: str, tmp_path: Path) -> None:
+    with worker(tmp_path, app, '--health-port', '0') as running:
+        health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
+        running.wait_for('the worker runs')
+        assert statuses(f'{health}health/live') == [421, 421, 200]
+
+
+# --- the operator's commands beside servers and workers
+
+
+async def run(where: Path, *arguments: str) -> tuple[int, list[Any]]:
+    """How a command ends, and the JSON Lines that it writes, but for those of the audit log."""
+
+    def lines() -> tuple[int, list[Any]]:
+        with command(where, *arguments) as running:
+            code = running.exit_code()
+        written = [json.loads(line) for line in running.output.splitlines() if line.startswith('{')]
+        return code, [line for line in written if 'event' not in line]
+
+    return await asyncio.to_thread(lines)
+
+
+def expire_leases(file: Path) -> None:
+    with closing(sqlite3.connect(file, timeout=LIMIT)) as store, store:
+        store.execute('UPDATE task SET lease_until = 0')
+
+
+async def test_a_task_that_was_started_too_often_is_listed_and_runs_once_it_is_retried(tmp_path: Path) -> None:
+    with web(tmp_path, 'fragile') as server:
+        async with official_client(server.url) as client:
+            stream = client.send_message(say('hello'))
+            task = (await anext(stream)).task
+            with worker(tmp_path, 'fragile', NAME='one', HANGS='1') as one:
+                one.wait_for('A run has begun')
+                one.signal(signal.SIGKILL)
+                assert await one.ended() == -signal.SIGKILL
+            expire_leases(tmp_path / 'agent.db')
+            with worker(tmp_path, 'fragile', NAME='two'):
+                assert outline(await collect(stream))[-1].startswith('FAILED')
+                code, [letter] = await run(tmp_path, 'dead-letters', 'list', f'{APPS}:fragile', '--json')
+                assert (code, letter['taskId'], letter['owner'], letter['attempts']) == (0, task.id, '/', 1)
+                retry = ('dead-letters', 'retry', f'{APPS}:fragile', '--task', task.id, '--json')
+                code, [retried] = await run(tmp_path, *retry)
+                assert code == 0
+                async with official_client(server.url, streaming=False) as plain:
+                    next_ = await task_of(plain.send_message(say('and then?', context_id=task.context_id)))
+            again = await client.get_task(GetTaskRequest(id=retried['retriedAs']))
+    assert [text_of(each) for each in (again, next_)] == ['Answered by two.', 'Answered by two.']
+    assert list(again.history[0].reference_task_ids) == [task.id]
+
+
+async def test_what_a_server_in_use_has_is_exported_and_erased(tmp_path: Path) -> None:
+    store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
+    with command(tmp_path, 'serve', f'{APPS}:app', '--port', '0', NAME='the server') as server:
+        async with official_client(server.url, streaming=False) as client:
+            task = await task_of(client.send_message(say('remember SECRET')))
+            code, lines = await run(tmp_path, 'export', *store)
+            assert code == 0
+            assert [line.get('task', {}).get('id') for line in lines] == [task.id, None]
+            code, [counts] = await run(tmp_path, 'erase', *store, '--yes', '--compact', '--json')
+            assert (code, counts['tasks'], counts['conversations']) == (0, 1, 1)
+            assert [path.name for path in tmp_path.glob('agent.db*') if b'SECRET' in path.read_bytes()] == []
+            assert await run(tmp_path, 'export', *store) == (1, [])
+            assert text_of(await task_of(client.send_message(say('go on')))) == 'Answered by the server.'
+
+
+async def test_a_run_in_another_process_is_cancelled_before_it_is_erased(tmp_path: Path) -> None:
+    store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
+    with web(tmp_path) as server, worker(tmp_path, NAME='one', HANGS='1') as running:
+        async with official_client(server.url) as client:
+            stream = client.send_message(say('hello'))
+            task = (await anext(stream)).task
+            running.wait_for('A run has begun')
+            assert await run(tmp_path, 'erase', *store, '--yes') == (1, [])
+            wait = ('--cancel', '--grace', str(LIMIT))
+            code, [counts] = await run(tmp_path, 'erase', *store, '--yes', *wait, '--json')
+            assert (code, counts['tasks']) == (0, 1)
+            await collect(stream)  # it is over, and there is nothing left to tell of it
+            with pytest.raises(TaskNotFoundError):
+                await client.get_task(GetTaskRequest(id=task.id))

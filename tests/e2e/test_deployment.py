@@ -22,8 +22,7 @@ import yaml
 from pydantic_ai_a2a import Limits
 
 from ..client import message
-from ..docs.blocks import blocks
-from ..docs.expect import same_text
+from ..docs.blocks import blocks, same_text
 from ..postgres import Postgres
 from .server import LIMIT, ROOT, Process, process
 

@@ -1,31 +1,38 @@
-"""Examples of what agents do beyond text, served by uvicorn and used by the official client."""
+"""The examples and demos, in processes of their own: what they print, and what the official client gets from them."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from a2a.client import Client
+from a2a.client import Client, ClientConfig, create_client
 from a2a.helpers import get_data_parts, new_data_part, new_text_part
-from a2a.types import Part
+from a2a.types import CancelTaskRequest, GetTaskRequest, Part, SendMessageRequest, Task
 from a2a.utils.errors import InvalidParamsError
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.card import SCHEMAS_URI
 
 from ..behaviour.rows import covers
-from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of
+from ..temporal import temporal_program
+from .official import OFFICIAL, collect, official_client, outline, say, send, state_of, task_of, text_of
 from .server import LIMIT, ROOT, Process, process, uvicorn
+
+EXAMPLES = ('--app-dir', str(ROOT / 'examples'))
 
 
 @asynccontextmanager
-async def example(name: str, *, streaming: bool = False) -> AsyncGenerator[tuple[Process, Client]]:
+async def example(
+    name: str, *, streaming: bool = False, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[tuple[Process, Client]]:
     """A server of an example, and a client of it."""
-    with uvicorn(f'{name}:app', '--app-dir', str(ROOT / 'examples')) as server:
+    with uvicorn(f'{name}:app', *EXAMPLES, env=env) as server:
         async with official_client(server.url, streaming=streaming) as client:
             yield server, client
 
@@ -39,7 +46,7 @@ def asked(parts: Sequence[Part]) -> dict[str, Any]:
 
 @covers(OFFICIAL)
 async def test_each_of_several_agents_answers_at_its_own_url() -> None:
-    with uvicorn('several_agents:app', '--app-dir', str(ROOT / 'examples')) as server:
+    with uvicorn('several_agents:app', *EXAMPLES) as server:
         async with (
             official_client(f'{server.url}translator/', streaming=False) as translator,
             official_client(f'{server.url}summarizer/', streaming=False) as summarizer,
@@ -99,6 +106,78 @@ async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() 
     assert [*schemas['inputSchema']['properties']] == ['city', 'days']
 
 
+async def test_the_smallest_example_answers(tmp_path: Path) -> None:
+    source = (ROOT / 'examples' / 'hello.py').read_text()
+    assert "'openai:gpt-5.2'" in source
+    (tmp_path / 'hello.py').write_text(source.replace('openai:gpt-5.2', 'test'))  # the only model without a provider
+    with uvicorn('hello:app', '--app-dir', str(tmp_path)) as server:
+        async with official_client(server.url, streaming=False) as client:
+            task = await task_of(client.send_message(say('Hello')))
+    assert text_of(task) == 'success (no tool calls)'
+
+
+async def test_the_weather_agent_tells_what_it_does_not_know() -> None:
+    async with example('weather_agent') as (_, client):
+        tasks = [
+            await task_of(client.send_message(say(text)))
+            for text in ('How is the weather in Atlantis?', 'What is love?', 'Which of them is warmer?')
+        ]
+    assert [text_of(task) for task in tasks] == [
+        'I cannot tell. There is no weather station in Atlantis.',
+        'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
+        'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
+    ]
+
+
+async def test_the_clerk_asks_before_it_acts() -> None:
+    async with example('approvals') as (_, client):
+        said: list[str] = []
+        for wish, answer in (
+            ('delete report.txt', 'no: I need it'),
+            ('delete a.txt', 'yes'),
+            ('order a pizza', 'hot'),
+        ):
+            task = await task_of(client.send_message(say(wish)))
+            said.append(task.status.message.parts[0].text)
+            said.append(text_of(await task_of(client.send_message(say(answer, task_id=task.id)))))
+    assert said == snapshot(
+        [
+            """\
+May I call delete_file {"path":"report.txt"}?
+Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
+""",
+            'I need it',
+            """\
+May I call delete_file {"path":"a.txt"}?
+Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
+""",
+            'a.txt is deleted.',
+            'What kind of a pizza?',
+            'hot',
+        ]
+    )
+
+
+async def test_the_next_process_with_the_storage_of_a_user_has_the_task_and_goes_on_with_the_context(
+    tmp_path: Path,
+) -> None:
+    env = {'MEMORY_FILE': str(tmp_path / 'memory.db')}
+    async with example('own_storage', env=env) as (_, client):
+        first = await task_of(client.send_message(say('my name is Ann')))
+    async with example('own_storage', env=env) as (_, client):
+        same = await client.get_task(GetTaskRequest(id=first.id))
+        following = await task_of(client.send_message(say('who am I?', context_id=first.context_id)))
+        other = await task_of(client.send_message(say('who am I?')))
+    assert state_of(first) == state_of(same) == 'TASK_STATE_COMPLETED'
+    same.status.CopyFrom(first.status)
+    assert same == first
+    assert [text_of(task) for task in (first, following, other)] == [
+        'So far you said: my name is Ann.',
+        'So far you said: my name is Ann; who am I?.',
+        'So far you said: who am I?.',
+    ]
+
+
 def test_the_answer_of_the_user_reaches_the_tool_of_a_remote_agent() -> None:
     with process('examples/remote_tools.py') as example:
         assert example.exit_code() == 0, example.output
@@ -143,3 +222,152 @@ def test_a_receiver_of_signed_webhooks_refuses_repeated_and_changed_requests() -
         '401 The notification is repeated: a request with the same signature came before.',
         '401 The body of the notification was changed.',
     ]
+
+
+@asynccontextmanager
+async def customer(server: Process, name: str, **headers: str) -> AsyncGenerator[Any]:
+    """What sends as a customer of the shop."""
+    known = {'Authorization': '-'.join([f'Bearer {name}', *[name] * 4]), **headers}
+    async with httpx.AsyncClient(timeout=LIMIT, headers=known) as http:
+        client = await create_client(server.url, ClientConfig(httpx_client=http, streaming=False))
+
+        async def order(what: str) -> Task:
+            return await task_of(client.send_message(say(what)))
+
+        yield order
+
+
+@covers(OFFICIAL)
+async def test_each_customer_of_the_shop_sees_what_was_ordered_in_sessions_that_ended_well() -> None:
+    with uvicorn('dependencies:app', *EXAMPLES) as server:
+        async with customer(server, 'ann', **{'X-Currency': 'NOK'}) as ann, customer(server, 'bob') as bob:
+            tasks = [await ann('skis'), await bob('a book'), await ann('nothing'), await ann('boots')]
+    assert [state_of(task) for task in tasks] == [
+        f'TASK_STATE_{state}' for state in ('COMPLETED', 'COMPLETED', 'FAILED', 'COMPLETED')
+    ]
+    assert [text_of(task) for task in tasks if task.artifacts] == [
+        'skis in NOK',
+        'a book in EUR',
+        'skis in NOK, boots in NOK',
+    ]
+
+
+@covers(OFFICIAL)
+@pytest.mark.parametrize(
+    ('prompt', 'told'),
+    [
+        ('hi', 'completed: hi'),
+        ('fail', r'failed: internal: It was told to\.'),
+        ('wait', r'canceled: {task}\.1'),
+    ],
+)
+async def test_the_hooks_of_the_example_tell_how_runs_end(prompt: str, told: str) -> None:
+    async with example('hooks') as (server, client):
+        request = say(prompt)
+        request.configuration.return_immediately = prompt == 'wait'
+        task = await task_of(client.send_message(request))
+        if prompt == 'wait':
+            await running(client, task.id)
+            await client.cancel_task(CancelTaskRequest(id=task.id))
+        server.wait_for(told.format(task=task.id))
+
+
+async def running(client: Client, task_id: str) -> None:
+    """Wait until a task runs."""
+    async with asyncio.timeout(LIMIT):
+        while state_of(await client.get_task(GetTaskRequest(id=task_id))) != 'TASK_STATE_WORKING':
+            pass
+
+
+def about(text: str, *tasks: Task) -> SendMessageRequest:
+    request = say(text)
+    request.message.reference_task_ids.extend(task.id for task in tasks)
+    return request
+
+
+@covers(OFFICIAL)
+async def test_the_lister_works_with_what_a_message_refers_to() -> None:
+    async with example('references') as (_, client):
+        first = await task_of(client.send_message(say('milk')))
+        second = await task_of(client.send_message(about('bread', first)))
+    assert second.context_id != first.context_id
+    assert text_of(second).splitlines() == [
+        f'- -----BEGIN ARTIFACTS task="{first.id}"-----',
+        '- - milk',
+        f'- -----END ARTIFACTS task="{first.id}"-----',
+        '- bread',
+    ]
+
+
+@covers(OFFICIAL)
+def test_the_demo_shows_every_operation_and_ends_by_itself() -> None:
+    with process('examples/demo.py') as demo:
+        assert demo.exit_code() == 0, demo.output
+    shown = re.sub(r':\d{4,5}/', ':<port>/', demo.output)
+    shown = re.sub(r'[0-9a-f]{32}', '<task>', shown)
+    assert re.sub(r'\d+ ms', '<n> ms', shown) == snapshot("""\
+The weather agent answers at http://127.0.0.1:<port>/
+
+The agent card
+   Weather Agent: Tells the weather in some cities of Europe, as it is now or averaged over the next hours.
+   speaks A2A 1.0 over JSONRPC at http://127.0.0.1:<port>/
+   answers with text/plain and application/json
+
+A question; the agent calls its tools and answers with structured data
+   you    How is the weather in Paris?
+   agent  {"city": "Paris", "sky": "sunny", "temperature": 21.0}, a Weather
+
+The same conversation goes on
+   you    And in Rome?
+   agent  {"city": "Rome", "sky": "sunny", "temperature": 27.5}, a Weather
+   you    Which of them is warmer?
+   agent  It is warmer in Rome, with 27.5 °C against 21.0 °C in Paris.
+
+Small talk, streamed as it is written
+   you    Hello, who are you?
+   agent  Hello! I am the weather agent. Ask me how the weather is in Oslo, in Paris or in Rome.
+
+A slow task, cancelled
+   you    What is the average temperature in Oslo over 2 hours?
+   agent  I measure for 2 hours; that takes its time.
+   you    cancel it
+   the task is canceled, <n> ms later
+
+All tasks, the newest first
+   <task>  canceled   What is the average temperature in Oslo over 2 hours?
+   <task>  completed  Hello, who are you?
+   <task>  completed  Which of them is warmer?
+   <task>  completed  And in Rome?
+   <task>  completed  How is the weather in Paris?
+
+Everything was as expected.
+""")
+
+
+SPOILED = """
+import runpy, sys
+sys.path.insert(0, 'examples')
+import weather_agent
+weather_agent.STATIONS['ROM'] = ('Rome', -3.0, 'snowy')
+runpy.run_path('examples/demo.py', run_name='__main__')
+"""
+
+
+def test_the_demo_fails_with_a_clear_line_if_the_agent_answers_something_else() -> None:
+    with process('-c', SPOILED) as demo:
+        assert demo.exit_code() == 1, demo.output
+    failure = demo.output.splitlines()[-1]
+    assert re.match(r"The demo failed: Unexpected\(.the data should be {'city': 'Rome', 'temperature': 27.5", failure)
+    assert 'Traceback' not in demo.output
+
+
+def test_the_demo_of_temporal_kills_a_server_and_another_one_has_the_answer() -> None:
+    temporal_program()  # the demo starts it
+    with process('examples/temporal/demo.py') as demo:
+        assert demo.exit_code() == 0, demo.output
+    assert demo.output == snapshot("""\
+The first server has started a workflow.
+The hotel is being booked, and the server is killed.
+The second server answers: two trains to Porto; a room in Porto
+Calls of tools: ['find_trains', 'book_hotel']
+""")

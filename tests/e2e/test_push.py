@@ -24,14 +24,13 @@ from google.protobuf.json_format import ParseDict
 
 from ..reserved_ports import port_of, reserved_port
 from ..webhooks import HANGS, Received, Webhook, url_at, webhook
-from .deployments import DEPLOYMENTS, Deployed, deployed
-from .official import BINDINGS, official_client, over, say, task_of
+from .official import BINDINGS, DEPLOYMENTS, Deployed, deployed, official_client, over, say, task_of
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
 from .test_cli import command
 from .venvs import python_with_a2a_sdk_0_3
 
-APP = 'tests.e2e.push_apps:app'
+APP = 'tests.e2e.shared_apps:notifier'
 STEPS = ['WORKING'] * 4
 """The claim, and a note before each call of a tool."""
 ALL = [*STEPS, 'Done. lastChunk', 'COMPLETED']

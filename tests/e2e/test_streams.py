@@ -1,12 +1,14 @@
-"""Event streams over real sockets: resumed by `Last-Event-ID`, and left unread."""
+"""Event streams over real sockets: resumed by `Last-Event-ID`, left unread, and silent."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import socket
+import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
@@ -14,11 +16,18 @@ import httpx
 import pytest
 from a2a.client import ClientCallContext
 from a2a.types import SubscribeToTaskRequest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Limits, serve, to_a2a
 
 from ..behaviour.rows import covers
+from ..fixed import fixed
 from .apps import CHUNK
 from .official import OFFICIAL, collect, official_client, outline, say, task_of, text_of
 from .server import LIMIT, Gates, Process, rpc, send_streaming, unread, uvicorn
+from .venvs import python_with_a2a_sdk_0_3
 
 CHUNKS = 14_000_000 // CHUNK
 
@@ -110,7 +119,7 @@ def chunks(events: list[Event]) -> list[int]:
 @covers('reader that stops reading')
 async def test_a_reader_that_stops_reading_holds_up_nobody_and_can_resume(server: Process) -> None:
     gates = Gates(server.url)
-    with closing(unread(server.url, f'flood {CHUNKS}')) as connection:
+    with closing(unread(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
         await gates.reached('flood')
         async with official_client(server.url, streaming=False) as other:
             assert text_of(await task_of(other.send_message(say('say hello')))) == 'hello '
@@ -124,3 +133,41 @@ async def test_a_reader_that_stops_reading_holds_up_nobody_and_can_resume(server
     assert [event.id for event in received] == list(range(received[0].id, received[-1].id + 1))
     assert chunks(received) == list(range(CHUNKS))
     assert received[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+# --- silent streams, read by the oldest and the newest official client of each minor of A2A 0.2 and 0.3
+
+SCRIPT = Path(__file__).with_name('client_of_releases.py')
+RELEASES = ('0.2.5', '0.2.16', '0.3.0', '0.3.20', '0.3.26')
+
+
+class Silent:
+    """An app whose agent answers once its stream has had some keep-alive comments, and nothing else, in a row."""
+
+    def __init__(self) -> None:
+        self._heard = asyncio.Event()
+        self._comments = 0
+        self.app = to_a2a(Agent(FunctionModel(self._answer)), limits=fixed(Limits, keep_alive=0.02))
+
+    async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await self._heard.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def counted(message: Any) -> None:
+            await send(message)
+            self._comments += message.get('body', b'').startswith(b':')
+            if self._comments == 5:
+                self._heard.set()
+
+        await self.app(scope, receive, counted)
+
+
+@pytest.mark.parametrize('release', RELEASES)
+def test_an_official_client_reads_a_silent_stream_to_its_end(release: str) -> None:
+    python = python_with_a2a_sdk_0_3(f'a2a-sdk=={release}')
+    with serve(Silent()) as server:
+        done = subprocess.run(
+            [str(python), str(SCRIPT), server.url], capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ['completed']), done.stderr

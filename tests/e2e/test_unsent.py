@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import select
-import socket
 import time
 from contextlib import ExitStack, closing
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import grpc
@@ -21,14 +18,12 @@ from pydantic_ai_a2a.grpc.messages import SERVICE
 
 from ..bounds import LIMIT
 from ..long import size
-from .server import ROOT, Process, process, rpc, uvicorn
+from .server import ASYNCIO, ROOT, SERVERS, UVLOOP, Process, process, rpc, unread, uvicorn
 
 LONG = 9_900_000
 MANY = 100
 UNSENT = 64_000_000
 """The default of `Limits.unsent`."""
-UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
-ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
 TEXTS = {'GetTask': 'x' * LONG, 'SubscribeToTask': 'wait'.ljust(LONG, 'x')}
 CASES = [
     ('GetTask', UVLOOP),
@@ -37,9 +32,6 @@ CASES = [
 ]
 HEADERS = {'A2A-Version': '1.0'}
 WIDE = [('grpc.max_receive_message_length', -1)]
-
-
-SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
 
 
 def client_of(server: Process) -> httpx.Client:
@@ -51,18 +43,6 @@ def send(http: httpx.Client, text: str) -> str:
     message = {'messageId': uuid4().hex, 'role': 'ROLE_USER', 'parts': [{'text': text}]}
     asked = rpc('SendMessage', message=message, configuration={'returnImmediately': True, 'historyLength': 0})
     return http.post('/', json=asked).json()['result']['task']['id']
-
-
-def unread(url: str, body: dict[str, Any]) -> socket.socket:
-    """A connection on which something is asked for and the answer never read; the kernel keeps as little as it can."""
-    parts, content = urlsplit(url), json.dumps(body).encode()
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(LIMIT)
-    connection.connect((parts.hostname, parts.port))
-    head = 'POST / HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n'
-    connection.sendall(f'{head}Content-Length: {len(content)}\r\n\r\n'.encode() + content)
-    return connection
 
 
 def memory(http: httpx.Client) -> dict[str, int]:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
@@ -25,7 +27,91 @@ from ..client import LIMIT
 from ..long import LONG, drawn, size
 from ..protocol.fuzzing import EVERYTHING, stored, stored_tasks
 from .calls import Refused, serving
-from .strategies import calls
+
+VALUES: dict[int, list[Any]] = {
+    FieldDescriptor.TYPE_BOOL: [False, True],
+    FieldDescriptor.TYPE_BYTES: [b'', b'a', b'\xff\xfe', b'\x89PNG\r\n\x1a\n'],
+    FieldDescriptor.TYPE_DOUBLE: [0.0, 1.0, -1.5, 1e308, float('nan'), float('inf')],
+    FieldDescriptor.TYPE_ENUM: [*range(-2, 12)],
+    FieldDescriptor.TYPE_INT32: [0, 1, -1, 50, 2**31 - 1, -(2**31)],
+    FieldDescriptor.TYPE_INT64: [0, 1, -1, 10**10, 2**63 - 1],
+    FieldDescriptor.TYPE_STRING: ['', 'a', 'unknown', '\0', 'é', 'x' * 300, 'text/plain', 'https://example.com/', '..'],
+}
+TOKENS = [b'\xff' * 10, b'\x0a\xff\xff\xff\xff\x0f', b'\x0b', b'\x0c', b'\x2a\x00' * 20, b'\x32\x02\x0a\x00', b'\x00']
+METADATA: list[tuple[str, Any]] = [
+    ('a2a-version', '1.0'),
+    ('a2a-version', '0.3'),
+    ('a2a-version', 'x'),
+    ('a2a-extensions', 'https://example.com/e,,'),
+    ('last-event-id', '-1'),
+    ('last-event-id', '1' * 30),
+    ('traceparent', '00-0123456789abcdef0123456789abcdef-0123456789abcdef-01'),
+    ('authorization', 'Bearer x'),
+    ('x-forwarded-for', '1.2.3.4'),
+    ('x-bin', b'\xff\x00'),
+]
+
+
+def message(random: Random, descriptor: Descriptor, depth: int = 0) -> Any:
+    """A message with any values in any fields."""
+    made: Any = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if random.random() > (0.8 if depth < 2 else 0.4):
+            continue
+        if field.message_type is not None:
+            if depth < 12:
+                fill(random, made, field, depth)
+        elif field.default_value == []:
+            getattr(made, field.name).append(random.choice(VALUES[field.type]))
+        else:
+            setattr(made, field.name, random.choice(VALUES[field.type]))
+    return made
+
+
+def fill(random: Random, made: Any, field: FieldDescriptor, depth: int) -> None:
+    """Set a field that holds messages."""
+    inner = field.message_type
+    assert inner is not None
+    target = getattr(made, field.name)
+    if inner.GetOptions().map_entry:
+        value = inner.fields_by_name['value'].message_type
+        if value is not None:
+            key = random.choice(VALUES[FieldDescriptor.TYPE_STRING])
+            target[key].CopyFrom(message(random, value, depth + 1))
+    elif field.default_value == []:
+        target.add().CopyFrom(message(random, inner, depth + 1))
+    else:
+        target.CopyFrom(message(random, inner, depth + 1))
+
+
+def valid(made: Any, random: Random) -> None:
+    """Make a request to send a message right, for the most part: else nearly all are refused at once."""
+    made.message.role = 1
+    made.message.message_id = f'message-{random.random()}'
+    made.message.ClearField('task_id')
+    made.ClearField('tenant')
+    del made.message.parts[:]
+    made.message.parts.add().text = 'hello'
+
+
+def call(seed: int) -> tuple[str, bytes, list[tuple[str, Any]]]:
+    """A method, the bytes of a message, mostly of the method, and metadata."""
+    random = Random(seed)
+    names = sorted(methods())
+    method = random.choice(names)
+    kind = method if random.random() < 0.9 else random.choice(names)
+    made = message(random, methods()[kind].input_type)
+    if 'message' in made.DESCRIPTOR.fields_by_name and random.random() < 0.6:
+        valid(made, random)
+    body = made.SerializeToString()
+    if random.random() < 0.4:
+        start = random.randint(0, len(body))
+        body = body[:start] + random.choice(TOKENS) + body[start + random.randint(0, 8) :]
+    return method, body, random.sample(METADATA, random.choice([0, 0, 0, 1, 2]))
+
+
+calls = st.integers(min_value=0, max_value=2**32).map(call)
+
 
 ERRORS = {'INVALID_ARGUMENT', 'NOT_FOUND', 'FAILED_PRECONDITION', 'RESOURCE_EXHAUSTED', 'UNAUTHENTICATED'}
 

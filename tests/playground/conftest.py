@@ -10,10 +10,13 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 
+from pydantic_ai_a2a import serve
+
 from ..bounds import LIMIT
 from .browser import ARGUMENTS, chromium
 
 Visit = Callable[..., Awaitable[Page]]
+"""Opens a page: of a URL with `visit`, of an app with `playground`."""
 
 
 @pytest.fixture(scope='package')
@@ -36,6 +39,18 @@ async def visit(browser: Browser) -> AsyncGenerator[Visit]:
             return await stack.enter_async_context(visiting(browser, url, failures, options))
 
         yield open_page
+
+
+@pytest.fixture
+async def playground(browser: Browser) -> AsyncGenerator[Visit]:
+    """Serves an app until the end of the test, and opens its page, with the options of a visit."""
+    async with AsyncExitStack() as stack:
+
+        async def serve_and_open(app: Any, *, failures: int | None = 0, **options: Any) -> Page:
+            url = stack.enter_context(serve(app)).url
+            return await stack.enter_async_context(visiting(browser, f'{url}docs', failures, options))
+
+        yield serve_and_open
 
 
 @asynccontextmanager

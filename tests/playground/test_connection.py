@@ -99,7 +99,7 @@ class Cut:
         self.loop.call_soon_threadsafe(self.released.set)
 
 
-async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_card(visit: Visit) -> None:
+async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_card(playground: Visit) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
     order: list[str] = []
 
@@ -109,49 +109,46 @@ async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_car
         order.append('card')
         await route.continue_()
 
-    with serve(to_a2a(keeper({'Early.': ['A word.']}))) as server:
-        page = await visit(f'{server.url}docs')
-        await page.route('**/agent-card.json', hold)
-        await page.reload()
-        page.on('request', lambda request: order.append('message') if request.url.endswith('message:stream') else None)
-        await asyncio.wait_for(asked.wait(), LIMIT)
-        await say(page, 'Early.')
-        answered.set()
-        await expect(page.get_by_role('log').get_by_text('A word.')).to_have_count(1)
-        # The page before the reload may have asked for the card, too.
-        assert order in (['card', 'message'], ['card', 'card', 'message'])
+    page = await playground(to_a2a(keeper({'Early.': ['A word.']})))
+    await page.route('**/agent-card.json', hold)
+    await page.reload()
+    page.on('request', lambda request: order.append('message') if request.url.endswith('message:stream') else None)
+    await asyncio.wait_for(asked.wait(), LIMIT)
+    await say(page, 'Early.')
+    answered.set()
+    await expect(page.get_by_role('log').get_by_text('A word.')).to_have_count(1)
+    # The page before the reload may have asked for the card, too.
+    assert order in (['card', 'message'], ['card', 'card', 'message'])
 
 
-async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
+async def test_a_cut_stream_goes_on_after_its_last_event(playground: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))
-    with serve(cut) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        cut.cut()
-        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-        gate.open()
-        cut.release()
-        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
-        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
+    page = await playground(cut)
+    await say(page, 'Hello.')
+    await expect(page.get_by_text('First half,')).to_have_count(1)
+    cut.cut()
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    gate.open()
+    cut.release()
+    await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+    await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
     assert cut.resumed == ['2']
 
 
-async def test_a_connection_is_there_again_before_the_next_event(visit: Visit) -> None:
+async def test_a_connection_is_there_again_before_the_next_event(playground: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))
-    with serve(cut) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        cut.cut()
-        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-        cut.release()
-        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
-        await expect(page.get_by_role('article', name='Task').get_by_text('Working')).to_have_count(1)
-        gate.open()
-        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+    page = await playground(cut)
+    await say(page, 'Hello.')
+    await expect(page.get_by_text('First half,')).to_have_count(1)
+    cut.cut()
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    cut.release()
+    await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+    await expect(page.get_by_role('article', name='Task').get_by_text('Working')).to_have_count(1)
+    gate.open()
+    await expect(page.get_by_text('First half, second half.')).to_have_count(1)
 
 
 async def test_a_server_in_memory_that_has_restarted_has_forgotten_the_task(visit: Visit) -> None:
@@ -187,7 +184,7 @@ async def test_an_answer_to_a_restarted_server_in_memory_ends_the_task(visit: Vi
         await expect(page.get_by_role('form', name='Approval')).to_have_count(0)
 
 
-async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_stopped(visit: Visit) -> None:
+async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_stopped(playground: Visit) -> None:
     gate = Gate()
     agent = Agent(TestModel(custom_output_text='It is done.'), name='worker')
 
@@ -198,54 +195,51 @@ async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_sto
 
     app = to_a2a(agent, results=Results(progress=Progress(tools=True)))
     cut = Cut(app)
-    with serve(cut) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        step = page.get_by_role('log').get_by_role('group').filter(has_text='work')
-        await expect(step).to_contain_text('runs')
-        cut.cut()
-        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-        gate.open()
-        [task] = await app.list_tasks()
-        await asyncio.wait_for(app.backend.events.wait(task['id'], 0), LIMIT)
-        await app.backend.housekeeping.sweep(Retention(events=timedelta(milliseconds=1)), at=app.backend.now() + 1_000)
-        cut.release()
-        await expect(page.get_by_text('It is done.')).to_have_count(1)
-        await expect(step).to_contain_text('done')
+    page = await playground(cut)
+    await say(page, 'Hello.')
+    step = page.get_by_role('log').get_by_role('group').filter(has_text='work')
+    await expect(step).to_contain_text('runs')
+    cut.cut()
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    gate.open()
+    [task] = await app.list_tasks()
+    await asyncio.wait_for(app.backend.events.wait(task['id'], 0), LIMIT)
+    await app.backend.housekeeping.sweep(Retention(events=timedelta(milliseconds=1)), at=app.backend.now() + 1_000)
+    cut.release()
+    await expect(page.get_by_text('It is done.')).to_have_count(1)
+    await expect(step).to_contain_text('done')
 
 
-async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Visit) -> None:
+async def test_a_message_without_an_answer_is_sent_again_and_runs_once(playground: Visit) -> None:
     app = to_a2a(keeper())
 
     async def lose(route: Route) -> None:
         await route.fetch(timeout=LIMIT * 1000)
         await route.abort()
 
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await page.route('**/message:stream', lose, times=1)
-        await say(page, 'Think.')
-        await expect(page.get_by_text('It is sunny.')).to_have_count(1)
-        assert len(await app.list_tasks()) == 1
+    page = await playground(app)
+    await page.route('**/message:stream', lose, times=1)
+    await say(page, 'Think.')
+    await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+    assert len(await app.list_tasks()) == 1
 
 
-async def test_a_task_that_is_gone_says_so(visit: Visit) -> None:
+async def test_a_task_that_is_gone_says_so(playground: Visit) -> None:
     cut = Cut(app := to_a2a(Gate().agent))
-    with serve(cut) as server:
-        page = await visit(f'{server.url}docs', failures=4)
-        await say(page, 'Hello.')
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        cut.cut()
-        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-        [task] = await app.list_tasks()
-        await app.cancel_task(task['id'])
-        assert await app.erase_task(task['id'])
-        cut.release()
-        gone = page.get_by_role('alert').filter(has_text='Task not found.')
-        await expect(gone).to_have_count(1)
-        async with page.expect_console_message(lambda message: message.location['url'].endswith(task['id'])):
-            await page.get_by_role('button', name='Try again').click()
-        await expect(gone).to_have_count(1)
+    page = await playground(cut, failures=4)
+    await say(page, 'Hello.')
+    await expect(page.get_by_text('First half,')).to_have_count(1)
+    cut.cut()
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    [task] = await app.list_tasks()
+    await app.cancel_task(task['id'])
+    assert await app.erase_task(task['id'])
+    cut.release()
+    gone = page.get_by_role('alert').filter(has_text='Task not found.')
+    await expect(gone).to_have_count(1)
+    async with page.expect_console_message(lambda message: message.location['url'].endswith(task['id'])):
+        await page.get_by_role('button', name='Try again').click()
+    await expect(gone).to_have_count(1)
 
 
 async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> None:
@@ -300,30 +294,28 @@ async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit
             await expect(answer).to_have_count(2)
 
 
-async def test_a_task_is_cancelled(visit: Visit) -> None:
+async def test_a_task_is_cancelled(playground: Visit) -> None:
     gate = Gate()
     app = to_a2a(gate.agent)
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        await page.get_by_role('button', name='Cancel task').click()
-        await expect(page.get_by_role('article', name='Task').get_by_text('Canceled')).to_have_count(1)
-        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
+    page = await playground(app)
+    await say(page, 'Hello.')
+    await expect(page.get_by_text('First half,')).to_have_count(1)
+    await page.get_by_role('button', name='Cancel task').click()
+    await expect(page.get_by_role('article', name='Task').get_by_text('Canceled')).to_have_count(1)
+    await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
+    await expect(page.get_by_text('First half,')).to_have_count(1)
+    assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
 
 
-async def test_a_waiting_task_is_cancelled_with_its_tools(visit: Visit) -> None:
-    with serve(to_a2a(keeper(), results=Results(progress=Progress(tools=True)))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Mail.')
-        step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
-        await expect(step).to_contain_text('waits')
-        await page.get_by_role('button', name='Cancel task').click()
-        await expect(step).to_contain_text('stopped')
-        await expect(page.get_by_role('form', name='Sign-in')).to_have_count(0)
-        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_be_focused()
+async def test_a_waiting_task_is_cancelled_with_its_tools(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
+    await say(page, 'Mail.')
+    step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
+    await expect(step).to_contain_text('waits')
+    await page.get_by_role('button', name='Cancel task').click()
+    await expect(step).to_contain_text('stopped')
+    await expect(page.get_by_role('form', name='Sign-in')).to_have_count(0)
+    await expect(page.get_by_role('textbox', name='Message', exact=True)).to_be_focused()
 
 
 @pytest.mark.parametrize(
@@ -389,21 +381,19 @@ async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Vi
         await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
 
 
-async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(visit: Visit) -> None:
-    with serve(to_a2a(scripted({}), limits=Limits(part=10))) as server:
-        page = await visit(f'{server.url}docs', failures=1)
-        await say(page, 'Much too long.')
-        await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
-        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Much too long.')
-        await expect(page.get_by_role('article', name='Task')).to_have_count(0)
+async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(playground: Visit) -> None:
+    page = await playground(to_a2a(scripted({}), limits=Limits(part=10)), failures=1)
+    await say(page, 'Much too long.')
+    await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
+    await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Much too long.')
+    await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_a_failed_task_has_its_text(visit: Visit) -> None:
-    with serve(to_a2a(scripted({}))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
-        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('failed')
-        await expect(page.get_by_text('Correlation id: ')).to_have_count(1)
-        await page.reload()
-        await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
+async def test_a_failed_task_has_its_text(playground: Visit) -> None:
+    page = await playground(to_a2a(scripted({})))
+    await say(page, 'Hello.')
+    await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
+    await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('failed')
+    await expect(page.get_by_text('Correlation id: ')).to_have_count(1)
+    await page.reload()
+    await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)

@@ -44,28 +44,27 @@ async def attach(page: Page, *paths: Path) -> None:
     await (await chooser.value).set_files(paths)
 
 
-async def test_files_within_the_limits_are_sent_by_button_and_drag(visit: Visit, tmp_path: Path) -> None:
+async def test_files_within_the_limits_are_sent_by_button_and_drag(playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'one.txt').write_text('The first.')
     app = to_a2a(Agent('test'), limits=Limits(files=2))
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        complaint = page.get_by_role('form', name='Message').get_by_role('alert')
-        attached = page.get_by_role('list', name='Attached files')
-        await attach(page, tmp_path / 'one.txt')
-        await page.evaluate(DROP, ['two.txt', 'three.txt'])
-        await expect(complaint).to_have_text('three.txt: a message may have 2 files.')
-        await expect(attached.get_by_role('listitem')).to_contain_text(['one.txt10 bytes', 'two.txt7 bytes'])
-        await attached.get_by_role('button', name='Remove one.txt').click()
-        await say(page, 'Read this.')
-        await expect(attached).to_have_count(0)
-        await expect(page.get_by_role('log').get_by_role('button', name='two.txt')).to_have_count(1)
-        await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
-        [task] = await app.list_tasks()
-        parts = task.get('history', [])[0]['parts']
-        assert parts == [
-            {'text': 'Read this.'},
-            {'raw': 'ZHJvcHBlZA==', 'filename': 'two.txt', 'media_type': 'text/plain'},
-        ]
+    page = await playground(app)
+    complaint = page.get_by_role('form', name='Message').get_by_role('alert')
+    attached = page.get_by_role('list', name='Attached files')
+    await attach(page, tmp_path / 'one.txt')
+    await page.evaluate(DROP, ['two.txt', 'three.txt'])
+    await expect(complaint).to_have_text('three.txt: a message may have 2 files.')
+    await expect(attached.get_by_role('listitem')).to_contain_text(['one.txt10 bytes', 'two.txt7 bytes'])
+    await attached.get_by_role('button', name='Remove one.txt').click()
+    await say(page, 'Read this.')
+    await expect(attached).to_have_count(0)
+    await expect(page.get_by_role('log').get_by_role('button', name='two.txt')).to_have_count(1)
+    await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
+    [task] = await app.list_tasks()
+    parts = task.get('history', [])[0]['parts']
+    assert parts == [
+        {'text': 'Read this.'},
+        {'raw': 'ZHJvcHBlZA==', 'filename': 'two.txt', 'media_type': 'text/plain'},
+    ]
 
 
 async def test_a_message_larger_than_a_body_is_refused_before_it_is_sent(visit: Visit, tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9
 """An image of one pixel."""
 
 
-async def test_images_are_shown_both_ways_and_other_media_types_are_not(visit: Visit, tmp_path: Path) -> None:
+async def test_images_are_shown_both_ways_and_other_media_types_are_not(playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'mine.png').write_bytes(PNG)
 
     def draw(kind: str) -> Artifacts:
@@ -91,40 +90,38 @@ async def test_images_are_shown_both_ways_and_other_media_types_are_not(visit: V
         )
         return Artifacts(dot=BinaryContent(PNG, media_type='image/png', identifier='dot.png'), drawing=svg)
 
-    with serve(to_a2a(Agent('test', output_type=draw), default_input_modes=['text/plain', 'image/png'])) as server:
-        page = await visit(f'{server.url}docs')
-        await attach(page, tmp_path / 'mine.png')
-        await expect(page.get_by_role('list', name='Attached files').locator('img')).to_have_count(1)
-        await say(page, 'Draw.')
-        for _ in range(2):
-            images = page.get_by_role('log').get_by_role('img')
-            await expect(page.get_by_role('log').get_by_role('button', name='a.svg')).to_have_count(1)
-            await expect(images).to_have_count(2)
-            for name in ('mine.png', 'dot.png'):
-                image = page.get_by_role('log').get_by_role('img', name=name)
-                await expect(image).to_have_attribute('src', re.compile('^blob:'))
-                await expect(image).to_have_js_property('naturalWidth', 1)
-            await page.reload()
+    page = await playground(to_a2a(Agent('test', output_type=draw), default_input_modes=['text/plain', 'image/png']))
+    await attach(page, tmp_path / 'mine.png')
+    await expect(page.get_by_role('list', name='Attached files').locator('img')).to_have_count(1)
+    await say(page, 'Draw.')
+    for _ in range(2):
+        images = page.get_by_role('log').get_by_role('img')
+        await expect(page.get_by_role('log').get_by_role('button', name='a.svg')).to_have_count(1)
+        await expect(images).to_have_count(2)
+        for name in ('mine.png', 'dot.png'):
+            image = page.get_by_role('log').get_by_role('img', name=name)
+            await expect(image).to_have_attribute('src', re.compile('^blob:'))
+            await expect(image).to_have_js_property('naturalWidth', 1)
+        await page.reload()
 
 
-async def test_a_file_is_only_downloaded_and_data_is_a_table_or_json(visit: Visit) -> None:
-    with serve(to_a2a(Agent('test', output_type=chart))) as server:
-        page = await visit(f'{server.url}docs')
-        await page.evaluate(TYPES)
-        await say(page, 'Draw.')
-        file = page.get_by_role('log').get_by_role('button', name='html')
-        await expect(file).to_have_text('<img src=x onerror=alert(1)>gnp.htmltext/html, 25 bytes')
-        async with page.expect_download() as download:
-            await file.click()
-        saved = await download.value
-        assert '\u202e' not in saved.suggested_filename
-        assert (await saved.path()).read_bytes() == CONTENT
-        assert await page.evaluate('types') == ['application/octet-stream']
+async def test_a_file_is_only_downloaded_and_data_is_a_table_or_json(playground: Visit) -> None:
+    page = await playground(to_a2a(Agent('test', output_type=chart)))
+    await page.evaluate(TYPES)
+    await say(page, 'Draw.')
+    file = page.get_by_role('log').get_by_role('button', name='html')
+    await expect(file).to_have_text('<img src=x onerror=alert(1)>gnp.htmltext/html, 25 bytes')
+    async with page.expect_download() as download:
+        await file.click()
+    saved = await download.value
+    assert '\u202e' not in saved.suggested_filename
+    assert (await saved.path()).read_bytes() == CONTENT
+    assert await page.evaluate('types') == ['application/octet-stream']
 
-        table = page.locator('table').first
-        await expect(table.get_by_role('columnheader')).to_have_text(['city', 'celsius', 'tags'])
-        await expect(table.get_by_role('cell')).to_have_text(['Paris', '21', 'a, b', 'Rome', '', ''])
-        await page.get_by_role('button', name='JSON').first.click()
-        await expect(table).to_be_hidden()
-        await expect(page.get_by_role('log').get_by_role('group', name='Data as JSON')).to_contain_text('"celsius": 21')
-        await expect(page.get_by_role('rowheader')).to_have_text(['city', 'at'])
+    table = page.locator('table').first
+    await expect(table.get_by_role('columnheader')).to_have_text(['city', 'celsius', 'tags'])
+    await expect(table.get_by_role('cell')).to_have_text(['Paris', '21', 'a, b', 'Rome', '', ''])
+    await page.get_by_role('button', name='JSON').first.click()
+    await expect(table).to_be_hidden()
+    await expect(page.get_by_role('log').get_by_role('group', name='Data as JSON')).to_contain_text('"celsius": 21')
+    await expect(page.get_by_role('rowheader')).to_have_text(['city', 'at'])

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..a2a_client.canned import Canned, stream
-from ..remote.test_places_of_questions import DONE, confirmation, confirming
+from ..remote.test_places import DONE, confirmation, confirming
 from ..tables import each_case
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
@@ -30,115 +30,112 @@ def approvals(page: Page) -> Locator:
     return page.get_by_role('form', name='Approval: delete_file')
 
 
-async def test_an_approval_may_change_arguments_and_stays_after_a_reload(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy up.')
-        await expect(approvals(page).get_by_label('path')).to_have_value('old.txt')
-        await page.reload()
-        await expect(page.get_by_text('I found an old file.')).to_have_count(1)
-        await approvals(page).get_by_label('path').fill('older.txt')
-        await approvals(page).get_by_label('force').check()
-        await approvals(page).get_by_role('button', name='Approve').click()
-        await expect(page.get_by_text("Results: ['older.txt is deleted (force=True)']")).to_have_count(1)
-        await expect(approvals(page)).to_have_count(0)
-        await expect(page.get_by_text('Approved delete_file')).to_have_count(1)
+async def test_an_approval_may_change_arguments_and_stays_after_a_reload(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Tidy up.')
+    await expect(approvals(page).get_by_label('path')).to_have_value('old.txt')
+    await page.reload()
+    await expect(page.get_by_text('I found an old file.')).to_have_count(1)
+    await approvals(page).get_by_label('path').fill('older.txt')
+    await approvals(page).get_by_label('force').check()
+    await approvals(page).get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text("Results: ['older.txt is deleted (force=True)']")).to_have_count(1)
+    await expect(approvals(page)).to_have_count(0)
+    await expect(page.get_by_text('Approved delete_file')).to_have_count(1)
 
 
-async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(visit: Visit) -> None:
+async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(playground: Visit) -> None:
     app = to_a2a(keeper())
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy all.')
-        await expect(approvals(page)).to_have_count(2)
-        await approvals(page).first.get_by_label('Reason').fill('It is needed.')
-        await approvals(page).first.get_by_role('button', name='Deny').click()
-        await expect(approvals(page)).to_have_count(1)
-        await expect(page.get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
-        await expect(approvals(page).get_by_label('path')).to_have_value('new.txt')
-        await approvals(page).get_by_role('button', name='Approve').click()
-        await expect(page.get_by_text("'new.txt is deleted (force=False)'")).to_have_count(1)
-        [task] = await app.list_tasks()
-        data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
-        answers = [item['callAnswers'] for item in data if 'callAnswers' in item]
-        assert answers == [
-            [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
-            [{'id': 'delete_file-2', 'decision': 'approve'}],
-        ]
+    page = await playground(app)
+    await say(page, 'Tidy all.')
+    await expect(approvals(page)).to_have_count(2)
+    await approvals(page).first.get_by_label('Reason').fill('It is needed.')
+    await approvals(page).first.get_by_role('button', name='Deny').click()
+    await expect(approvals(page)).to_have_count(1)
+    await expect(page.get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+    await expect(approvals(page).get_by_label('path')).to_have_value('new.txt')
+    await approvals(page).get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text("'new.txt is deleted (force=False)'")).to_have_count(1)
+    [task] = await app.list_tasks()
+    data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
+    answers = [item['callAnswers'] for item in data if 'callAnswers' in item]
+    assert answers == [
+        [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
+        [{'id': 'delete_file-2', 'decision': 'approve'}],
+    ]
 
 
 @each_case('decision', ['Approve', 'Deny'])
-async def test_several_calls_are_decided_together_and_a_decision_says_about_what(visit: Visit, decision: str) -> None:
+async def test_several_calls_are_decided_together_and_a_decision_says_about_what(
+    playground: Visit, decision: str
+) -> None:
     app = to_a2a(keeper())
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy all.')
-        await expect(approvals(page).first).to_contain_text('Delete a file.')
-        await approvals(page).last.get_by_label('path').fill('newer.txt')
-        await page.get_by_role('group', name='2 calls').get_by_role('button', name=f'{decision} all 2').click()
-        await expect(approvals(page)).to_have_count(0)
-        done = 'Approved delete_file' if decision == 'Approve' else 'Denied delete_file'
-        log = page.get_by_role('log')
-        await expect(log.get_by_text(done)).to_have_count(2)
-        await expect(log.get_by_text('{"path":"old.txt"}', exact=True)).to_have_count(1)
-        await expect(log.get_by_role('cell', name='newer.txt')).to_have_count(int(decision == 'Approve'))
-        [task] = await app.list_tasks()
-        answers = [part for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
-        assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
+    page = await playground(app)
+    await say(page, 'Tidy all.')
+    await expect(approvals(page).first).to_contain_text('Delete a file.')
+    await approvals(page).last.get_by_label('path').fill('newer.txt')
+    await page.get_by_role('group', name='2 calls').get_by_role('button', name=f'{decision} all 2').click()
+    await expect(approvals(page)).to_have_count(0)
+    done = 'Approved delete_file' if decision == 'Approve' else 'Denied delete_file'
+    log = page.get_by_role('log')
+    await expect(log.get_by_text(done)).to_have_count(2)
+    await expect(log.get_by_text('{"path":"old.txt"}', exact=True)).to_have_count(1)
+    await expect(log.get_by_role('cell', name='newer.txt')).to_have_count(int(decision == 'Approve'))
+    [task] = await app.list_tasks()
+    answers = [part for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
+    assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
 
 
-async def test_a_fault_of_one_of_several_calls_is_shown(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy all.')
-        await approvals(page).last.get_by_label('path').fill('')
-        together = page.get_by_role('group', name='2 calls')
-        await together.get_by_role('button', name='Approve all 2').click()
-        await expect(together.get_by_role('alert')).to_have_text('path is required')
-        await expect(approvals(page)).to_have_count(2)
+async def test_a_fault_of_one_of_several_calls_is_shown(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Tidy all.')
+    await approvals(page).last.get_by_label('path').fill('')
+    together = page.get_by_role('group', name='2 calls')
+    await together.get_by_role('button', name='Approve all 2').click()
+    await expect(together.get_by_role('alert')).to_have_text('path is required')
+    await expect(approvals(page)).to_have_count(2)
 
 
-async def test_a_form_of_the_schema_keeps_what_the_server_refuses(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs', failures=2)
-        await say(page, 'Pizza.')
-        form = page.get_by_role('form', name='Question: order')
-        await expect(form).to_contain_text('Which pizza?')
-        await form.get_by_label('Kind').select_option('Funghi')
-        await form.get_by_label('Size').select_option('large')
-        count = form.get_by_label('Number of pizzas')
-        await count.press_sequentially('e')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(count).to_have_attribute('aria-invalid', 'true')
-        await expect(count).to_have_accessible_description('must be a number')
-        await expect(count).to_be_focused()
-        await count.fill('1.5')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(count).to_have_accessible_description('must be an integer')
-        await expect(count).to_have_value('1.5')
-        await count.fill('0')
-        await page.keyboard.press('Enter')
-        await expect(count).to_have_accessible_description('must be at least 1')
-        await count.fill('2')
-        await form.get_by_label('Thin crust').check()
-        await form.get_by_label('Floor').fill('2.5')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(form.get_by_label('Street')).to_have_accessible_description('is required')
-        await form.get_by_label('Street').fill('Rue 1')
-        extras = form.get_by_role('group', name='Extras')
-        for extra in ('olives', 'nuts', 'capers'):
-            await extras.get_by_role('button', name='Add').click()
-            await page.keyboard.type(extra)
-        await extras.get_by_role('button', name='Remove Extras 2').click()
-        await expect(extras.get_by_role('textbox')).to_have_count(2)
-        await form.get_by_role('button', name='Answer').click()
-        await expect(page.get_by_text("{'kind': 'Funghi', 'size': 'large', 'count': 2, 'thin': True,")).to_have_count(1)
-        await expect(
-            page.get_by_text("'to': {'street': 'Rue 1', 'floor': 2.5}, 'extras': ['olives', 'capers']}")
-        ).to_have_count(1)
+async def test_a_form_of_the_schema_keeps_what_the_server_refuses(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()), failures=2)
+    await say(page, 'Pizza.')
+    form = page.get_by_role('form', name='Question: order')
+    await expect(form).to_contain_text('Which pizza?')
+    await form.get_by_label('Kind').select_option('Funghi')
+    await form.get_by_label('Size').select_option('large')
+    count = form.get_by_label('Number of pizzas')
+    await count.press_sequentially('e')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(count).to_have_attribute('aria-invalid', 'true')
+    await expect(count).to_have_accessible_description('must be a number')
+    await expect(count).to_be_focused()
+    await count.fill('1.5')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(count).to_have_accessible_description('must be an integer')
+    await expect(count).to_have_value('1.5')
+    await count.fill('0')
+    await page.keyboard.press('Enter')
+    await expect(count).to_have_accessible_description('must be at least 1')
+    await count.fill('2')
+    await form.get_by_label('Thin crust').check()
+    await form.get_by_label('Floor').fill('2.5')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(form.get_by_label('Street')).to_have_accessible_description('is required')
+    await form.get_by_label('Street').fill('Rue 1')
+    extras = form.get_by_role('group', name='Extras')
+    for extra in ('olives', 'nuts', 'capers'):
+        await extras.get_by_role('button', name='Add').click()
+        await page.keyboard.type(extra)
+    await extras.get_by_role('button', name='Remove Extras 2').click()
+    await expect(extras.get_by_role('textbox')).to_have_count(2)
+    await form.get_by_role('button', name='Answer').click()
+    await expect(page.get_by_text("{'kind': 'Funghi', 'size': 'large', 'count': 2, 'thin': True,")).to_have_count(1)
+    await expect(
+        page.get_by_text("'to': {'street': 'Rue 1', 'floor': 2.5}, 'extras': ['olives', 'capers']}")
+    ).to_have_count(1)
 
 
-async def test_dates_lists_and_choices_have_real_inputs(visit: Visit) -> None:
+async def test_dates_lists_and_choices_have_real_inputs(playground: Visit) -> None:
     trip = {
         'type': 'object',
         'required': ['start', 'city', 'nights'],
@@ -159,32 +156,30 @@ async def test_dates_lists_and_choices_have_real_inputs(visit: Visit) -> None:
         raise InputRequired('When?', schema=trip)
 
     assert ask
-    app = to_a2a(agent)
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Book.')
-        form = page.get_by_role('form', name='Question: ask')
-        names = ('start', 'wake', 'at', 'mail')
-        types = [await form.get_by_label(name, exact=False).first.get_attribute('type') for name in names]
-        assert types == ['date', 'time', 'datetime-local', 'email']
-        await form.get_by_label('mail').fill('ada')
-        await form.get_by_role('button', name='Answer').click()
-        for name in ('start', 'city'):
-            await expect(form.get_by_label(name)).to_have_accessible_description('is required')
-        await expect(form.get_by_label('mail')).to_have_accessible_description('must be an email address')
-        await form.get_by_label('start').fill('2026-05-15')
-        await form.get_by_label('mail').fill('ada@example.com')
-        await form.get_by_label('city').fill('Rome')
-        await form.get_by_label('flexible').select_option('No')
-        await form.get_by_role('button', name='Add').click()
-        await page.keyboard.type('3')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(form).to_have_count(0)
-        answer = "{'start': '2026-05-15', 'mail': 'ada@example.com', 'city': 'Rome', 'nights': [3], 'flexible': False}"
-        await expect(page.get_by_text(answer)).to_have_count(1)
+    page = await playground(to_a2a(agent))
+    await say(page, 'Book.')
+    form = page.get_by_role('form', name='Question: ask')
+    names = ('start', 'wake', 'at', 'mail')
+    types = [await form.get_by_label(name, exact=False).first.get_attribute('type') for name in names]
+    assert types == ['date', 'time', 'datetime-local', 'email']
+    await form.get_by_label('mail').fill('ada')
+    await form.get_by_role('button', name='Answer').click()
+    for name in ('start', 'city'):
+        await expect(form.get_by_label(name)).to_have_accessible_description('is required')
+    await expect(form.get_by_label('mail')).to_have_accessible_description('must be an email address')
+    await form.get_by_label('start').fill('2026-05-15')
+    await form.get_by_label('mail').fill('ada@example.com')
+    await form.get_by_label('city').fill('Rome')
+    await form.get_by_label('flexible').select_option('No')
+    await form.get_by_role('button', name='Add').click()
+    await page.keyboard.type('3')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(form).to_have_count(0)
+    answer = "{'start': '2026-05-15', 'mail': 'ada@example.com', 'city': 'Rome', 'nights': [3], 'flexible': False}"
+    await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_a_value_of_the_agent_that_no_date_field_takes_is_shown_as_text(visit: Visit) -> None:
+async def test_a_value_of_the_agent_that_no_date_field_takes_is_shown_as_text(playground: Visit) -> None:
     day = {'type': 'string', 'format': 'date', 'default': 'not a date'}
     agent = scripted({'Book.': [call('ask')]})
 
@@ -193,117 +188,106 @@ async def test_a_value_of_the_agent_that_no_date_field_takes_is_shown_as_text(vi
         raise InputRequired('When?', schema={'type': 'object', 'required': ['day'], 'properties': {'day': day}})
 
     assert ask
-    with serve(to_a2a(agent)) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Book.')
-        form = page.get_by_role('form', name='Question: ask')
-        await expect(form.get_by_label('day')).to_have_value('not a date')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(form.get_by_label('day')).to_have_accessible_description('must be a date')
-        await form.get_by_label('day').fill('2026-05-15')
-        await form.get_by_role('button', name='Answer').click()
-        await expect(page.get_by_text("{'day': '2026-05-15'}")).to_have_count(1)
+    page = await playground(to_a2a(agent))
+    await say(page, 'Book.')
+    form = page.get_by_role('form', name='Question: ask')
+    await expect(form.get_by_label('day')).to_have_value('not a date')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(form.get_by_label('day')).to_have_accessible_description('must be a date')
+    await form.get_by_label('day').fill('2026-05-15')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(page.get_by_text("{'day': '2026-05-15'}")).to_have_count(1)
 
 
-async def test_an_empty_answer_is_not_sent(visit: Visit) -> None:
+async def test_an_empty_answer_is_not_sent(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Name it.')
+    field = page.get_by_role('form', name='Question: ask_name').get_by_label('Answer')
+    await field.press('Enter')
+    await expect(field).to_have_accessible_description('is required')
+    await field.fill('Ada')
+    await field.press('Enter')
+    await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
+
+
+async def test_a_question_may_be_sent_back(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()), failures=1)
+    await say(page, 'Pizza.')
+    form = page.get_by_role('form', name='Question: order')
+    await form.get_by_role('button', name='Ask again').click()
+    await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
+    await form.get_by_label('Necessary change').fill('Offer pasta.')
+    await form.get_by_role('button', name='Ask again').click()
+    await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
+
+
+async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()), failures=1)
+    await page.get_by_role('button', name='Events').click()
+    await say(page, 'Pizza.')
+    await expect(page.get_by_role('log').get_by_role('group').filter(has_text='orderwaits')).to_have_count(1)
+    form = page.get_by_role('form', name='Question: order')
+    await form.get_by_role('button', name='Ask again').scroll_into_view_if_needed()
+    before = await page.evaluate(PLACE)
+    await form.get_by_role('button', name='Ask again').click()
+    await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
+    log = page.get_by_role('complementary', name='Requests and events')
+    await expect(log.get_by_text('400 POST ./message:stream')).to_have_count(1)
+    assert await page.evaluate(PLACE) == before
+
+
+async def test_a_task_goes_on_after_a_sign_in(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Mail.')
+    form = page.get_by_role('form', name='Sign-in: newest_mail')
+    way = form.get_by_role('link', name='https://sso.example.com/start')
+    await expect(way).to_have_attribute('rel', 'noopener noreferrer')
+    await form.get_by_role('button', name='I have signed in').click()
+    await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
+
+
+async def test_a_task_goes_on_by_itself_once_the_server_has_the_credentials(playground: Visit) -> None:
     app = to_a2a(keeper())
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Name it.')
-        field = page.get_by_role('form', name='Question: ask_name').get_by_label('Answer')
-        await field.press('Enter')
-        await expect(field).to_have_accessible_description('is required')
-        await field.fill('Ada')
-        await field.press('Enter')
-        await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
+    page = await playground(app)
+    await say(page, 'Mail.')
+    await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
+    [task] = await app.list_tasks()
+    await app.resume_task(task['id'])
+    await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_a_question_may_be_sent_back(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs', failures=1)
-        await say(page, 'Pizza.')
-        form = page.get_by_role('form', name='Question: order')
-        await form.get_by_role('button', name='Ask again').click()
-        await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
-        await form.get_by_label('Necessary change').fill('Offer pasta.')
-        await form.get_by_role('button', name='Ask again').click()
-        await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
+async def test_a_question_without_a_schema_takes_text(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Name it.')
+    await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
+    await page.keyboard.press('Enter')
+    await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
-async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs', failures=1)
-        await page.get_by_role('button', name='Events').click()
-        await say(page, 'Pizza.')
-        await expect(page.get_by_role('log').get_by_role('group').filter(has_text='orderwaits')).to_have_count(1)
-        form = page.get_by_role('form', name='Question: order')
-        await form.get_by_role('button', name='Ask again').scroll_into_view_if_needed()
-        before = await page.evaluate(PLACE)
-        await form.get_by_role('button', name='Ask again').click()
-        await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
-        log = page.get_by_role('complementary', name='Requests and events')
-        await expect(log.get_by_text('400 POST ./message:stream')).to_have_count(1)
-        assert await page.evaluate(PLACE) == before
-
-
-async def test_a_task_goes_on_after_a_sign_in(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Mail.')
-        form = page.get_by_role('form', name='Sign-in: newest_mail')
-        way = form.get_by_role('link', name='https://sso.example.com/start')
-        await expect(way).to_have_attribute('rel', 'noopener noreferrer')
-        await form.get_by_role('button', name='I have signed in').click()
-        await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
-
-
-async def test_a_task_goes_on_by_itself_once_the_server_has_the_credentials(visit: Visit) -> None:
-    app = to_a2a(keeper())
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Mail.')
-        await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
-        [task] = await app.list_tasks()
-        await app.resume_task(task['id'])
-        await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
-
-
-async def test_a_question_without_a_schema_takes_text(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Name it.')
-        await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
-        await page.keyboard.press('Enter')
-        await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
-
-
-async def test_the_message_field_answers_a_question_of_the_agent(visit: Visit) -> None:
+async def test_the_message_field_answers_a_question_of_the_agent(playground: Visit) -> None:
     script = {'Hello.': [call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
     app = to_a2a(scripted(script, output_type=[str, InputRequired]))
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Hello.')
-        await expect(page.get_by_placeholder('Answer the question')).to_have_count(1)
-        await expect(page.get_by_text('city', exact=True)).to_have_css('font-weight', '700')
-        await say(page, 'Paris')
-        await expect(page.get_by_text('Paris it is.')).to_have_count(1)
-        assert len(await app.list_tasks()) == 1
+    page = await playground(app)
+    await say(page, 'Hello.')
+    await expect(page.get_by_placeholder('Answer the question')).to_have_count(1)
+    await expect(page.get_by_text('city', exact=True)).to_have_css('font-weight', '700')
+    await say(page, 'Paris')
+    await expect(page.get_by_text('Paris it is.')).to_have_count(1)
+    assert len(await app.list_tasks()) == 1
 
 
-async def test_an_agent_with_typed_input_has_a_form_for_the_data(visit: Visit) -> None:
-    app = to_a2a(Agent('test'), messages=Messages(input_type=Trip))
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs', failures=1)
-        form = page.get_by_role('form', name='Data')
-        await form.get_by_label('City').fill('Rome')
-        await form.get_by_label('Days').fill('0')
-        await form.get_by_role('button', name='Send').click()
-        complaint = 'Input should be greater than or equal to 1'
-        await expect(form.get_by_label('Days')).to_have_accessible_description(complaint)
-        await form.get_by_label('Days').fill('3')
-        await page.keyboard.press('Enter')
-        await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
-        await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
+async def test_an_agent_with_typed_input_has_a_form_for_the_data(playground: Visit) -> None:
+    page = await playground(to_a2a(Agent('test'), messages=Messages(input_type=Trip)), failures=1)
+    form = page.get_by_role('form', name='Data')
+    await form.get_by_label('City').fill('Rome')
+    await form.get_by_label('Days').fill('0')
+    await form.get_by_role('button', name='Send').click()
+    complaint = 'Input should be greater than or equal to 1'
+    await expect(form.get_by_label('Days')).to_have_accessible_description(complaint)
+    await form.get_by_label('Days').fill('3')
+    await page.keyboard.press('Enter')
+    await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
+    await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
 
 
 async def test_a_page_that_still_loads_takes_the_focus_from_no_field(visit: Visit) -> None:
@@ -326,24 +310,22 @@ async def test_a_page_that_still_loads_takes_the_focus_from_no_field(visit: Visi
         await expect(token).to_have_value(TOKEN)
 
 
-async def test_a_direct_reply_is_a_message_of_the_conversation(visit: Visit) -> None:
+async def test_a_direct_reply_is_a_message_of_the_conversation(playground: Visit) -> None:
     app = to_a2a(Agent('test'), messages=Messages(reply='message'))
-    with serve(app) as server:
-        page = await visit(f'{server.url}docs')
-        for count in (1, 2):
-            await say(page, 'Hello.')
-            await expect(page.get_by_text('success (no tool calls)')).to_have_count(count)
-        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
-        assert '#context=' in page.url
-        assert await app.list_tasks() == []
+    page = await playground(app)
+    for count in (1, 2):
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('success (no tool calls)')).to_have_count(count)
+    await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
+    assert '#context=' in page.url
+    assert await app.list_tasks() == []
 
 
-async def test_a_confirmation_of_adk_shows_the_draft_and_the_hint(visit: Visit) -> None:
+async def test_a_confirmation_of_adk_shows_the_draft_and_the_hint(playground: Visit) -> None:
     canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': DONE}))
-    with serve(to_a2a(RemoteAgent(canned.app))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy up.')
-        await expect(approvals(page)).to_contain_text('Dear Ann,')
-        await expect(approvals(page)).to_contain_text('It is the only copy.')
-        await approvals(page).get_by_role('button', name='Approve').click()
-        await expect(page.get_by_text('Done.', exact=True)).to_have_count(1)
+    page = await playground(to_a2a(RemoteAgent(canned.app)))
+    await say(page, 'Tidy up.')
+    await expect(approvals(page)).to_contain_text('Dear Ann,')
+    await expect(approvals(page)).to_contain_text('It is the only copy.')
+    await approvals(page).get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text('Done.', exact=True)).to_have_count(1)

@@ -50,7 +50,7 @@ SCHEMA = {
 }
 
 
-async def test_hostile_text_and_cards_run_no_script(visit: Visit) -> None:
+async def test_hostile_text_and_cards_run_no_script(playground: Visit) -> None:
     script = {'Talk.': [HOSTILE], 'Ask.': [call('ask')], 'Sign in.': [call('sign_in')]}
     agent = scripted(script, name=f'evil {BAD}', description=BAD)
 
@@ -65,33 +65,32 @@ async def test_hostile_text_and_cards_run_no_script(visit: Visit) -> None:
     assert {ask, sign_in}
     skill: Any = {'id': BAD, 'name': BAD, 'description': BAD, 'tags': [BAD], 'examples': [BAD]}
     provider: Any = {'organization': BAD, 'url': 'javascript:window.pwned=1'}
-    with serve(to_a2a(agent, skills=[skill], provider=provider, version=BAD)) as server:
-        page = await visit(f'{server.url}docs')
-        await expect(page.get_by_role('heading', level=1)).to_have_text(f'evil {BAD}')
-        await page.get_by_role('button', name='<img').click()
-        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value(BAD)
-        await say(page, 'Talk.')
-        prose = page.locator('.prose')
-        await expect(prose.get_by_role('heading', name='Heading')).to_have_count(1)
-        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
-        assert await prose.locator(FORBIDDEN).count() == 0
-        links = await prose.locator('[href]').evaluate_all('(all) => all.map((one) => [one.href, one.target, one.rel])')
-        safe = ['_blank', 'noopener noreferrer']
-        assert links == [[url, *safe] for url in ('https://evil.test/x.png', 'https://example.com/a?b=1')]
-        for text in ('Ask.', 'Sign in.'):
-            await say(page, text)
-            await expect(page.get_by_role('form', name='Question' if text == 'Ask.' else 'Sign-in')).to_have_count(1)
-        assert (
-            await page.locator('[href^="javascript"], body [src], [onerror]').evaluate_all(
-                '(all) => all.map((one) => one.outerHTML)'
-            )
-            == []
+    page = await playground(to_a2a(agent, skills=[skill], provider=provider, version=BAD))
+    await expect(page.get_by_role('heading', level=1)).to_have_text(f'evil {BAD}')
+    await page.get_by_role('button', name='<img').click()
+    await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value(BAD)
+    await say(page, 'Talk.')
+    prose = page.locator('.prose')
+    await expect(prose.get_by_role('heading', name='Heading')).to_have_count(1)
+    await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
+    assert await prose.locator(FORBIDDEN).count() == 0
+    links = await prose.locator('[href]').evaluate_all('(all) => all.map((one) => [one.href, one.target, one.rel])')
+    safe = ['_blank', 'noopener noreferrer']
+    assert links == [[url, *safe] for url in ('https://evil.test/x.png', 'https://example.com/a?b=1')]
+    for text in ('Ask.', 'Sign in.'):
+        await say(page, text)
+        await expect(page.get_by_role('form', name='Question' if text == 'Ask.' else 'Sign-in')).to_have_count(1)
+    assert (
+        await page.locator('[href^="javascript"], body [src], [onerror]').evaluate_all(
+            '(all) => all.map((one) => one.outerHTML)'
         )
-        await page.get_by_role('button', name='Events').click()
-        await page.get_by_role('complementary', name='Requests').get_by_role('group').last.click()
-        await page.evaluate(f'location.hash = "#context=" + encodeURIComponent({BAD!r})')
-        await expect(page.get_by_role('article', name='Task')).to_have_count(0)
-        assert await page.evaluate('window.pwned') is None
+        == []
+    )
+    await page.get_by_role('button', name='Events').click()
+    await page.get_by_role('complementary', name='Requests').get_by_role('group').last.click()
+    await page.evaluate(f'location.hash = "#context=" + encodeURIComponent({BAD!r})')
+    await expect(page.get_by_role('article', name='Task')).to_have_count(0)
+    assert await page.evaluate('window.pwned') is None
 
 
 @pytest.mark.parametrize('width', [1280, 390])
@@ -147,36 +146,35 @@ async def focus(page: Page, key: str, name: str) -> None:
     raise AssertionError(f'{key} does not reach {name!r}')
 
 
-async def test_the_keyboard_is_enough(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        keyboard, field = page.keyboard, page.get_by_role('textbox', name='Message', exact=True)
-        await expect(field).to_be_focused()
-        await keyboard.type('Tidy all.')
-        await keyboard.press('Enter')
-        await expect(page.get_by_role('form', name='Approval')).to_have_count(2)
-        await focus(page, 'Shift+Tab', 'Deny')
-        await keyboard.press('Tab')
-        await keyboard.type('Keep new.txt.')
-        await keyboard.press('Shift+Tab')
-        await keyboard.press('Space')
-        form = page.get_by_role('form', name='Approval')
-        await expect(form).to_have_count(1)
-        await expect(form.get_by_label('path')).to_be_focused()
-        await keyboard.press('Enter')
-        await expect(page.get_by_text("'old.txt is deleted (force=False)'")).to_have_count(1)
-        await expect(field).to_be_focused()
-        await focus(page, 'Shift+Tab', 'Events')
-        await keyboard.press('Enter')
-        events = page.get_by_role('complementary', name='Requests')
-        await expect(events.get_by_role('listitem').first).to_be_visible()
-        await focus(page, 'Tab', 'Clear')
-        await keyboard.press('Tab')
-        await keyboard.press('Enter')
-        await expect(events.locator('details[open]')).to_have_count(1)
-        await page.reload()
-        await focus(page, 'Shift+Tab', 'New chat')
-        await focus(page, 'Shift+Tab', 'Skip to the message field')
-        await keyboard.press('Enter')
-        await expect(field).to_be_focused()
-        assert await page.evaluate('location.hash') != '#text'
+async def test_the_keyboard_is_enough(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    keyboard, field = page.keyboard, page.get_by_role('textbox', name='Message', exact=True)
+    await expect(field).to_be_focused()
+    await keyboard.type('Tidy all.')
+    await keyboard.press('Enter')
+    await expect(page.get_by_role('form', name='Approval')).to_have_count(2)
+    await focus(page, 'Shift+Tab', 'Deny')
+    await keyboard.press('Tab')
+    await keyboard.type('Keep new.txt.')
+    await keyboard.press('Shift+Tab')
+    await keyboard.press('Space')
+    form = page.get_by_role('form', name='Approval')
+    await expect(form).to_have_count(1)
+    await expect(form.get_by_label('path')).to_be_focused()
+    await keyboard.press('Enter')
+    await expect(page.get_by_text("'old.txt is deleted (force=False)'")).to_have_count(1)
+    await expect(field).to_be_focused()
+    await focus(page, 'Shift+Tab', 'Events')
+    await keyboard.press('Enter')
+    events = page.get_by_role('complementary', name='Requests')
+    await expect(events.get_by_role('listitem').first).to_be_visible()
+    await focus(page, 'Tab', 'Clear')
+    await keyboard.press('Tab')
+    await keyboard.press('Enter')
+    await expect(events.locator('details[open]')).to_have_count(1)
+    await page.reload()
+    await focus(page, 'Shift+Tab', 'New chat')
+    await focus(page, 'Shift+Tab', 'Skip to the message field')
+    await keyboard.press('Enter')
+    await expect(field).to_be_focused()
+    assert await page.evaluate('location.hash') != '#text'

@@ -61,46 +61,42 @@ async def kinds(page: Page) -> list[str]:
     return [name.removeprefix('block ').replace('artifact', 'agent') for name in names]
 
 
-async def test_a_developer_sees_steps_by_default_and_after_a_reload(visit: Visit) -> None:
+async def test_a_developer_sees_steps_by_default_and_after_a_reload(playground: Visit) -> None:
     thinking = {0: DeltaThinkingPart(content='Paris is in France.')}
-    with serve(to_a2a(keeper({'Plan.': [thinking, call('look_up', '{"city": "Paris"}')]}))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Plan.')
-        for _ in range(2):
-            await expect(step(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
-            await expect(step(page, 'Thought')).to_contain_text('Paris is in France.')
-            assert await kinds(page) == ['user', 'thought', 'tool', 'agent']
-            await step(page, 'look_up').get_by_text('look_up').click()
-            await expect(step(page, 'look_up').get_by_role('group', name='Result')).to_have_text(
-                'It is sunny in Paris.'
-            )
-            await page.reload()
-        await expect(step(page, 'look_up')).to_be_visible()  # The list of tasks has moved the switch by now.
-        switch = page.get_by_role('switch', name='Show tool calls and thoughts')
-        await expect(switch).to_be_checked()
-        await expect(switch).to_have_accessible_description(
-            re.compile(r'Results\(progress=Progress\(tools=True, thinking=True\)\)')
-        )
-        await switch.click()
-        await expect(step(page, 'look_up')).to_be_hidden()
+    page = await playground(to_a2a(keeper({'Plan.': [thinking, call('look_up', '{"city": "Paris"}')]})))
+    await say(page, 'Plan.')
+    for _ in range(2):
+        await expect(step(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
+        await expect(step(page, 'Thought')).to_contain_text('Paris is in France.')
+        assert await kinds(page) == ['user', 'thought', 'tool', 'agent']
+        await step(page, 'look_up').get_by_text('look_up').click()
+        await expect(step(page, 'look_up').get_by_role('group', name='Result')).to_have_text('It is sunny in Paris.')
         await page.reload()
-        await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
-        await expect(step(page, 'look_up')).to_be_hidden()
-        await switch.click()
-        await expect(step(page, 'look_up')).to_be_visible()
+    await expect(step(page, 'look_up')).to_be_visible()  # The list of tasks has moved the switch by now.
+    switch = page.get_by_role('switch', name='Show tool calls and thoughts')
+    await expect(switch).to_be_checked()
+    await expect(switch).to_have_accessible_description(
+        re.compile(r'Results\(progress=Progress\(tools=True, thinking=True\)\)')
+    )
+    await switch.click()
+    await expect(step(page, 'look_up')).to_be_hidden()
+    await page.reload()
+    await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
+    await expect(step(page, 'look_up')).to_be_hidden()
+    await switch.click()
+    await expect(step(page, 'look_up')).to_be_visible()
 
 
-async def test_the_steps_of_several_runs_stand_after_what_began_them(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Tidy up.')
-        await expect(step(page, 'delete_file')).to_contain_text('waits')
-        await page.get_by_role('button', name='Approve').click()
-        await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
-        for _ in range(2):
-            await expect(step(page, 'delete_file')).to_contain_text('old.txt is deleted')
-            assert await kinds(page) == ['user', 'agent', 'tool', 'asked', 'user', 'agent']
-            await page.reload()
+async def test_the_steps_of_several_runs_stand_after_what_began_them(playground: Visit) -> None:
+    page = await playground(to_a2a(keeper()))
+    await say(page, 'Tidy up.')
+    await expect(step(page, 'delete_file')).to_contain_text('waits')
+    await page.get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
+    for _ in range(2):
+        await expect(step(page, 'delete_file')).to_contain_text('old.txt is deleted')
+        assert await kinds(page) == ['user', 'agent', 'tool', 'asked', 'user', 'agent']
+        await page.reload()
 
 
 async def test_a_failed_task_keeps_its_steps_and_a_restarted_server_reads_them_from_the_conversation(
@@ -161,39 +157,37 @@ async def test_the_call_of_a_remote_agent_has_the_name_that_hides_its_arguments(
     assert hidden == {'kind': 'call', 'id': 'hidden', 'tool': 'question'}
 
 
-async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(visit: Visit) -> None:
+async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(playground: Visit) -> None:
     async def lose(route: Route) -> None:
         await route.abort()
 
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await page.route(re.compile(r'/steps\?task='), lose, times=1)
-        await say(page, 'Where?')
-        await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
+    page = await playground(to_a2a(keeper()))
+    await page.route(re.compile(r'/steps\?task='), lose, times=1)
+    await say(page, 'Where?')
+    await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
 
 
-async def test_a_button_that_is_pressed_while_steps_come_is_clicked(visit: Visit) -> None:
+async def test_a_button_that_is_pressed_while_steps_come_is_clicked(playground: Visit) -> None:
     arrived = asyncio.Event()
 
     async def hold(route: Route) -> None:
         await arrived.wait()
         await route.continue_()
 
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await page.route(re.compile(r'/steps\?task='), hold)
-        await say(page, 'Tidy up.')
-        await page.get_by_role('button', name='Approve').hover()
-        await page.mouse.down()
-        async with page.expect_response(re.compile(r'/steps\?task=')):
-            arrived.set()
-        await page.evaluate('new Promise((done) => setTimeout(done, 200))')  # longer than between two drawings
-        await page.mouse.up()
-        await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
-        await expect(step(page, 'delete_file')).to_contain_text('done')
+    page = await playground(to_a2a(keeper()))
+    await page.route(re.compile(r'/steps\?task='), hold)
+    await say(page, 'Tidy up.')
+    await page.get_by_role('button', name='Approve').hover()
+    await page.mouse.down()
+    async with page.expect_response(re.compile(r'/steps\?task=')):
+        arrived.set()
+    await page.evaluate('new Promise((done) => setTimeout(done, 200))')  # longer than between two drawings
+    await page.mouse.up()
+    await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
+    await expect(step(page, 'delete_file')).to_contain_text('done')
 
 
-async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_time(visit: Visit) -> None:
+async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_time(playground: Visit) -> None:
     agent, done = scripted({'Work.': [call('work')]}), Event()
 
     @agent.tool_plain
@@ -202,17 +196,16 @@ async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_tim
         return 'It is done.'
 
     assert work
-    with serve(to_a2a(agent)) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Work.')
-        await expect(step(page, 'work')).to_contain_text('runs')
-        starts: list[float] = []
-        for _ in range(2):
-            async with page.expect_request(re.compile(r'/steps\?task=')):
-                pass
-            starts.append(monotonic())
-        done.set()
-        await expect(step(page, 'work')).to_contain_text('It is done.')
+    page = await playground(to_a2a(agent))
+    await say(page, 'Work.')
+    await expect(step(page, 'work')).to_contain_text('runs')
+    starts: list[float] = []
+    for _ in range(2):
+        async with page.expect_request(re.compile(r'/steps\?task=')):
+            pass
+        starts.append(monotonic())
+    done.set()
+    await expect(step(page, 'work')).to_contain_text('It is done.')
     assert starts[1] - starts[0] > 1
 
 

@@ -43,7 +43,7 @@ from pydantic_ai_a2a.remote import model as remote_model
 from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
 from pydantic_ai_a2a.remote.waiting import difference
 
-from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, silence, stream
+from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import Stuck, caller, echo, prompt_of
@@ -503,9 +503,7 @@ async def test_two_users_side_by_side_have_their_own_credentials() -> None:
     async def headers(ctx: RunContext[str]) -> dict[str, str]:
         return {'x-user': ctx.deps}
 
-    with serve(canned.app, anonymous=True) as server:
-        interface = {**CARD['supportedInterfaces'][0], 'url': server.url}
-        canned.card = {**CARD, 'supportedInterfaces': [interface]}
+    with served(canned) as server:
         toolset = A2AToolset[str](server.url, headers=headers, auth=lambda ctx: f'token-of-{ctx.deps}')
         agent = caller(toolsets=[toolset], deps_type=str)
         await asyncio.gather(*(agent.run('hello', deps=user) for user in ('ann', 'bob')))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,11 +37,15 @@ from pydantic_ai_a2a.conversion.remote_calls import WAITING, calls_for_clients
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.remote import toolset
 
-from ..a2a_client.canned import CARD, TASK, Canned, result, stream
+from ..a2a_client.canned import TASK, Canned, result, served, stream
 from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import caller, deleting, prompt_of, returned_to
 from .test_toolset import states
+
+QUESTION = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+WAITS = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': QUESTION}}
+DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
 
 
 def pending(ended: Any) -> tuple[DeferredToolRequests, Any]:
@@ -48,6 +53,19 @@ def pending(ended: Any) -> tuple[DeferredToolRequests, Any]:
     assert isinstance(ended.output, DeferredToolRequests)
     assert [call.tool_call_id for call in ended.output.approvals] == ['outer-call']
     return ended.output, ended.output.metadata['outer-call']['a2a_waiting']
+
+
+async def answered(agent: Any, ended: Any, results: DeferredToolResults | Mapping[str, Any], **options: Any) -> Any:
+    """Go on with a run that waits; answers by call id are those of the remote agent."""
+    if not isinstance(results, DeferredToolResults):
+        results = remote_results(ended.output, results)
+    return await agent.run(message_history=ended.all_messages(), deferred_tool_results=results, **options)
+
+
+async def decided(client: A2AClient, task: Any, *answers: dict[str, Any]) -> Any:
+    """Answer calls of a task that waits, and return the task afterwards."""
+    parts: list[Any] = [{'data': {'callAnswers': [*answers]}}]
+    return (await client.send(parts, task_id=task['id'], context_id=task['context_id'])).outcome
 
 
 @pytest.mark.parametrize(
@@ -66,15 +84,12 @@ async def test_an_approval_travels_to_the_remote_agent(answer: Any, told: str, g
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
         ended = await agent.run('a.txt')
-        requests, waiting = pending(ended)
+        _, waiting = pending(ended)
         assert (waiting['agent'], waiting['state']) == ('files', 'input-required')
         [call] = waiting['pending']
         assert (call['kind'], call['tool'], call['args']) == ('approval', 'delete_file', {'path': 'a.txt'})
         assert deleted == []
-        again = await agent.run(
-            message_history=ended.all_messages(),
-            deferred_tool_results=remote_results(requests, {'outer-call': answer}),
-        )
+        again = await answered(agent, ended, {'outer-call': answer})
         assert told in again.output
         assert deleted == gone
         assert await states(app) == ['completed']
@@ -115,10 +130,7 @@ async def test_a_bare_approval_and_a_bare_denial_reach_the_task_in_this_process(
         agent = caller(capabilities=[A2A(app)])
         for answer, told in ((True, 'deleted a.txt'), (ToolDenied('No.'), 'No.')):
             ended = await agent.run('a.txt')
-            again = await agent.run(
-                message_history=ended.all_messages(),
-                deferred_tool_results=DeferredToolResults(approvals={'outer-call': answer}),
-            )
+            again = await answered(agent, ended, DeferredToolResults(approvals={'outer-call': answer}))
             assert again.output == told
         assert deleted == ['a.txt']
         assert sorted(await states(app)) == ['canceled', 'completed']
@@ -133,7 +145,7 @@ async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing
         agent = caller(capabilities=[A2A(app)])
         ended = await agent.run('a.txt')
         denied = DeferredToolResults(approvals={'outer-call': False})
-        await agent.run(message_history=ended.all_messages(), deferred_tool_results=denied)
+        await answered(agent, ended, denied)
         assert await states(app) == ['input-required']
 
 
@@ -145,30 +157,21 @@ async def test_answers_of_two_users_with_equal_call_ids_reach_their_own_tasks() 
         bob, alice = [await agent.run(name) for name in ('bob.txt', 'alice.txt')]
         for ended in (bob, alice):
             assert isinstance(ended.output, DeferredToolRequests)
-        await agent.run(
-            message_history=bob.all_messages(),
-            deferred_tool_results=DeferredToolResults(approvals={'outer-call': True}),
-        )
+        await answered(agent, bob, DeferredToolResults(approvals={'outer-call': True}))
         assert deleted == ['bob.txt']
-        await agent.run(
-            message_history=alice.all_messages(),
-            deferred_tool_results=DeferredToolResults(approvals={'outer-call': False}),
-        )
+        await answered(agent, alice, DeferredToolResults(approvals={'outer-call': False}))
         assert deleted == ['bob.txt']
         assert sorted(await states(app)) == ['canceled', 'completed']
 
 
 async def test_a_denied_task_is_canceled_with_the_credentials_of_its_run() -> None:
-    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
-    canned = Canned(stream({'task': waits}), result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}}))
-    with serve(canned.app, anonymous=True) as server:
-        canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': server.url}]}
+    canned = Canned(stream({'task': WAITS}), result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}}))
+    with served(canned) as server:
         agent = caller(capabilities=[A2A[str](server.url, auth=lambda ctx: f'token-of-{ctx.deps}')], deps_type=str)
         async with asyncio.timeout(LIMIT):
             ended = await agent.run('hello', deps='ann')
             denied = DeferredToolResults(approvals={'outer-call': False})
-            await agent.run(message_history=ended.all_messages(), deferred_tool_results=denied, deps='ann')
+            await answered(agent, ended, denied, deps='ann')
     assert canned.methods == ['SendStreamingMessage', 'CancelTask']
     assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Bearer token-of-ann'}
 
@@ -207,10 +210,9 @@ async def test_a_question_is_answered(question: Any, answer: Any, told: str) -> 
     agent = caller(toolsets=[A2AToolset(app := to_a2a(asking(question)))])
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         ended = await agent.run('pizza')
-        requests, waiting = pending(ended)
+        _, waiting = pending(ended)
         assert question.args or waiting['text']
-        results = remote_results(requests, {'outer-call': answer})
-        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+        again = await answered(agent, ended, {'outer-call': answer})
         assert told in str(again.output)
 
 
@@ -219,9 +221,8 @@ async def test_a_sign_in_that_is_denied_cancels_the_remote_task() -> None:
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
         ended = await agent.run('pizza')
-        requests, _ = pending(ended)
-        results = remote_results(requests, {'outer-call': ToolDenied('I have no account.')})
-        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+        pending(ended)
+        again = await answered(agent, ended, {'outer-call': ToolDenied('I have no account.')})
         assert 'I have no account.' in again.output
         assert await states(app) == ['canceled']
 
@@ -231,17 +232,16 @@ async def test_an_answer_to_an_ended_task_says_so() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         agent = caller(toolsets=[A2AToolset(app)])
         ended = await agent.run('a.txt')
-        requests, _ = pending(ended)
-        results = remote_results(requests, {'outer-call': True})
+        pending(ended)
         for told in ('deleted a.txt', 'has refused the request: The task is completed and accepts no more messages'):
-            again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+            again = await answered(agent, ended, {'outer-call': True})
             assert told in again.output
         remote = RemoteAgent(app, [str, DeferredToolRequests])
         waits = await remote.run('a.txt')
         await client.cancel((waits.response.provider_details or {})['taskId'])
         approvals = DeferredToolResults(approvals={'inner-call': True})
         with pytest.raises(ModelAPIError, match='The task is canceled and accepts no more messages'):
-            await remote.run(message_history=waits.all_messages(), deferred_tool_results=approvals)
+            await answered(remote, waits, approvals)
 
 
 async def test_an_approval_without_remote_results_answers_no_question() -> None:
@@ -249,12 +249,11 @@ async def test_an_approval_without_remote_results_answers_no_question() -> None:
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
         ended = await agent.run('pizza')
-        requests, _ = pending(ended)
+        pending(ended)
         approval = DeferredToolResults(approvals={'outer-call': True})
         with pytest.raises(UserError, match='answer with `remote_results`'):
-            await agent.run(message_history=ended.all_messages(), deferred_tool_results=approval)
-        results = remote_results(requests, {'outer-call': 'salami'})
-        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+            await answered(agent, ended, approval)
+        again = await answered(agent, ended, {'outer-call': 'salami'})
         assert again.output == 'pizza: salami'
 
 
@@ -272,23 +271,18 @@ async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -
             task: Any = (await client.send('a.txt')).outcome
             [call] = waiting_task('', task)['pending']
             assert 'args' not in call.get('answerSchema', {})['oneOf'][0]['properties']
-            answer = {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}}
             with pytest.raises(InvalidParamsError, match='may not be changed'):
-                await client.send([{'data': {'callAnswers': [answer]}}], task_id=task['id'])
+                await decided(client, task, {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}})
 
 
 async def test_an_agent_that_only_writes_its_question_gets_text() -> None:
-    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
-    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
     for answer, parts in (('the red one', [{'text': 'the red one'}]), ({'n': 1}, [{'data': {'n': 1}}])):
-        canned = Canned(stream({'task': waits}), stream({'task': done}))
+        canned = Canned(stream({'task': WAITS}), stream({'task': DONE}))
         agent = caller(toolsets=[A2AToolset(canned.app)])
         ended = await agent.run('hello')
-        requests, waiting = pending(ended)
+        _, waiting = pending(ended)
         assert (waiting['text'], waiting['pending']) == ('Which one?', [])
-        results = remote_results(requests, {'outer-call': answer})
-        assert (await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)).output == 'Done.'
+        assert (await answered(agent, ended, {'outer-call': answer})).output == 'Done.'
         message = canned.requests[-1][3]['params']['message']
         assert (message['taskId'], message['contextId'], message['parts']) == ('t', 'c', parts)
 
@@ -361,10 +355,7 @@ async def test_an_answer_travels_through_three_servers(
         [call] = waiting_task('outer', task)['pending']
         assert call['tool'] == shown
         assert 'metadata' not in call
-        decision = {'callAnswers': [{'id': call['id'], **answer}]}
-        ended: Any = (
-            await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
-        ).outcome
+        ended = await decided(client, task, {'id': call['id'], **answer})
         assert ended['status']['state'] == 'completed'
         assert told in str(ended['artifacts'])
         assert await states(innermost) == ['completed']
@@ -431,11 +422,9 @@ async def test_several_remote_calls_have_answers_of_their_own(between: Any, outs
             {'decision': 'result', 'result': 7},
         ]
         answers = [{'id': call['id'], **decision} for call, decision in zip(calls, decisions, strict=True)]
-        first: list[Any] = [{'data': {'callAnswers': answers[:2]}}]
-        task = (await client.send(first, task_id=task['id'], context_id=task['context_id'])).outcome
+        task = await decided(client, task, *answers[:2])
         assert pending_ids(task) == [answer['id'] for answer in answers[2:]]
-        rest: list[Any] = [{'data': {'callAnswers': answers[2:]}}]
-        task = (await client.send(rest, task_id=task['id'], context_id=task['context_id'])).outcome
+        task = await decided(client, task, *answers[2:])
         assert task['status']['state'] == 'completed'
         assert 'deleted a | deleted x | Not c. | 7' in str(task['artifacts'])
 
@@ -540,19 +529,13 @@ async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(quest
     ],
 )
 async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, state: str, told: str) -> None:
-    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
-    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
-    follow = result(TASK) if answer['decision'] == 'retry' else stream({'task': done})
-    app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': waits}), follow).app)]))
+    follow = result(TASK) if answer['decision'] == 'retry' else stream({'task': DONE})
+    app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': WAITS}), follow).app)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         task: Any = (await client.send('hello')).outcome
         [call] = waiting_task('caller', task)['pending']
         assert (call['kind'], call['text']) == ('question', 'Which one?')
-        decision = {'callAnswers': [{'id': call['id'], **answer}]}
-        ended: Any = (
-            await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
-        ).outcome
+        ended = await decided(client, task, {'id': call['id'], **answer})
         assert ended['status']['state'] == state
         assert told in str(ended['artifacts'])
 

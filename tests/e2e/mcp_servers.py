@@ -1,7 +1,13 @@
-"""An MCP server that needs a token of its issuer, and the issuer, which exchanges tokens of the agent's callers."""
+"""Two MCP servers.
+
+`app` needs a token of its issuer, and is the issuer too, which exchanges tokens of the agent's callers. The tool of
+`pids` answers at once, fails, or never answers. The server `pids` also runs over stdio, as the main program.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from os import getpid
 from urllib.parse import parse_qs
 
 from mcp.server import MCPServer
@@ -12,7 +18,12 @@ from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from .mcp_tokens import ACCESS_TOKEN, EXCHANGE, MARK, TOKENS
+TOKENS = {'ann': 'token-of-ann-at-the-agent', 'bob': 'token-of-bob-at-the-agent'}
+BOSS = 'token-of-boss-at-the-agent'
+MARK = 'mail-access-of'
+"""The beginning of each exchanged token."""
+EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
+ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 
 granted: dict[str, str] = {}
 """The user of each exchanged token."""
@@ -79,3 +90,23 @@ async def show_seen(request: Request) -> Response:
 
 
 app = server.streamable_http_app(stateless_http=True)
+
+
+slow = MCPServer('pids')
+
+
+@slow.tool()
+async def pid(waits: bool = False, fails: bool = False) -> int:
+    """Return the id of the server's process."""
+    if fails:
+        raise ValueError('no id')
+    if waits:
+        print('a call waits', flush=True)
+        await asyncio.Event().wait()
+    return getpid()
+
+
+pids = slow.streamable_http_app()
+
+if __name__ == '__main__':
+    slow.run('stdio')

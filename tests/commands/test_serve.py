@@ -1,4 +1,4 @@
-"""`serve`: who may call what it serves, and where everybody may."""
+"""Who may call what `serve` serves, and what a worker answers on its health port: health, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 
+from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a.commands.running import HealthOnly
+
+from ..client import Exchange
 from ..e2e.server import LIMIT, process
 from .command import command
 
@@ -118,3 +129,42 @@ async def test_an_agent_is_served_to_its_callers(directory: Path) -> None:
                 for headers in ({}, {'Authorization': 'Bearer the-token-of-ann-1234'})
             ]
     assert [each.status_code for each in answers] == [401, 200]
+
+
+async def own(request: Request) -> PlainTextResponse:
+    return PlainTextResponse('own')
+
+
+def alone() -> Any:
+    return to_a2a(Agent('test'))
+
+
+def mounted() -> Any:
+    parent = Starlette(routes=[Mount('/agent', alone()), Route('/own/health/live', own)])
+    return CORSMiddleware(parent)
+
+
+@pytest.mark.parametrize(
+    ('make', 'verb', 'path', 'status'),
+    [
+        (alone, 'GET', '/health/live', 200),
+        (alone, 'HEAD', '/health/ready', 200),
+        (alone, 'POST', '/health/live', 404),
+        (alone, 'OPTIONS', '/health/live', 404),
+        (alone, 'GET', '/', 404),
+        (alone, 'POST', '/', 404),
+        (alone, 'GET', '/tasks/a%2Fhealth%2Flive', 404),
+        (alone, 'GET', '/tasks/health/live', 404),
+        (alone, 'GET', '/nothing/health/live', 404),
+        (mounted, 'GET', '/agent/health/live', 200),
+        (mounted, 'GET', '/agent/health/ready', 200),
+        (mounted, 'GET', '/agent/tasks/a%2Fhealth%2Flive', 404),
+        (mounted, 'GET', '/health/live', 404),
+        (mounted, 'GET', '/own/health/live', 404),
+    ],
+)
+async def test_nothing_but_health_is_answered(make: Any, verb: str, path: str, status: int) -> None:
+    answer = await Exchange(HealthOnly(make()), verb, path, {}, b'').answer()
+    assert answer.status == status
+    if status == 404:
+        assert answer.body == b'Not Found'

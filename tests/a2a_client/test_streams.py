@@ -1,18 +1,31 @@
-"""Messages in the stream of a task, as Agno and .NET send them: they belong to the task, and pieces are joined."""
+"""Streams that a client reads: messages between their events, events in pieces, and what an event costs."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import tracemalloc
+from collections.abc import Sequence
+from cProfile import Profile
+from itertools import pairwise
+from typing import Any, cast
 
+import httpx2
 import pytest
+from fasta2a.schema import AgentCard
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pydantic_ai_a2a import RemoteAgent, RemoteProtocolError
+from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteProtocolError
 from pydantic_ai_a2a.client import following
 from pydantic_ai_a2a.client.content import content_of
+from pydantic_ai_a2a.client.following import START
+from pydantic_ai_a2a.client.transport import EventReader, EventTooLong
 
 from ..tables import each_case
 from .canned import TASK, WORKING, Canned, result, stream
 from .test_answers import calling
+
+# --- messages, as Agno and .NET send them: they belong to the task, and pieces are joined
 
 IDS: dict[str, Any] = {'taskId': 't', 'contextId': 'c'}
 AGNO: dict[str, Any] = {
@@ -125,3 +138,97 @@ async def test_the_messages_of_a_task_are_bounded(monkeypatch: pytest.MonkeyPatc
     async with calling(Canned(stream(*events), result(TASK))) as client:
         with pytest.raises(RemoteProtocolError, match='the events of the task hold more than 3000 characters'):
             await client.send('hello')
+
+
+# --- events in the pieces of a stream, wherever the pieces begin and end
+
+STREAM = (
+    ': comment\n\nid: 1\ndata: {"a":\ndata:1}\n\nretry: 5\n\ndata: two\nevent: x\n\n'
+    'id:é\ndata:  spaces\n\ndata: cut off'
+)
+EVENTS = [(b'{"a":\n1}', b'1'), (b'two', b'1'), (b' spaces', 'é'.encode())]
+
+
+def read(pieces: Sequence[bytes], limit: int = 1000) -> list[tuple[bytes, bytes]]:
+    reader = EventReader(limit)
+    return [event for piece in pieces for event in reader.read(piece)]
+
+
+@given(st.sampled_from(['\n', '\r\n', '\r']), st.lists(st.integers(0, 120)))
+def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: list[int]) -> None:
+    stream = STREAM.replace('\n', end).encode()
+    places = [0, *sorted(cuts), len(stream)]
+    pieces = [stream[a:b] for a, b in pairwise(places)]
+    assert read(pieces) == EVENTS
+
+
+@pytest.mark.parametrize(
+    'pieces',
+    [[b'data: 12345', b'67890'], [b'data: 1234\n', b'data: 1234\n'], [b': comment', b' that does not end']],
+    ids=['line', 'event', 'comment'],
+)
+def test_an_event_longer_than_the_limit_is_refused_before_its_end(pieces: list[bytes]) -> None:
+    assert read(pieces, 100) == []
+    with pytest.raises(EventTooLong):
+        read(pieces, 15)
+
+
+# --- the work of a client for an event, in calls of Python and C functions, and in memory
+
+CARD = cast(
+    'AgentCard',
+    {
+        'name': 'canned',
+        'capabilities': {'streaming': True},
+        'supported_interfaces': [
+            {'protocol_binding': 'JSONRPC', 'url': 'http://agent.example/rpc', 'protocol_version': '1.0'}
+        ],
+    },
+)
+MOST_CALLS = 50
+"""Most calls for an event that adds a piece of text."""
+
+
+def event(number: int, value: Any) -> bytes:
+    return f'id: {number}\ndata: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": value})}\n\n'.encode()
+
+
+async def calls(deltas: int) -> int:
+    """Count the calls of a streamed answer."""
+    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}, 'append': True}
+    pieces = [event(n, {'artifactUpdate': chunk}) for n in range(2, deltas + 2)]
+    body = b''.join([event(1, {'task': WORKING}), *pieces, event(deltas + 2, {'task': TASK})])
+    response = httpx2.Response(200, headers={'content-type': 'text/event-stream'}, content=body)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: response)) as http:
+        client = A2AClient(CARD, http_client=http)
+        profile = Profile()
+        events = 0
+        with profile:
+            async for _ in client.stream('hello'):
+                events += 1
+    assert events == deltas + 2
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+async def test_a_piece_of_text_takes_few_calls() -> None:
+    await calls(1)
+    assert (await calls(300) - await calls(100)) / 200 <= MOST_CALLS
+
+
+async def test_each_update_has_the_text_of_its_moment_and_no_copy() -> None:
+    """A copy for each update would take 250 MB."""
+    updates = [START.followed_by({'task': {'id': 't', 'context_id': 'c', 'status': {'state': 'working'}}})]
+    tracemalloc.start()
+    try:
+        for n in range(500):
+            artifact: Any = {'artifact_id': 'a', 'parts': [{'text': f'{n:<1999} '}]}
+            update: Any = {'task_id': 't', 'context_id': 'c', 'artifact': artifact, 'append': True}
+            updates.append(updates[-1].followed_by({'artifact_update': update}))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+    whole = ''.join(f'{n:<1999} ' for n in range(500))
+    for count in (500, 1, 250):
+        task: Any = updates[count].task
+        assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]
