@@ -42,7 +42,7 @@ TOGETHER, PATIENCE = AT_ONCE // 8, 0.1
 """A claim beside a backlog waits for this many free slots, at most for this many seconds, as a worker does."""
 BACKLOG = 200
 ENOUGH = 10**7
-KEEP = Retention(max_tasks=ENOUGH, max_contexts=ENOUGH)
+KEEP = Retention(max_tasks=ENOUGH)
 ARTIFACT = 'a', b'{"artifactId":"a","parts":[{"text":"hello"}]}'
 STORED = "SELECT SUM(pg_total_relation_size(relid))::BIGINT FROM pg_stat_user_tables WHERE schemaname = 'a2a'"
 SLOT = Slot('holder', values.LEASE)

@@ -83,10 +83,12 @@ def route(agent: Agent[None, Any]) -> Starlette:
 
 
 def ours(spec: Spec) -> A2AApp:
-    """The app with its default settings, but that finished tasks stay stored."""
-    kept = Retention(max_tasks=MANY, max_contexts=MANY)
+    """The app with its default settings, but that finished tasks stay stored, and that streams have live text."""
+    kept = Retention(max_tasks=MANY)
     options: dict[str, Any] = {'backend': spec.get('backend', 'memory'), 'retention': kept}
-    if spec['agent'] in ('deltas', 'timed', 'stuck'):  # one event for each delta
+    if spec['agent'] in ('streams', 'large'):  # what a client gets that asks for live text
+        options['results'] = Results(stream='mark')
+    elif spec['agent'] in ('deltas', 'timed', 'stuck'):  # one event for each delta
         options['results'] = Results(stream='mark', interval=0)
     if spec['agent'] in ('timed', 'stuck'):
         options['workers'] = Workers(lease=LEASE)

@@ -431,13 +431,11 @@ class Progress:
     tools: bool = False
     """True sends tool calls, and the end of each call without its result. Arguments of tools in `hide_arguments` are
     left out. Default False."""
-    partial_data: bool = False
+    partial_data: bool | Literal['with-functions'] = False
     """True sends the structured output while the model writes the output: data that validates as partial output, at
-    most once in `Results.interval`. Each part replaces the part before, and the answer replaces the last. Default
-    False."""
-    partial_functions: bool = False
-    """True allows `partial_data` for an agent with output functions or output validators, which then also run on each
-    partial output, with `ctx.partial_output` True. Default False: `to_a2a` refuses such an agent."""
+    most once in `Results.interval`. Each part replaces the part before, and the answer replaces the last. `to_a2a`
+    then refuses an agent with output functions or output validators. `'with-functions'` allows them: they also run on
+    each partial output, with `ctx.partial_output` True. Default False."""
 
 
 @checked
@@ -532,15 +530,13 @@ class Retention:
     tasks: Span[timedelta] = Span(timedelta(days=7))
     """Time until a finished task is removed. Default 7 days."""
     max_tasks: int | None = None
-    """Number of finished tasks in the store; the oldest are removed first. Default None: 1,000,000 in PostgreSQL,
-    10,000 in a SQLite file or in memory."""
+    """Number of finished tasks, and of conversations, in the store; the oldest tasks and the longest unused
+    conversations are removed first. Default None: 1,000,000 in PostgreSQL, 10,000 in a SQLite file or in memory."""
     events: Span[timedelta] = Span(timedelta(minutes=1))
     """Time after the end of a task in which clients can resume its event log. After that, clients get the assembled
     task. Default 1 minute."""
     contexts: Span[timedelta] = Span(timedelta(days=30))
     """Time until an unused conversation is removed, unless one of its tasks has not ended. Default 30 days."""
-    max_contexts: int | None = None
-    """Number of conversations in the store; the longest unused are removed first. Default None: as for `max_tasks`."""
     waiting: Span[timedelta] = Span(timedelta(days=7))
     """Time until a task that waits for its client is `failed`. Also the longest time for which a finished task with
     pending webhook deliveries outlives `tasks` and `max_tasks`. Default 7 days."""

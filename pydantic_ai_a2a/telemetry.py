@@ -109,9 +109,9 @@ class Instruments:
         self._webhooks.add(1, {'a2a.push.outcome': outcome})
 
     def sweep(self, over: Mapping[str, int], *, behind: bool) -> None:
-        """Count data that was deleted before its time, by the limit, and sweeps that were not enough."""
-        for limit, number in over.items():
-            self._over.add(number, {'a2a.retention.limit': limit})
+        """Count data that was deleted before its time, and sweeps that were not enough."""
+        for kind, number in over.items():
+            self._over.add(number, {'a2a.retention.data': kind})
         if behind:
             self._behind.add(1)
 

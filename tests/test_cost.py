@@ -438,7 +438,7 @@ async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
 
 
 async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(AGENT, results=Results(stream='replace'))
+    app = to_a2a(AGENT, results=Results(stream='replace', interval=3600))  # as many pieces on a slow machine
 
     def streamed_bare(deltas: int) -> Work:
         async def work() -> None:

@@ -181,7 +181,7 @@ def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> N
     if has_output_functions(output_type) or has_output_validators(_unwrapped(agent)):
         raise TypeError(
             'Progress.partial_data cannot be combined with output functions or output validators of the agent, which'
-            ' would run on each partial output. Progress.partial_functions=True allows that.'
+            " would run on each partial output. Progress.partial_data='with-functions' allows that."
         )
 
 

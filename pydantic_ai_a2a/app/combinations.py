@@ -211,7 +211,7 @@ def check_engine(
     workers = settings.workers
     refused = 'cannot be combined with engine='
     steers = settings.messages.while_working == 'steer'
-    partial_data = settings.results.progress.partial_data
+    partial_data = bool(settings.results.progress.partial_data)
     retries = workers.retries != Workers().retries or workers.retry_on is not None
     _refuse(
         (

@@ -471,7 +471,7 @@ class Conversion:
             for argument, tools in settings.approvals.named_tools.items():
                 check_tools(agent, options, argument, tools)
             progress = settings.results.progress
-            if progress.partial_data and not progress.partial_functions:
+            if progress.partial_data is True:
                 check_partial_data(agent, options)
 
     def check_content(self, message: Message) -> None:

@@ -205,6 +205,7 @@ def _described(status: int) -> str:
 
 
 def fresh_until(headers: httpx2.Headers) -> float:
+    """Return the monotonic time until which an answer is fresh."""
     control = headers.get('cache-control', '').lower()
     match = _MAX_AGE.search(control)
     age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH

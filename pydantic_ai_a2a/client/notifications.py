@@ -156,6 +156,7 @@ class Remembered:
         self._until: dict[str, float] = {}
 
     def __call__(self, token_id: str, remaining: float) -> bool:
+        """Remember an id for so many seconds. Return False if it is known."""
         now = time()
         if self._until.get(token_id, 0.0) > now:
             return False

@@ -232,7 +232,7 @@ class GrpcCall(Exchange):
         code, text, trailing = refusal(error, self._codec, self.correlation_id)
         await self._context.abort(code, text, trailing)
 
-    async def leave(self, gone: ClientGone) -> None:
+    async def break_off(self, gone: ClientGone) -> None:
         """End a call whose client has gone, or reads too slowly. A slow client gets the status after the messages."""
         clear_frames(gone.__traceback__)
         if not gone.args:

@@ -96,7 +96,7 @@ class Exchange(exchange.Exchange):
         self.receive, self.at_end = self._listener.receive, self._listener.close
         await self._listener.gone()
 
-    async def leave(self, gone: ClientGone) -> None:
+    async def break_off(self, gone: ClientGone) -> None:
         """End the connection of a client that does not read the answer; other clients have already disconnected."""
         if isinstance(gone, AnswerUnread):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
@@ -175,7 +175,7 @@ class Exchange(exchange.Exchange):
             await self._send_first(stream)
             if stream.subscription is not None:
                 await self._watched(stream, stream.subscription)
-            if not self.has_left:
+            if not self.reader_gone:
                 await self.send({'type': 'http.response.body', 'body': b''})
         except asyncio.CancelledError:
             assert self.task is not None, 'the request has a stream'
@@ -229,7 +229,7 @@ class Exchange(exchange.Exchange):
         """Stop writing when the client has gone; its task goes on."""
         while (await self.receive())['type'] != 'http.disconnect':
             pass
-        self.has_left = True
+        self.reader_gone = True
         subscription.nudge()
 
     async def keep_alive(self) -> None:

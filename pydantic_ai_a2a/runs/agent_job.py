@@ -194,7 +194,7 @@ class AgentJob:
                 await recorder.write(PartialArtifact(artifact))
 
         results = self._results
-        return PartialOutputs(show, results.interval, with_validators=results.progress.partial_functions)
+        return PartialOutputs(show, results.interval, with_validators=results.progress.partial_data == 'with-functions')
 
     async def _tool_artifacts(self, claim: Claim) -> dict[str, bytes]:
         """Return the artifacts that tools have added in earlier attempts of the run."""

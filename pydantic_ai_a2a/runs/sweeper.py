@@ -59,8 +59,10 @@ class Sweeper:
     def _report(self, swept: Swept, *, behind: bool) -> None:
         if metrics.instruments is not None:
             metrics.instruments.sweep(swept.over, behind=behind)
-        for limit in swept.over:
-            self._warn('Data is deleted before its time because of Retention.%s. Raise the limit to keep more.', limit)
+        for kind in swept.over:
+            self._warn(
+                'Some %s are deleted before their time because of Retention.max_tasks: raise it to keep more.', kind
+            )
         if behind:
             self._warn('Retention is behind: %d batches in a row were full. Sweeps go on at once.', _BEHIND)
 

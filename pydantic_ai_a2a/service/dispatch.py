@@ -152,7 +152,6 @@ class Dispatch:
         params: Params | None,
         codec: Codec,
         *,
-        gone: Callable[[], Coroutine[Any, Any, None]],
         on_drop: Callable[[], object],
         tenant: str = '',
         size: int = 0,
@@ -165,7 +164,6 @@ class Dispatch:
             operation: The operation.
             params: Its params.
             codec: The codec of the request, which has the errors and the extensions' header of its version.
-            gone: Returns once the client has gone. A direct reply is then given up.
             on_drop: Called when the reader of an event stream falls too far behind.
             tenant: The tenant that the transport names beside the params.
             size: Bytes of the request's body.
@@ -212,7 +210,7 @@ class Dispatch:
             if not operation.service:
                 return await self._card(caller, codec.dialect)
             if parts.direct is not None and isinstance(params, SendParams) and await self._takes(parts.direct, params):
-                return await self._reply(parts.direct, call, params, gone)
+                return await self._reply(parts.direct, call, params)
             method = getattr(parts.service, operation.service)
             if operation.stream:
                 result = None if unanswered else self._follow(await method(call, params, on_drop))
@@ -345,11 +343,9 @@ class Dispatch:
             self._is_direct = await self._request.ask('Messages.reply', direct.takes(params.message))
         return self._is_direct is True
 
-    async def _reply(
-        self, direct: DirectReplies, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
-    ) -> DirectMessage:
+    async def _reply(self, direct: DirectReplies, call: Call, params: SendParams) -> DirectMessage:
         submission = await self._parts.service.submissions.check_direct(call, params)
-        message = await direct.answer(submission, call.correlation_id, gone)
+        message = await direct.answer(submission, call.correlation_id, self._request.gone)
         if message is None:
             raise ClientGone
         return DirectMessage(message)

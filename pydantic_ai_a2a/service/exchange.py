@@ -54,7 +54,7 @@ class Exchange(ABC):
     """Done once the client has gone, for transports that tell at once."""
     task: asyncio.Task[Any] | None = None
     """The task of a stream."""
-    has_left = False
+    reader_gone = False
     """True once the reader of a stream has gone, for transports that tell while the stream is written."""
     at_end: Callable[[], None] | None = None
     """Called at the end, if there is something to close."""
@@ -91,7 +91,7 @@ class Exchange(ABC):
         """Write the result of the operation, or the events of a stream."""
 
     @abstractmethod
-    async def leave(self, gone: ClientGone) -> None:
+    async def break_off(self, gone: ClientGone) -> None:
         """End the exchange with a client that has gone, or that does not read its answer."""
 
     @abstractmethod
@@ -114,7 +114,6 @@ class Exchange(ABC):
                 operation,
                 params,
                 choice.codec,
-                gone=self.gone,
                 on_drop=self.drop,
                 tenant=self.tenant,
                 size=size,
@@ -126,7 +125,7 @@ class Exchange(ABC):
             await self.answer(operation, await result, choice)
         except ClientGone as gone:
             dispatch.close(gone)
-            await self.leave(gone)
+            await self.break_off(gone)
         except BaseException as exception:
             dispatch.close(exception)
             if not await self.fail(exception):
@@ -162,7 +161,7 @@ class Exchange(ABC):
         try:
             while True:
                 events = await subscription.next()
-                if subscription.dropped or self.has_left:
+                if subscription.dropped or self.reader_gone:
                     return not subscription.dropped
                 if not events:
                     if streams.over(stream.task_id):

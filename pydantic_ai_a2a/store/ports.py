@@ -293,7 +293,7 @@ class Swept:
     full: bool = False
     """True if a part of the batch was as large as a batch may be: more is due now."""
     over: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Tasks (`max_tasks`) and conversations (`max_contexts`) that were deleted for their number, before their time."""
+    """Number of `tasks` and `contexts` that were deleted before their time, because of `Retention.max_tasks`."""
 
     def __bool__(self) -> bool:
         return self.rows > 0

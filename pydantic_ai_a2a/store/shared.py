@@ -363,7 +363,7 @@ class Peers:
         reads = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
         wanted = {task_id: wants for task_id, wants in reads.items() if task_id not in storing}
         added = {task_id: wants for task_id, wants in wanted.items() if known.get(task_id) != wants}
-        dropped = {task_id: known[task_id] for task_id in known.keys() - wanted.keys() - storing}
+        dropped = known.keys() - wanted.keys() - storing
         hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
         same = hears == self._hears and not added and not dropped
         if same and (self.kept_until > self._now() + WATCH // 2 or not (listens or wanted)):

@@ -56,17 +56,13 @@ def dispatch_of(app: A2AApp, token: str) -> Dispatch:
     return Dispatch(app.dispatcher, RequestInfo(correlation_id='one', headers=headers, address='10.0.0.1'))
 
 
-async def never() -> None:
-    await asyncio.Event().wait()
-
-
 async def ask(dispatch: Dispatch, name: str, params: Any) -> Any:
     await dispatch.admit()
     return await perform(dispatch, name, params)
 
 
 async def perform(dispatch: Dispatch, name: str, params: Any) -> Any:
-    return await dispatch.perform(OPERATIONS[name], params, HTTP, gone=never, on_drop=lambda: None)
+    return await dispatch.perform(OPERATIONS[name], params, HTTP, on_drop=lambda: None)
 
 
 def send(text: str, tenant: str = 'acme') -> SendParams:

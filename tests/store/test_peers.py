@@ -125,7 +125,7 @@ async def test_a_process_tells_the_others_if_one_of_its_workers_idles() -> None:
     here.peers.set_idle('w', idle=False)
     kept = here.peers.to_keep(listens=True)
     assert kept is not None
-    assert kept == Kept(2, {}, {}, {})
+    assert kept == Kept(2, {}, set(), {})
     assert not here.peers.kept(kept)  # nothing that others would have had to know earlier
 
 

@@ -109,9 +109,9 @@ class RetentionSuite(PortSuite):
         for n in range(5):
             await done(backend, f't{n}', context=f'c{n}', at=AT + n * SECOND, messages=turn('hi', '.'))
         span = timedelta(seconds=3)
-        keep = Retention(tasks=span, contexts=span, max_tasks=1, max_contexts=1)
+        keep = Retention(tasks=span, contexts=span, max_tasks=1)
         swept = await backend.housekeeping.sweep(keep, at=AT + 5 * SECOND)
-        assert (swept.over, swept.full) == ({'max_tasks': 2, 'max_contexts': 2}, False)
+        assert (swept.over, swept.full) == ({'tasks': 2, 'contexts': 2}, False)
         assert await tasks(backend) == ['t4']
 
     async def test_a_batch_of_a_sweep_is_full_while_more_is_due(self, backend: Backend) -> None:
@@ -132,7 +132,7 @@ class RetentionSuite(PortSuite):
             await claim_one(backend, 't')
         elif state != 'submitted':
             await run(backend, 't', state, messages=turn('hi', '?'))
-        keep = Retention(waiting=timedelta(days=400), max_tasks=1, max_contexts=1)
+        keep = Retention(waiting=timedelta(days=400), max_tasks=1)
         await sweep(backend, AT + 365 * 86_400 * SECOND, keep)
         assert await tasks(backend) == ['t']
         assert await state_of(backend, 't') == state
@@ -154,7 +154,7 @@ class RetentionSuite(PortSuite):
         for n in range(4):
             await done(backend, f't{n}', at=AT + n, context=f'c{n}', messages=turn('hi', '.'))
         await done(backend, 'again', at=AT + 9, context='c0', messages=turn('again', '.'))
-        await sweep(backend, AT + 10, Retention(max_contexts=2))
+        await sweep(backend, AT + 10, Retention(max_tasks=2))
         records = await backend.conversations(OWNER).list_conversations()
         assert [record.conversation_id for record in records] == ['c0', 'c3']
 

@@ -69,7 +69,7 @@ class _Tasks:
 
     async def _sweep(self, number: int) -> None:
         span = timedelta(seconds=5 if number % 2 else 3600)
-        retention = Retention(tasks=span, events=span, waiting=span, max_tasks=1 + number % 3, max_contexts=1)
+        retention = Retention(tasks=span, events=span, waiting=span, max_tasks=1 + number % 3)
         for _ in range(1 + number % 3):
             await self._backend.housekeeping.sweep(retention, at=AT + 10_000)
 

@@ -74,16 +74,16 @@ def sweep(
         at: Present time.
         most_kept: See `Database.most_kept`.
     """
-    max_tasks, max_contexts = retention.max_tasks or most_kept, retention.max_contexts or most_kept
+    most = retention.max_tasks or most_kept
     if (yield reads.lock_sweep(agent)):
         return Swept(), [], ()  # another process sweeps
     swept = _swept((yield from runs.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
     swept += _swept(len(ended), _EXPIRED)
     swept += yield from _sweep_events(agent, _before(at, retention.events))
-    swept += yield from _sweep_tasks(agent, retention, at, max_tasks)
+    swept += yield from _sweep_tasks(agent, retention, at, most)
     dropped = yield from _sweep_left(agent)
-    contexts, gone = yield from _sweep_contexts(agent, retention, at, max_contexts, ROWS - dropped)
+    contexts, gone = yield from _sweep_contexts(agent, retention, at, most, ROWS - dropped)
     swept += _swept(dropped, ROWS) + contexts
     swept += _swept((yield from quotas.sweep(agent, at=at, limit=ROWS)), ROWS)
     expired = yield from vocabulary.delete_due(agent, 'credential', 'task_id, id', 'until', at, limit=ROWS)
@@ -97,8 +97,8 @@ def _swept(rows: int, limit: int) -> Swept:
     return Swept(rows=rows, full=rows >= limit)
 
 
-def _over(limit: str, rows: Sized) -> dict[str, int]:
-    return {limit: len(rows)} if rows else {}
+def _over(kind: str, rows: Sized) -> dict[str, int]:
+    return {kind: len(rows)} if rows else {}
 
 
 def _before(at: int, age: timedelta) -> int:
@@ -223,7 +223,7 @@ def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transa
     erased, dropped = yield from _drop(agent, locked)
     over = {row[0] for row in due if row[2] >= before}.intersection(dropped)
     full = len(due) == TASKS or len(dropped) < len(locked)
-    return Swept(rows=erased.events + erased.tasks + erased.items, full=full, over=_over('max_tasks', over))
+    return Swept(rows=erased.events + erased.tasks + erased.items, full=full, over=_over('tasks', over))
 
 
 def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
@@ -302,7 +302,7 @@ def _sweep_contexts(
     number, entries = yield from conversations.erase(agent, free, limit)
     over = {row[:2] for row in map(tuple, due) if row[3] >= before}.intersection(free)
     full = len(due) == TASKS or entries >= limit
-    return Swept(rows=number + entries, full=full, over=_over('max_contexts', over)), free
+    return Swept(rows=number + entries, full=full, over=_over('contexts', over)), free
 
 
 def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]]]:

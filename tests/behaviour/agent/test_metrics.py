@@ -159,13 +159,13 @@ async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_beh
             return batch
 
     backend.housekeeping = Watched(backend)
-    retention = Retention(max_tasks=1, max_contexts=10)
+    retention = Retention(max_tasks=1)
     async with serving(Agent(FunctionModel(answer)), backend=backend, retention=retention, workers=Workers(lease=0.03)):
         await swept.wait()
         points = measured.points()
     assert points['a2a.retention.over_limit'] == [
-        ({'a2a.retention.limit': 'max_tasks'}, 1099),
-        ({'a2a.retention.limit': 'max_contexts'}, 1090),
+        ({'a2a.retention.data': 'tasks'}, 1099),
+        ({'a2a.retention.data': 'contexts'}, 1099),
     ]
     assert points['a2a.retention.behind'] == [({}, 1)]
     backend.close()

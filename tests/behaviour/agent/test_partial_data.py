@@ -212,7 +212,7 @@ async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay
             raise ModelRetry('More steps.')
         return recipe
 
-    allowed = Results(interval=0, progress=Progress(partial_data=True, partial_functions=True))
+    allowed = Results(interval=0, progress=Progress(partial_data='with-functions'))
     events, task = await watched(validated(check), allowed)
     *partial, last = results(artifacts(events))
     assert (state_of(task), last) == ('COMPLETED', RECIPE)
@@ -225,7 +225,7 @@ async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
     def cook(ctx: RunContext[None], recipe: Recipe) -> Any:
         return object() if ctx.partial_output else recipe
 
-    allowed = Results(interval=0, progress=Progress(partial_data=True, partial_functions=True))
+    allowed = Results(interval=0, progress=Progress(partial_data='with-functions'))
     events, _ = await watched(Agent(Writer().model, output_type=cook), allowed)
     assert results(artifacts(events)) == [RECIPE]
 

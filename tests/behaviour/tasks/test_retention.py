@@ -79,7 +79,7 @@ async def objects(backend: MemoryBackend, retention: Retention) -> int:
 @covers(ROW)
 async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
-    retention = Retention(max_tasks=FEW, max_contexts=FEW)
+    retention = Retention(max_tasks=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
         before = await objects(backend, retention), backend.size
@@ -120,9 +120,7 @@ async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker
 async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done() -> None:
     stage = Stage()
     stage.open('quick')
-    async with serving(
-        stage.agent, retention=Retention(max_tasks=1, max_contexts=1), workers=Workers(running=2)
-    ) as client:
+    async with serving(stage.agent, retention=Retention(max_tasks=1), workers=Workers(running=2)) as client:
         running = await client.send('running', returnImmediately=True)
         queued = await client.send(message('queued', contextId=running['contextId']), returnImmediately=True)
         await stage.reached('running')
@@ -145,7 +143,7 @@ async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() 
         return ['127.0.0.1']
 
     push = fixed(Push, private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
-    retention = Retention(max_tasks=1, max_contexts=1)
+    retention = Retention(max_tasks=1)
     async with webhook() as hook, serving(Ready(Agent(TestModel())), push=push, retention=retention) as client:
         url = hook.url.replace('127.0.0.1', 'hook.internal')
         task = await client.send(taskPushNotificationConfig={'url': url})
@@ -239,12 +237,12 @@ async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind() ->
 @ALIKE
 async def test_data_that_goes_before_its_time_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
-    retention = Retention(max_tasks=FEW, max_contexts=FEW)
+    retention = Retention(max_tasks=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
     assert caplog.messages == [
-        f'Data is deleted before its time because of Retention.{limit}. Raise the limit to keep more.'
-        for limit in ('max_tasks', 'max_contexts')
+        f'Some {kind} are deleted before their time because of Retention.max_tasks: raise it to keep more.'
+        for kind in ('tasks', 'contexts')
     ]
     backend.close()
 

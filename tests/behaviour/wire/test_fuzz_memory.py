@@ -56,7 +56,7 @@ async def test_the_server_does_not_grow_with_what_is_sent() -> None:
         Agent('test'),
         auth=[BearerAuth({ANN: 'ann'}), APIKeyAuth({ANN: 'ann'}, query='key')],
         limits=Limits(quotas=Quotas(rates=Rate(10**6, timedelta(seconds=1)), streams=10, tasks=10)),
-        retention=Retention(max_tasks=20, max_contexts=20),
+        retention=Retention(max_tasks=20),
     )
     chance = random.Random(5)
     logging.disable()  # each record would be kept by the test itself

@@ -36,7 +36,7 @@ STORED = size(5_000, 50_000)
 """Tasks in PostgreSQL."""
 STEADY = size(20_000, 100_000)
 PAGE = 10
-KEEP = Retention(events=timedelta(days=1), max_tasks=2 * STEADY, max_contexts=2 * STEADY)
+KEEP = Retention(events=timedelta(days=1), max_tasks=2 * STEADY)
 TASKS = """
     INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)
     SELECT 'agent', 't' || n, '{owner}', 'c' || n % 10,
@@ -160,7 +160,7 @@ def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without
 def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
     grow(connection, 1, STEADY)
     connection.executescript(ENTRIES)
-    half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2, max_contexts=STEADY // 2)
+    half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
     writes: dict[str, Callable[[], Transaction[Any]]] = {
         'filing': lambda: runs.file('agent'),
         'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
@@ -210,7 +210,7 @@ def test_an_erasure_costs_the_same_however_many_tasks_others_have(
 def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
-    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_contexts=8), AT, MANY))
+    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_tasks=8), AT, MANY))
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
@@ -218,7 +218,7 @@ def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqli
 def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
-    small = Retention(events=timedelta(days=1), max_contexts=8)
+    small = Retention(events=timedelta(days=1), max_tasks=8)
     while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
         pass
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
@@ -244,12 +244,12 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     grow(connection, 1, FEW)
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
-    small = Retention(events=timedelta(days=1), max_tasks=900, max_contexts=800)
+    small = Retention(events=timedelta(days=1), max_tasks=800)
     while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
         pass
-    assert (total(connection, 'completed', 'failed'), total(connection, reads.CONVERSATIONS)) == (900, 800)
+    assert (total(connection, 'completed', 'failed'), total(connection, reads.CONVERSATIONS)) == (800, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
-    assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (900,)
+    assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (800,)
 
 
 def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_the_rest(

@@ -42,7 +42,7 @@ async def test_by_default_a_database_keeps_a_hundred_times_more_tasks_than_a_fil
             await submit(backend, message(new='u', context='d'))
             await run(backend, 'u', messages=turn('hi', 'hello'))
             swept = await backend.housekeeping.sweep(Retention(), at=AT)
-            assert swept.over == {'max_tasks': 1, 'max_contexts': 1}
+            assert swept.over == {'tasks': 1, 'contexts': 1}
         finally:
             backend.close()
 
