@@ -333,7 +333,7 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
 async def test_nobody_who_is_being_erased_is_answered() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         app = app_of(client)
-        await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + 10_000 * LIMIT)
+        await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + round(10_000 * LIMIT))
         refused = refusal(await client.post(rpc('SendMessage', {'message': message(contextId='c')})), status=503)
         assert refused.message.startswith('The data of the caller, or of the context, is being erased')
         assert await say(client, 'elsewhere', contextId='d')

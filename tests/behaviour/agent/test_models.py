@@ -71,9 +71,10 @@ async def test_a_fallback_model_may_be_given_with_the_run(model: Model) -> None:
 
 
 async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
-    async with serving(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None]) as client:
-        task = await client.send()
-        card = (await client.get('/.well-known/agent-card.json')).json
+    app = to_a2a(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None])
+    async with lifespan(app):
+        task = await Client(app).send()
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
     assert texts(task) == ['the second one answers']
     assert not {'image/png', 'audio/wav'}.intersection(card['defaultInputModes'])
 

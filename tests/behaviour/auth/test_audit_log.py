@@ -143,8 +143,9 @@ async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
     named = 'a\u2028\x85{"event":"erased"}'
-    async with serving(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme'])) as client:
-        answer = await client.post(rpc('GetTask', {'id': 't', 'tenant': named}))
+    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme']))
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
     assert answer.status == 200
     [record] = recorded(caplog)
     assert (record['named'], record['caller']) == (named, '\ud800')

@@ -24,6 +24,7 @@ from pydantic_ai_a2a import (
     APIKeyAuth,
     Authenticator,
     BearerAuth,
+    CallContext,
     Caller,
     InvalidCredentials,
     JWTAuth,
@@ -345,16 +346,16 @@ async def test_the_middlewares_user_is_the_caller(name: str) -> None:
 
 
 async def test_the_caller_may_have_claims_of_the_user() -> None:
-    claims: list[object] = []
+    calls: list[CallContext] = []
     async with serving(
         Agent('test'),
         auth=StarletteAuth(claims=lambda user: {'name': user.display_name}),
         middleware=[AROUND],
-        deps_factory=lambda call: claims.append(call.caller.claims),
+        deps_factory=calls.append,
         headers={'X-User': 'ann'},
     ) as client:
         await client.send()
-    assert claims == [{'name': 'ann'}]
+    assert [call.caller.claims for call in calls] == [{'name': 'ann'}]
 
 
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])

@@ -76,8 +76,9 @@ async def test_a_run_reads_any_name_of_its_caller() -> None:
     def whoami(ctx: RunContext[Any]) -> None:
         callers.append(a2a(ctx).caller)
 
-    async with serving(agent, auth=lambda _: odd) as client:
-        await client.send('Who am I?')
+    app = to_a2a(agent, auth=lambda _: odd)
+    async with lifespan(app):
+        await Client(app).send('Who am I?')
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
@@ -120,16 +121,16 @@ def test_claims_are_no_part_of_the_owner() -> None:
 
 
 async def test_a_key_may_have_a_label() -> None:
-    labels: list[object] = []
+    calls: list[CallContext] = []
     caller = Caller(id='ann', claims={'label': 'ci'})
     async with serving(
         Agent('test'),
         auth=APIKeyAuth({'a-long-api-key-of-ann': caller}),
-        deps_factory=lambda call: labels.append(call.caller.claims['label']),
+        deps_factory=calls.append,
         headers={'X-API-Key': 'a-long-api-key-of-ann'},
     ) as client:
         await client.send()
-    assert labels == ['ci']
+    assert [call.caller.claims for call in calls] == [{'label': 'ci'}]
 
 
 @pytest.mark.parametrize(

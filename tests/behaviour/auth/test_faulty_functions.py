@@ -231,12 +231,11 @@ async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waitin
 
 
 async def test_the_server_goes_on_serving(exits: Exits) -> None:
-    async with serving(
-        Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann')
-    ) as client:
+    app = to_a2a(Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann'))
+    async with lifespan(app):
         with pytest.raises(RpcError):
-            await Client(client.app, headers={'X-Caller': 'nobody'}).send()
-        assert state_of(await client.send(message('hello'))) == 'COMPLETED'
+            await Client(app, headers={'X-Caller': 'nobody'}).send()
+        assert state_of(await Client(app).send(message('hello'))) == 'COMPLETED'
 
 
 # --- functions that never return, or cancel the request -------------------------------------------------------------
