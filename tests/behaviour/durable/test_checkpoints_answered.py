@@ -111,6 +111,15 @@ async def answered(client: Client, case: str) -> str:
     return task['id']
 
 
+async def left_at_answers(asked: Asked, case: str, url: str) -> str:
+    """The id of a task whose process ends once its answered calls are carried out."""
+    held = asked.hold(len(CASES[case][0]))
+    async with served(asked.agent, backend=url) as client:
+        task_id = await answered(client, case)
+        await held.wait()
+    return task_id
+
+
 async def conversation(client: Client) -> list[Any]:
     return what(await client.messages_of('c'))
 
@@ -129,10 +138,7 @@ async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is
     async with served(undisturbed.agent) as client:
         expected = await ended(client, await answered(client, case))
         wanted = await conversation(client)
-    held = asked.hold(len(CASES[case][0]))
-    async with served(asked.agent, backend=url) as client:
-        task_id = await answered(client, case)
-        await held.wait()
+    task_id = await left_at_answers(asked, case, url)
     held = asked.hold(len(CASES[case][0]) + 1)
     async with served(asked.agent, backend=url) as client:
         await held.wait()
@@ -148,10 +154,7 @@ async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_t
     case: str, url: str
 ) -> None:
     asked = Asked('plain')
-    held = asked.hold(len(CASES[case][0]))
-    async with served(asked.agent, backend=url) as client:
-        task_id = await answered(client, case)
-        await held.wait()
+    task_id = await left_at_answers(asked, case, url)
     held = asked.hold(len(CASES[case][0]))
     async with served(asked.agent, backend=url) as client:
         await held.wait()
@@ -168,10 +171,7 @@ async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_let
     case: str, url: str
 ) -> None:
     asked = Asked('plain')
-    held = asked.hold(len(CASES[case][0]))
-    async with served(asked.agent, backend=url) as client:
-        task_id = await answered(client, case)
-        await held.wait()
+    task_id = await left_at_answers(asked, case, url)
     deleted = [*asked.deleted]
     operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
     claim = await values.claim_one(operator, task_id)

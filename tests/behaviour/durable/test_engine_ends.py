@@ -111,7 +111,7 @@ async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit:
 
 async def test_a_deadline_ends_the_workflow(kit: Kit) -> None:
     waiting = Waiting(kit)
-    async with serving(waiting.agent, timeout=0.2, **kit.options()) as client:
+    async with serving(waiting.agent, timeout=1.0, **kit.options()) as client:  # enough for the tool to begin
         task = await client.send('hello')
         assert await over(kit) == ['failed']
         await waiting.stopped.wait()

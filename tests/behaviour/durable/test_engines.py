@@ -246,22 +246,6 @@ async def test_a_failure_of_the_model_is_that_of_every_app_and_is_not_tried_agai
     assert [type(failure.error) for failure in failures] == [kit.error(ModelRateLimitError)]
 
 
-async def test_a_run_that_takes_too_long_fails_and_its_tool_is_cancelled(kit: Kit) -> None:
-    stopped = asyncio.Event()
-    agent = kit.agent(TestModel())
-
-    @agent.tool_plain
-    async def wait() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with serving(agent, timeout=0.2, **kit.options()) as client:
-        task = await client.send('hello')
-    assert (task['status']['message']['metadata']['failure'], stopped.is_set()) == ('timeout', True)
-
-
 async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) -> None:
     canceled, gate = list[RunCancelled](), Gate()
     agent = kit.agent(TestModel(), tools=[gate.wait])

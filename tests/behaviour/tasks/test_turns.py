@@ -18,6 +18,7 @@ from ..asking import answers, approve
 from ..stage import ended, prompts, serving
 
 Deltas = AsyncIterator[str | dict[int, DeltaToolCall]]
+Storage = InMemoryStorage[list[ModelMessage]]
 
 
 class Writer:
@@ -51,6 +52,12 @@ class Writer:
             yield 'done'
 
 
+@pytest.fixture(params=[False, True], ids=['ours', 'FastA2A'])
+def storage(request: pytest.FixtureRequest) -> Storage | None:
+    """A storage of the user's own, or none."""
+    return Storage() if request.param else None
+
+
 def by_id(task: dict[str, Any]) -> dict[str, list[str]]:
     """The texts of a task's artifacts, by the number in their ids."""
     found: dict[str, list[str]] = {}
@@ -76,10 +83,9 @@ async def send_more(client: Client, task: dict[str, Any], text: str) -> None:
     await client.send(message(text, taskId=task['id'], contextId=task['contextId']), returnImmediately=True)
 
 
-@pytest.mark.parametrize('own_storage', [False, True])
-async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(own_storage: bool) -> None:
-    writer, options = Writer(), dict[str, Any](storage=InMemoryStorage() if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
+async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(storage: Storage | None) -> None:
+    writer = Writer()
+    async with serving(writer.agent, storage=storage) as client, client.live.send_streaming('one') as stream:
         first = [await anext(stream)]
         task = first[0].result['task']
         await writer.begun['one'].wait()
@@ -97,11 +103,11 @@ async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(own_st
     assert streamed(events) == {'1': 'one: done', '2': 'two: done'}
 
 
-@pytest.mark.parametrize('own_storage', [False, True])
-async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_the_others(own_storage: bool) -> None:
-    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
-    writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
+async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_the_others(
+    storage: Storage | None,
+) -> None:
+    writer = Writer()
+    async with serving(writer.agent, storage=storage) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         for text in ('fail', 'three'):
             await send_more(client, task, text)
@@ -109,7 +115,7 @@ async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_th
             gate.set()
         await stream.rest()
         done = await client.get_task(task['id'])
-        if own_storage:
+        if storage is not None:
             kept = await storage.load_task(task['id'])
             assert kept is not None
             assert len(kept.get('artifacts', ())) == 3
@@ -117,11 +123,11 @@ async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_th
     assert by_id(done) == {'1': ['one: done'], '2': ['fail: '], '3': ['three: done']}
 
 
-@pytest.mark.parametrize('own_storage', [False, True])
-async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_earlier_turns(own_storage: bool) -> None:
-    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
-    writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
-    async with serving(writer.agent, **options) as client, client.live.send_streaming('one') as stream:
+async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_earlier_turns(
+    storage: Storage | None,
+) -> None:
+    writer = Writer()
+    async with serving(writer.agent, storage=storage) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await send_more(client, task, 'two')
         writer.gates['one'].set()
@@ -129,7 +135,7 @@ async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_ear
         await client.call('CancelTask', {'id': task['id']})
         await stream.rest()
         done = await client.get_task(task['id'])
-        if own_storage:
+        if storage is not None:
             kept = await storage.load_task(task['id'])
             assert kept is not None
             assert len(kept.get('artifacts', ())) == 2
