@@ -330,7 +330,7 @@ OWNER = '/'
 STORES = ('memory', 'file', 'postgres')
 
 
-def place(store: str, request: pytest.FixtureRequest) -> dict[str, str]:
+def place(store: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     """The options of an app with an empty store."""
     if store == 'memory':
         return {}
