@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskState
 
-from ..suites.machine import may_move
+from ..suites.model import may_move
 from .blocks import ROOT
 
 __all__ = ('PICTURES', 'moves')

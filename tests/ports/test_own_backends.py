@@ -36,6 +36,7 @@ from ..suites.values import (
     message,
     run,
     submit,
+    sweep,
     turn,
 )
 
@@ -157,11 +158,6 @@ def set_state(agent: str, task_id: str, state: str) -> Transaction[None]:
     yield [('UPDATE task SET state = ? WHERE agent = ? AND id = ?', [(state, agent, task_id)])]
 
 
-async def swept(backend: SharedBackend[Any], retention: Retention, at: int = AT) -> None:
-    while await backend.housekeeping.sweep(retention, at=at):
-        pass
-
-
 @pytest.mark.parametrize('due', [EVENTS, TASKS, CONTEXTS], ids=['events', 'tasks', 'contexts'])
 async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_and_its_conversation(
     due: Retention, open_backend: OpenBackend, caplog: pytest.LogCaptureFixture
@@ -171,12 +167,12 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
         await submit(backend, message(new=task_id, context=f'context of {task_id}'))
         await backend.reader.watch(task_id, OWNER)
         await run(backend, task_id, messages=turn('hi', task_id))
-    await swept(backend, KEEP)  # files the tasks
+    await sweep(backend, KEEP)  # files the tasks
     before = await backend.reader.load('dreams', OWNER)
     log = await events(backend, 'dreams')
     await backend.write(WriteKind(set_state), 'agent', 'dreams', 'dreaming')
-    await swept(backend, due, LATER)
-    await swept(backend, due, LATER)
+    await sweep(backend, due, at=LATER)
+    await sweep(backend, due, at=LATER)
     assert (due is TASKS, due is CONTEXTS) == (
         await backend.reader.load('ends', OWNER) is None,
         await conversation(backend, 'context of ends') == [],
@@ -190,7 +186,7 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
     await backend.write(WriteKind(set_state), 'agent', 'dreams', 'completed')
     assert await backend.reader.load('dreams', OWNER) == before
     assert (await events(backend, 'dreams'), len(log)) == (log, 2)
-    await swept(backend, due, LATER)
+    await sweep(backend, due, at=LATER)
     assert (await backend.reader.load('dreams', OWNER) is None) is (due is TASKS)
     assert (await conversation(backend, 'context of dreams') == []) is (due is CONTEXTS)
     backend.close()

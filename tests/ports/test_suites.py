@@ -22,7 +22,6 @@ from ..suites import (
     PushSuite,
 )
 from ..suites.base import MakeBackend
-from ..suites.machine import CONTEXTS, HOLDERS, Machine
 
 
 class TestBackend(BackendSuite, CheckpointSuite):
@@ -62,19 +61,6 @@ class TestPydanticAIsOwnStore(ConversationStoreSuite):
     @pytest.fixture
     def store(self) -> ConversationStore:
         return InMemoryConversationStore()
-
-
-def test_a_cancel_of_a_held_task_leaves_it_working_until_its_holder_stops(make_backend: MakeBackend) -> None:
-    machine = Machine(make_backend)
-    try:
-        machine.begin(context=CONTEXTS[0])
-        [task] = machine.known.values()
-        machine.claim(holder=HOLDERS[0], limit=1)
-        machine.cancel(task=task, force=False)
-        assert (task.state, task.cancel) == ('working', True)
-        machine.do(machine.check_tasks())
-    finally:
-        machine.teardown()
 
 
 def test_the_failure_that_makes_a_dead_letter_is_that_of_a_task_that_was_started_too_often() -> None:

@@ -15,7 +15,6 @@ from .endings import EndingSuite
 from .events import EventLogSuite
 from .export import ExportSuite
 from .housekeeping import RetentionSuite
-from .machine import QueueMachineSuite
 from .outbox import OutboxSuite, PendingDeliverySuite
 from .owners import OwnerSuite
 from .push import PushConfigSuite
@@ -24,6 +23,7 @@ from .quotas import QuotaSuite
 from .reader import TaskReaderSuite, TotalsSuite
 from .rehearsal import RehearsalSuite
 from .runs import RunSuite
+from .schedule import ScheduleSuite
 from .steering import SteeringSuite
 from .submit import SlotSuite, SubmitSuite
 from .values import READER_LAG
@@ -56,7 +56,7 @@ class TaskQueueSuite(
     AnswerSuite,
     CancelSuite,
     RehearsalSuite,
-    QueueMachineSuite,
+    ScheduleSuite,
 ):
     """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
 

@@ -30,6 +30,7 @@ from .values import (
     run,
     said,
     submit,
+    sweep,
     turn,
 )
 
@@ -170,8 +171,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
     async def test_a_dead_letter_keeps_its_checkpoint_until_it_is_swept(self, backend: Backend) -> None:
         claimed = await begun(backend)
         await backend.queue.finish(claimed, ending(claimed, 'failed', failure=DEAD_LETTER))
-        while await backend.housekeeping.sweep(Retention(), at=AT + 10**12):
-            pass
+        await sweep(backend, Retention(), at=AT + 10**12)
         await submit(backend, message(new='t', at=AT + 10**12))
         assert (await claim_one(backend, 't', at=AT + 10**12)).checkpoint is None
 
@@ -203,8 +203,7 @@ class PayloadSuite(PortSuite):
         await backend.housekeeping.sweep(retention, at=AT + 10_000)
         assert await backend.payloads.get('t', 'a') == b'1'
         await run(backend, 't')
-        while await backend.housekeeping.sweep(retention, at=AT + 10_000):
-            pass
+        await sweep(backend, retention, at=AT + 10_000)
         assert await backend.payloads.get('t', 'a') is None
 
     async def test_an_erased_task_has_no_payloads(self, backend: Backend) -> None:

@@ -35,6 +35,7 @@ from .values import (
     said,
     state_of,
     submit,
+    sweep,
     text_of,
     turn,
 )
@@ -419,8 +420,7 @@ class DeadLetterSuite(PortSuite):
         keep = Retention(tasks=timedelta(seconds=1), events=timedelta(seconds=1))
         gone: list[list[str]] = []
         for at in (end + 1000, end + 1001, end + 1002):
-            while await backend.housekeeping.sweep(keep, at=at):
-                pass
+            await sweep(backend, keep, at=at)
             gone.append([task for task in ('older', 'dead', 'newer') if await backend.reader.load(task, None) is None])
         assert gone == [['older'], ['older', 'dead'], ['older', 'dead', 'newer']]
         assert await backend.housekeeping.dead_letters() == []

@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Erased, ExportedConversation, ExportedTask
-from pydantic_ai_a2a.types import TaskQuery, TaskState
+from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
 from .values import (
@@ -30,6 +30,7 @@ from .values import (
     run,
     said,
     submit,
+    task_ids,
     text_of,
     turn,
 )
@@ -50,11 +51,6 @@ async def exported(backend: Backend, owner: str = OWNER, context: str | None = N
 
 def _name(item: ExportedTask | ExportedConversation) -> str:
     return item.task.header.id if isinstance(item, ExportedTask) else f'{item.record.conversation_id}:'
-
-
-async def tasks(backend: Backend, owner: str | None = None) -> list[str]:
-    page = await backend.reader.list(TaskQuery(owner=owner, page_size=2000, history_length=0))
-    return sorted(task.header.id for task in page.tasks)
 
 
 class ExportSuite(PortSuite):
@@ -233,4 +229,4 @@ class ExportSuite(PortSuite):
         assert not (await submit(backend, message('do t', new='t', context='c'))).replayed
         claimed = await claim_one(backend, 't')
         assert not await backend.history(claimed)
-        assert await tasks(backend) == ['t']
+        assert await task_ids(backend) == ['t']

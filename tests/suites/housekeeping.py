@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from pydantic_ai_a2a.errors import BeingErased, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Slot
-from pydantic_ai_a2a.types import TaskQuery, TaskState
+from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
 from .values import (
@@ -32,6 +32,7 @@ from .values import (
     run,
     state_of,
     submit,
+    task_ids,
     text_of,
     turn,
 )
@@ -58,11 +59,6 @@ async def sweep(backend: Backend, at: int, retention: Retention = KEEP) -> int:
     return batches
 
 
-async def tasks(backend: Backend) -> list[str]:
-    page = await backend.reader.list(TaskQuery(owner=None, page_size=1000))
-    return sorted(task.header.id for task in page.tasks)
-
-
 async def done(backend: Backend, task_id: str, *, at: int = AT, context: str | None = None, **rest: Any) -> None:
     await submit(backend, message(new=task_id, context=context, at=at))
     await run(backend, task_id, at=at, **rest)
@@ -87,9 +83,9 @@ class RetentionSuite(PortSuite):
     async def test_a_finished_task_goes_after_its_time_and_its_conversation_stays(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         await sweep(backend, AT + 100 * SECOND)
-        assert await tasks(backend) == ['t']
+        assert await task_ids(backend) == ['t']
         await sweep(backend, AT + 100 * SECOND + 1)
-        assert await tasks(backend) == []
+        assert await task_ids(backend) == []
         assert await conversation(backend, 'c') == ['hi', 'hello']
         with pytest.raises(TaskNotFoundError):
             await submit(backend, message('more', to='t'))
@@ -104,7 +100,7 @@ class RetentionSuite(PortSuite):
         for n in range(5):
             await done(backend, f't{n}', at=AT + n)
         await sweep(backend, AT + 5, Retention(max_tasks=2))
-        assert await tasks(backend) == ['t3', 't4']
+        assert await task_ids(backend) == ['t3', 't4']
 
     async def test_a_sweep_says_what_goes_before_its_time_because_of_a_number(self, backend: Backend) -> None:
         for n in range(5):
@@ -113,7 +109,7 @@ class RetentionSuite(PortSuite):
         keep = Retention(tasks=span, contexts=span, max_tasks=1)
         swept = await backend.housekeeping.sweep(keep, at=AT + 5 * SECOND)
         assert (swept.over, swept.full) == ({'tasks': 2, 'contexts': 2}, False)
-        assert await tasks(backend) == ['t4']
+        assert await task_ids(backend) == ['t4']
 
     async def test_a_batch_of_a_sweep_is_full_while_more_is_due(self, backend: Backend) -> None:
         for n in range(120):
@@ -123,7 +119,7 @@ class RetentionSuite(PortSuite):
             full.append(swept.full)
         assert full[0]
         assert not full[-1]
-        assert await tasks(backend) == []
+        assert await task_ids(backend) == []
 
     @pytest.mark.parametrize('state', ['submitted', 'working', 'input-required', 'auth-required'])
     async def test_a_task_that_has_not_ended_stays_with_its_events(self, backend: Backend, state: TaskState) -> None:
@@ -135,7 +131,7 @@ class RetentionSuite(PortSuite):
             await run(backend, 't', state, messages=turn('hi', '?'))
         keep = Retention(waiting=timedelta(days=400), max_tasks=1)
         await sweep(backend, AT + 365 * 86_400 * SECOND, keep)
-        assert await tasks(backend) == ['t']
+        assert await task_ids(backend) == ['t']
         assert await state_of(backend, 't') == state
         assert await backend.events.has('t', 0)
 
@@ -191,7 +187,7 @@ class RetentionSuite(PortSuite):
         for n in range(120):
             await done(backend, f't{n}')
         assert await sweep(backend, AT + 1001 * SECOND) > 1
-        assert await tasks(backend) == []
+        assert await task_ids(backend) == []
 
     async def test_over_their_number_tasks_go_with_their_events_however_many_those_are(self, backend: Backend) -> None:
         await submit(backend, message(new='long'))
@@ -200,7 +196,7 @@ class RetentionSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, after=1200))
         await done(backend, 'newer', at=AT + 1)
         assert await sweep(backend, AT + 2, Retention(max_tasks=1)) > 1
-        assert await tasks(backend) == ['newer']
+        assert await task_ids(backend) == ['newer']
         assert [event.n for event in await events(backend, 'newer')] == [1, 2]
 
     async def test_an_empty_store_has_nothing_to_sweep(self, backend: Backend) -> None:
@@ -236,10 +232,10 @@ class RetentionSuite(PortSuite):
         await submit(backend, message(new='queued', context='c'))
         with pytest.raises(UnsupportedOperationError):
             await erase(backend, context='c')
-        assert await tasks(backend) == ['a', 'b', 'elsewhere', 'queued']
+        assert await task_ids(backend) == ['a', 'b', 'elsewhere', 'queued']
         await backend.queue.cancel('queued', OWNER, at=AT)
         assert await erase(backend, context='c')
-        assert await tasks(backend) == ['elsewhere']
+        assert await task_ids(backend) == ['elsewhere']
         assert await conversation(backend, 'c') == []
         assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
         assert not await erase(backend, context='c')
@@ -248,7 +244,7 @@ class RetentionSuite(PortSuite):
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)
         assert not await erase(backend, '/bob', 'c')
-        assert await tasks(backend) == ['t']
+        assert await task_ids(backend) == ['t']
         assert await conversation(backend, 'c') == ['hi', 'hello']
         assert await backend.housekeeping.erase_task('t', None, at=AT)
         assert await erase(backend, context='c')

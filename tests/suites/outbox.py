@@ -10,7 +10,6 @@ import pytest
 from pydantic_ai_a2a.errors import InvalidParamsError, LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, DeadDelivery, Takes
-from pydantic_ai_a2a.types import TaskQuery
 
 from .answers import answering, asked, pause
 from .base import PortSuite
@@ -26,11 +25,10 @@ from .push import (
     outbox_of,
     piece,
     register,
-    sweep,
     told,
     with_config,
 )
-from .values import AT, LEASE, OVER, OWNER, claim_one, ending, load, message, run, submit
+from .values import AT, LEASE, OVER, OWNER, claim_one, ending, load, message, run, submit, sweep, task_ids
 
 __all__ = (
     'OutboxSuite',
@@ -310,11 +308,6 @@ class OutboxSuite(PortSuite):
         assert heard == []
 
 
-async def kept(backend: Backend) -> list[str]:
-    page = await backend.reader.list(TaskQuery(owner=None, page_size=1000))
-    return sorted(task.header.id for task in page.tasks)
-
-
 class PendingDeliverySuite(PortSuite):
     """Tests of ended tasks whose webhooks have not been notified yet."""
 
@@ -323,12 +316,12 @@ class PendingDeliverySuite(PortSuite):
         keep = Retention(tasks=timedelta(seconds=1))
         for heard in ('1 working', '2 completed'):
             await sweep(backend, keep, at=AT + 10_000)
-            assert await kept(backend) == ['t']
+            assert await task_ids(backend) == ['t']
             [delivery] = await lease(backend)
             assert in_short(delivery.event) == heard
             await outbox_of(backend).done(delivery)
         await sweep(backend, keep, at=AT + 10_000)
-        assert await kept(backend) == []
+        assert await task_ids(backend) == []
 
     async def test_it_stays_however_many_there_are_and_takes_nobodys_place(self, backend: Backend) -> None:
         for n in range(60):
@@ -338,7 +331,7 @@ class PendingDeliverySuite(PortSuite):
             await submit(backend, message(new=f'other {n:02}'))
             await run(backend, f'other {n:02}', at=AT + 100 + n)
         await sweep(backend, Retention(max_tasks=2), at=AT + 200)
-        tasks = await kept(backend)
+        tasks = await task_ids(backend)
         assert [task for task in tasks if task.startswith('other')] == ['other 58', 'other 59']
         assert len(tasks) == 62
 
@@ -347,7 +340,7 @@ class PendingDeliverySuite(PortSuite):
         [first] = await lease(backend)
         await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
         await sweep(backend, Retention(tasks=timedelta(seconds=1)), at=AT + 10_000)
-        assert await kept(backend) == ['t']
+        assert await task_ids(backend) == ['t']
 
     async def test_it_goes_with_what_was_given_up_unless_that_is_retried(self, backend: Backend) -> None:
         for task_id in 'tu':
@@ -358,7 +351,7 @@ class PendingDeliverySuite(PortSuite):
         [first, second] = await outbox_of(backend).dead()
         await outbox_of(backend).retry(second.id)
         await sweep(backend, Retention(tasks=timedelta(seconds=1)), at=AT + 10_000)
-        assert await kept(backend) == [second.task_id]
+        assert await task_ids(backend) == [second.task_id]
         assert list(await outbox_of(backend).dead()) == []
         with pytest.raises(UnsupportedOperationError):
             await outbox_of(backend).retry(first.id)
@@ -367,7 +360,7 @@ class PendingDeliverySuite(PortSuite):
         await finished(backend)
         keep = Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=100))
         await sweep(backend, keep, at=AT + 100_000)
-        assert await kept(backend) == ['t']
+        assert await task_ids(backend) == ['t']
         await sweep(backend, keep, at=AT + 100_001)
-        assert await kept(backend) == []
+        assert await task_ids(backend) == []
         assert await lease(backend) == []

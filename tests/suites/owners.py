@@ -17,7 +17,7 @@ from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .credentials import with_sealed
-from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, text_of, turn
+from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, sweep, text_of, turn
 
 __all__ = ('OwnerSuite', 'lived')
 
@@ -207,8 +207,7 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
         if at is None:
             return
         for swept in {backend for backend, _ in places} if at else ():
-            while await swept.housekeeping.sweep(KEEP, at=at):
-                pass
+            await sweep(swept, KEEP, at=at)
             before, seen = seen, [await life.sees() for life in lives]
             for n, (backend, _) in enumerate(places):
                 assert backend is swept or seen[n] == before[n], 'a sweep changes what another agent sees'

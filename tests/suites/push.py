@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +26,7 @@ from pydantic_ai_a2a.store.ports import (
 from pydantic_ai_a2a.types import TaskEvent
 
 from .base import PortSuite
-from .values import AT, LEASE, LIMIT, OWNER, message, run, submit
+from .values import AT, LEASE, OWNER, message, run, submit, sweep
 
 __all__ = (
     'PushConfigSuite',
@@ -42,7 +41,6 @@ __all__ = (
     'outbox_of',
     'piece',
     'register',
-    'sweep',
     'told',
     'with_config',
 )
@@ -72,13 +70,6 @@ async def lease(
 ) -> list[Delivery]:
     leased = await outbox_of(backend).lease(lease=lease, limit=limit, held=held or {})
     return [*leased.deliveries]
-
-
-async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None:
-    """Sweep until no row is due."""
-    async with asyncio.timeout(LIMIT):
-        while await backend.housekeeping.sweep(retention, at=at):
-            pass
 
 
 async def told(backend: Backend) -> dict[str, list[str]]:

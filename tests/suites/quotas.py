@@ -18,7 +18,7 @@ from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Spent, Submissi
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, ending, message, next_run, run, state_of, submit
+from .values import AT, OWNER, claim_one, ending, message, next_run, run, state_of, submit, sweep
 
 __all__ = ('QuotaSuite',)
 
@@ -178,8 +178,7 @@ class QuotaSuite(PortSuite):
             assert await backend.housekeeping.erase_task('ended', None, at=AT)
             assert await backend.housekeeping.erase_task('taken', None, at=AT)
         else:
-            while await backend.housekeeping.sweep(Retention(), at=AT + 8 * 24 * 60 * MINUTE):
-                pass
+            await sweep(backend, Retention(), at=AT + 8 * 24 * 60 * MINUTE)
         assert (await backend.reader.load('ended', None), await backend.reader.load('taken', None)) == (None, None)
         await backend.quotas.settle('ended', ended.run, [lasting])
         await backend.quotas.settle('taken', taken.run, [lasting])

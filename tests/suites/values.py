@@ -11,8 +11,9 @@ from typing import Any
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
+from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
-from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskState
+from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskQuery, TaskState
 
 __all__ = (
     'AT',
@@ -44,6 +45,8 @@ __all__ = (
     'state_of',
     'status_event',
     'submit',
+    'sweep',
+    'task_ids',
     'text_of',
     'turn',
 )
@@ -251,6 +254,19 @@ async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEve
             return list(await subscription.next())
     finally:
         subscription.close()
+
+
+async def task_ids(backend: Backend, owner: str | None = None) -> list[str]:
+    """Return the ids of all tasks, sorted."""
+    page = await backend.reader.list(TaskQuery(owner=owner, page_size=2000, history_length=0))
+    return sorted(task.header.id for task in page.tasks)
+
+
+async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None:
+    """Sweep until no row is due."""
+    async with asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(retention, at=at):
+            pass
 
 
 async def erase(backend: Backend, owner: str = OWNER, context: str | None = None, *, at: int = AT) -> Erased:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import asyncpg
@@ -20,7 +21,7 @@ from pydantic_ai_a2a.types import TaskQuery
 from ...behaviour.stage import ended, heard, serving
 from ...client import texts
 from ...suites.push import outbox_of, register
-from ...suites.values import AT, LEASE, LIMIT, OVER, OWNER, claim, claim_one, ending, erase, message, run, submit
+from ...suites.values import AT, LEASE, LIMIT, OVER, OWNER, claim, claim_one, ending, erase, message, run, submit, sweep
 from ..gates import gate
 from .conftest import Open
 
@@ -120,12 +121,10 @@ async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> N
 
     names = [f'locked {what}' for what in ('waits', 'ended', 'old')]
     async with gate(postgres_url, locked(*names)) as held, asyncio.timeout(LIMIT):
-        while await backend.housekeeping.sweep(keep, at=AT + 200_000):
-            pass
+        await sweep(backend, keep, at=AT + 200_000)
         assert (await swept('free'), await swept('locked')) == ([True] * 3, [False] * 3)
         await held.open()
-    while await backend.housekeeping.sweep(keep, at=AT + 200_000):
-        pass
+    await sweep(backend, keep, at=AT + 200_000)
     assert await swept('locked') == [True] * 3
     await connection.close()
 
@@ -171,6 +170,7 @@ ANOTHER = (
     " VALUES ('agent', 't', '/ada', 'another', '1.0', 0, '')"
 )
 DAY = 24 * 3600 * 1000
+NINE_DAYS = Retention(tasks=timedelta(days=9))
 
 
 async def told(backend: PostgresBackend) -> None:
@@ -178,13 +178,7 @@ async def told(backend: PostgresBackend) -> None:
     await submit(backend, message(new='t'))
     await register(backend, 'one')
     await run(backend, 't')
-    await backend.housekeeping.sweep(Retention(events=timedelta(seconds=1), tasks=timedelta(days=9)), at=AT + DAY)
-
-
-async def sweep(backend: PostgresBackend) -> None:
-    async with asyncio.timeout(LIMIT):
-        while await backend.housekeeping.sweep(Retention(tasks=timedelta(days=9)), at=AT + 10 * DAY):
-            pass
+    await backend.housekeeping.sweep(replace(NINE_DAYS, events=timedelta(seconds=1)), at=AT + DAY)
 
 
 async def rows(url: str, sql: str) -> list[str]:
@@ -201,10 +195,10 @@ async def test_a_webhook_that_is_registered_while_its_task_is_swept_goes_with_it
     backend = another()
     await told(backend)
     async with gate(postgres_url, f'{TASK}; {ANOTHER}') as registering:
-        await sweep(backend)  # leaves the locked task to a later sweep
+        await sweep(backend, NINE_DAYS, at=AT + 10 * DAY)  # leaves the locked task to a later sweep
         assert await rows(postgres_url, 'SELECT id FROM a2a.task') == ['t']
         await registering.commit()
-    await sweep(backend)
+    await sweep(backend, NINE_DAYS, at=AT + 10 * DAY)
     assert await rows(postgres_url, 'SELECT id FROM a2a.push_config UNION ALL SELECT id FROM a2a.task') == []
 
 
@@ -214,7 +208,7 @@ async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_i
     backend = another()
     await told(backend)
     async with gate(postgres_url, CONFIG) as telling:
-        sweeping = asyncio.ensure_future(sweep(backend))
+        sweeping = asyncio.ensure_future(sweep(backend, NINE_DAYS, at=AT + 10 * DAY))
         await telling.reached()
         assert await rows(postgres_url, 'SELECT task_id FROM a2a.delivery FOR UPDATE NOWAIT') != []
         await telling.open()

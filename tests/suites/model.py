@@ -1,4 +1,4 @@
-"""What must hold of tasks and contexts, in plain Python, beside a store that is put through a schedule. Knows no store.
+"""What must hold of tasks and contexts, in plain Python, beside a store that is put through a schedule.
 
 A right to write is a fence and nothing else. Leases expire whatever the wall clocks of the holders say.
 """
@@ -12,12 +12,11 @@ from datetime import timedelta
 
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim, Submission
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskState
+from pydantic_ai_a2a.types import INTERRUPTED, LIVE, STOPPED, TERMINAL, TaskEvent, TaskState
 
-from ..suites.machine import may_move
-from ..suites.values import AT, WINDOW, text_of
+from .values import AT, WINDOW, text_of
 
-__all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task')
+__all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task', 'may_move')
 
 Context = tuple[str, str]
 """Owner and context id."""
@@ -27,6 +26,20 @@ SHORT = Retention(
     events=timedelta(seconds=60), waiting=timedelta(seconds=300), tasks=timedelta(seconds=900), contexts=timedelta(1)
 )
 A_DAY = 24 * 60 * 60 * 1000
+
+
+_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
+    'working': STOPPED | frozenset[TaskState]({'working'}),
+    'input-required': frozenset({'working', 'failed', 'canceled', 'input-required'}),
+    'auth-required': frozenset({'working', 'failed', 'canceled'}),
+    **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
+}
+
+
+def may_move(state: TaskState, to: TaskState) -> bool:
+    """Return True if a task may go from `state` to `to`; a terminal task never moves again."""
+    return to in _MOVES[state]
 
 
 @dataclass(eq=False)
@@ -51,6 +64,7 @@ class Task:
     """Of its newest claim."""
     attempt: int = 0
     run: int = 1
+    turn: int = 1
     messages: list[str] = field(default_factory=list[str])
     """All that it accepted."""
     order: list[str] = field(default_factory=list[str])
