@@ -20,7 +20,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Retention, Workers, to_a2a
+from pydantic_ai_a2a import Retention, Workers, to_a2a
 from pydantic_ai_a2a.audit import LOGGER
 
 from ..bounds import LOGS
@@ -145,14 +145,9 @@ class Desk:
             await asyncio.Event().wait()
 
 
-def app_of(client: Client) -> A2AApp:
-    assert isinstance(client.app, A2AApp)
-    return client.app
-
-
 async def tasks_of(client: Client, **which: Any) -> list[Task]:
     """The tasks that the app of a client has, by its `list_tasks`."""
-    return await app_of(client).list_tasks(**which)
+    return await client.a2a_app.list_tasks(**which)
 
 
 async def ended(client: Client, task_id: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from ...client import Client, message, rpc, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
-from ..stage import Stage, app_of, each_backend, ended, heard, serving
+from ..stage import Stage, each_backend, ended, heard, serving
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -419,7 +419,7 @@ async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers()
     ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
-        await app_of(client).resume_task(task['id'])
+        await client.a2a_app.resume_task(task['id'])
         await ended(client, task['id'])
     assert [(call.caller, call.headers, call.caller.scopes) for call in told] == [
         (Caller(id='ann', tenant='acme'), {'x-region': 'eu'}, frozenset({'read'}))

@@ -28,7 +28,7 @@ from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ..refused import refusal
-from ..stage import Stage, app_of, ended, heard, prompts, serving, tasks_of
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
 ECHO = Agent(FunctionModel(heard))
 DIRECT = Messages(reply='message')
@@ -323,7 +323,7 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
         await say(client, 'one', contextId='c')
         answering = asyncio.create_task(say(client, 'two', contextId='c'))
         await stage.reached('two')
-        app = app_of(client)
+        app = client.a2a_app
         assert await app.erase_context('c')
         stage.open('two')
         assert text_of(await answering) == 'one + two'
@@ -332,7 +332,7 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
 
 async def test_nobody_who_is_being_erased_is_answered() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
-        app = app_of(client)
+        app = client.a2a_app
         await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + round(10_000 * LIMIT))
         refused = refusal(await client.post(rpc('SendMessage', {'message': message(contextId='c')})), status=503)
         assert refused.message.startswith('The data of the caller, or of the context, is being erased')

@@ -24,7 +24,7 @@ from pydantic_ai_a2a import InputRequired
 
 from ...client import Client, message, state_of, texts
 from ..asking import answers, approve
-from ..stage import app_of, each_backend, prompts, serving
+from ..stage import each_backend, prompts, serving
 
 
 def requests_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -91,7 +91,7 @@ def _contents(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 async def _stored(client: Client, task: dict[str, Any]) -> list[str]:
-    loaded = await app_of(client).conversations().load(task['contextId'])
+    loaded = await client.a2a_app.conversations().load(task['contextId'])
     assert loaded is not None
     return _contents(loaded.messages)
 

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.store import WrappedQueue
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
-from ..stage import Stage, app_of, heard, serving, told_in_log
+from ..stage import Stage, heard, serving, told_in_log
 
 AGENT = Agent(FunctionModel(heard))
 
@@ -60,7 +60,7 @@ async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() ->
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
         metadata: Any = result.metadata
-        states.append((await app_of(client).get_task(metadata['a2a']['task_id']))['status']['state'])
+        states.append((await client.a2a_app.get_task(metadata['a2a']['task_id']))['status']['state'])
         await results.hear(result)
 
     async with serving(AGENT, on_complete=on_complete) as client:
@@ -217,7 +217,7 @@ async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None
             return await super().finish(claim, finish)
 
     async with serving(Agent(FunctionModel(fail)), on_failure=failures.hear, workers=Workers(lease=0.3)) as client:
-        app = app_of(client)
+        app = client.a2a_app
         app.backend.queue = Down(app.backend.queue)
         with told_in_log('could not be stored'):
             await client.send('hi')

@@ -23,7 +23,7 @@ from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked
 from ..queues import overtake
 from ..rows import covering
-from ..stage import app_of, audited, prompts, serving
+from ..stage import audited, prompts, serving
 
 pytestmark = covering(ROW)
 
@@ -180,7 +180,7 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
         async with serving(tools.agent, **ALL) as client:
             task = await client.send('delete both')
             late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
-            overtake(app_of(client), lambda: client.send(first))
+            overtake(client.a2a_app, lambda: client.send(first))
             again = await client.send(late)
     assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
     assert question(again).startswith('The answer is not clear.')
@@ -460,7 +460,7 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
     async with serving(asking_twice(how, seen)) as client:
         task = await client.send('hi')
         first, late = (message(parts=[{'data': number}], taskId=task['id']) for number in (3, 4))
-        overtake(app_of(client), lambda: client.send(first))
+        overtake(client.a2a_app, lambda: client.send(first))
         again = await client.send(late)
         assert (state_of(again), len(seen)) == ('INPUT_REQUIRED', 1)
         assert question(again).startswith('The answer is not clear.')
@@ -486,7 +486,7 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
     async with serving(Agent(FunctionModel(answer), output_type=[str, ask]), **ALL) as client:
         task = await client.send('hi')
         first, late = (message(words, taskId=task['id']) for words in ('3', '4'))
-        overtake(app_of(client), lambda: client.send(first))
+        overtake(client.a2a_app, lambda: client.send(first))
         assert 'was sent before the task asked its current question' in (await refused(client, late)).message
         waiting = await client.get_task(task['id'])
         assert (state_of(waiting), question(waiting)) == ('INPUT_REQUIRED', 'Who pays?')
@@ -505,7 +505,7 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     tools = Tools()
     with tools.agent.override(model=FunctionModel(model)):
         async with serving(tools.agent, **ALL) as client:
-            app = app_of(client)
+            app = client.a2a_app
             task = await client.send('delete', returnImmediately=True)
 
             async def ask() -> None:

@@ -32,7 +32,7 @@ from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
 from ..refused import refused
 from ..rows import covering
-from ..stage import app_of, ended, serving, tasks_of
+from ..stage import ended, serving, tasks_of
 
 pytestmark = covering(ROW)
 
@@ -198,7 +198,7 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
         between = await client.send(message('two', contextId=context))
         done = await client.send(answers(task, approve()))
         after = await client.send(message('three', contextId=context))
-        kept = await app_of(client).conversations().load(context)
+        kept = await client.a2a_app.conversations().load(context)
     assert texts(between) == ['one + two']
     assert texts(done) == ['one + delete + deleted a']
     assert texts(after) == ['one + two + delete + three']

@@ -23,7 +23,7 @@ from ..callers import by_header, caller
 from ..queues import overtake
 from ..refused import refused
 from ..rows import covering
-from ..stage import app_of, audited, ended, serving
+from ..stage import audited, ended, serving
 
 pytestmark = covering(ROW)
 
@@ -197,7 +197,7 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
     async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
         task = await client.send('delete')
         first, late = (message(word, taskId=task['id']) for word in ('yes', 'no'))
-        overtake(app_of(client), lambda: client.send(first, returnImmediately=True))
+        overtake(client.a2a_app, lambda: client.send(first, returnImmediately=True))
         await client.send(late, returnImmediately=True)
         sent.set()
         done = await ended(client, task['id'])

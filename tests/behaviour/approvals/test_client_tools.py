@@ -21,7 +21,7 @@ from ...client import RpcError, message, rpc, state_of, texts
 from ..asking import ALLOWED, ROW, agent_of, answers, approve, asked, declaring, obey, result, tool
 from ..callers import by_header, caller
 from ..rows import covering
-from ..stage import Stage, app_of, ended, prompts, serving
+from ..stage import Stage, ended, prompts, serving
 
 pytestmark = covering(ROW)
 
@@ -238,7 +238,7 @@ async def test_the_tools_hold_after_a_sign_in() -> None:
         task = await client.send(declaring('mail:a', tool()))
         assert state_of(task) == 'AUTH_REQUIRED'
         signed_in = True
-        await app_of(client).resume_task(task['id'])
+        await client.a2a_app.resume_task(task['id'])
         assert texts(await ended(client, task['id'])) == ['mail:a + Access was granted. + tools: look,mail,search']
 
 

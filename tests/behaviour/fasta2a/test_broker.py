@@ -20,7 +20,7 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.fasta2a import store as fasta2a_broker
 
 from ...client import Client, lifespan, message, state_of, texts
-from ..stage import Stage, app_of, ended, heard, serving, tasks_of
+from ..stage import Stage, ended, heard, serving, tasks_of
 
 memory = Agent(FunctionModel(heard))
 
@@ -242,7 +242,7 @@ async def test_the_tasks_of_an_app_with_a_broker_alone_can_be_looked_after() -> 
     async with serving(memory, broker=InMemoryBroker()) as client:
         task = await client.send('hello')
         assert [each['id'] for each in await tasks_of(client)] == [task['id']]
-        assert await app_of(client).conversations().load(task['contextId']) is not None
+        assert await client.a2a_app.conversations().load(task['contextId']) is not None
 
 
 def message_of(text: str) -> Any:

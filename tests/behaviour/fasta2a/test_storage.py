@@ -22,7 +22,7 @@ from ...fixed import fixed
 from ..callers import by_header, caller
 from ..own_parts import Breaking, OwnStorage, Slow, storage
 from ..refused import refused
-from ..stage import Stage, app_of, ended, heard, prompts, serving
+from ..stage import Stage, ended, heard, prompts, serving
 
 assert storage, 'a fixture'
 memory = Agent(FunctionModel(heard))
@@ -336,7 +336,7 @@ async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_cont
 async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send()
-        app = app_of(client)
+        app = client.a2a_app
         for call in (app.list_tasks(), app.erase_task(task['id']), app.erase_context('c')):
             with pytest.raises(A2AError, match='FastA2A storage cannot'):
                 await call

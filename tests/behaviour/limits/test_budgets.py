@@ -24,7 +24,7 @@ from ...fixed import fixed
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..own_parts import foreign
 from ..refused import send
-from ..stage import Stage, app_of, ended, serving, tasks_of
+from ..stage import Stage, ended, serving, tasks_of
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_mo
 
 async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> list[tuple[int, int, int]]:
     """What is known of what a caller's runs have used: requests, tokens, billionths of a dollar."""
-    store, ms = app_of(client).backend.quotas, window // timedelta(milliseconds=1)
+    store, ms = client.a2a_app.backend.quotas, window // timedelta(milliseconds=1)
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
 
 

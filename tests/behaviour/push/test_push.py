@@ -18,7 +18,7 @@ from ...client import LIMIT, Client, message, state_of
 from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
 from ..pushing import create, delete
-from ..stage import Stage, app_of, ended, serving
+from ..stage import Stage, ended, serving
 
 LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 
@@ -156,7 +156,7 @@ async def test_from_postgresql_every_event_arrives_in_order(postgres_url: str) -
 
 
 def outbox_of(client: Client) -> Outbox:
-    outbox = app_of(client).backend.outbox
+    outbox = client.a2a_app.backend.outbox
     assert outbox is not None
     return outbox
 
