@@ -161,8 +161,9 @@ class ExportSuite(PortSuite):
     async def test_model_messages_that_no_conversation_has_go_with_their_owner(self, backend: Backend) -> None:
         record = ConversationRecord(conversation_id='c', head_id=None)
         entries = [ConversationEntry(id=f'e{n}', parent_id=None, message=turn('hi', '.')[0]) for n in range(501)]
-        for owner in (OWNER, '/bob'):
-            await backend.conversations(owner).write_record(record, new_entries=entries, expected_revision=None)
+        others = [replace(each, id=f'a{each.id}') for each in entries]  # more than a batch, and first in each index
+        for owner, its in (('/aa', others), (OWNER, entries), ('/bob', entries)):
+            await backend.conversations(owner).write_record(record, new_entries=its, expected_revision=None)
         assert await erase(backend, context='c') == Erased(conversations=1)
         assert await erase(backend) == Erased(entries=501)
         with pytest.raises(LookupError):
