@@ -25,7 +25,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Slot, Submission, Subscription
+from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
@@ -35,6 +35,7 @@ from .values import (
     LIMIT,
     OVER,
     chunk,
+    claim_some,
     conversation,
     ending,
     erase,
@@ -77,8 +78,8 @@ class Schedule(RuleBasedStateMachine, Model):
 
     Args:
         processes: Backends over the same store, empty at first.
-        skips: True if a claim may leave out a task that the database has locked, as a process does that notes its
-            readers.
+        skips: True if a claim may skip a task that the database has locked, as a process does that notes its readers.
+            A later claim then has the task.
     """
 
     def __init__(self, processes: Sequence[Backend], *, skips: bool = False) -> None:
@@ -306,15 +307,20 @@ class Schedule(RuleBasedStateMachine, Model):
         free = [task for task in self.claimed() if self.lost(task, holder)]
         free += self.claimable()
         free = [task for task in free if only in (None, task)]
+        expected = free[:limit]
+        count = len(expected) if self.skips else 0
         claims = self.do(
-            self.processes[holder.process].queue.claim(
-                Slot(holder.name, LEASE), at=holder.now, limit=limit, task_id=None if only is None else only.id
+            claim_some(
+                self.processes[holder.process],
+                count,
+                holder.name,
+                limit=limit,
+                at=holder.now,
+                task_id=None if only is None else only.id,
             )
         )
-        ids = [each.header.id for each in claims]
-        taken = [task for task in free if task.id in ids]
-        assert ids == [task.id for task in taken]
-        assert taken == free[:limit] or self.skips
+        taken = [self.tasks[each.header.id] for each in claims]
+        assert taken == expected or (self.skips and len(taken) == count and {*taken} <= {*free})
         for task, each in zip(taken, claims, strict=True):
             assert each.fence > task.fence
             self.beat(task, but=holder.process)

@@ -123,14 +123,15 @@ async def claim_some(
     lease: int = LEASE,
     task_id: str | None = None,
 ) -> list[Claim]:
-    """Claim at least `count` tasks. A claim skips a task with a lock of the database."""
+    """Claim once, and again until there are `count` tasks. A claim skips a task with a lock of the database."""
     claims: list[Claim] = []
     async with asyncio.timeout(LIMIT):
-        while len(claims) < count:
+        while True:
             rest = limit - len(claims)
             claims += await backend.queue.claim(Slot(holder, lease), at=at, limit=rest, task_id=task_id)
+            if len(claims) >= count:
+                return claims
             await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
-    return claims
 
 
 async def claim_one(
