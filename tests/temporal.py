@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,16 +29,17 @@ def temporal_program() -> str:
 
 
 @contextmanager
-def temporal_server(port: int = 0, file: Path | None = None) -> Generator[str]:
+def temporal_server(port: int = 0, file: Path | None = None, settings: Sequence[str] = ()) -> Generator[str]:
     """The address of a server at a port that the test has reserved, or any other.
 
-    It keeps its workflows in memory, or in a file for the next server, and is killed at the end.
+    It keeps its workflows in memory, or in a file for the next server, and is killed at the end. `settings` are more
+    values of its dynamic configuration.
     """
     program = temporal_program()
     with ExitStack() as stack:
         port = port or port_of(stack.enter_context(reserved_port()))
         options = [f'--search-attribute={attribute}' for attribute in SEARCH_ATTRIBUTES]
-        options += ['--namespace=empty', f'--dynamic-config-value={UPDATES}']
+        options += ['--namespace=empty', *(f'--dynamic-config-value={setting}' for setting in (UPDATES, *settings))]
         if file is not None:
             options.append(f'--db-filename={file}')
         server = subprocess.Popen(

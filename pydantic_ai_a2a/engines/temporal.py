@@ -32,6 +32,7 @@ from temporalio.client import Client, RetryConfig, WorkflowFailureError, Workflo
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
+from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
@@ -59,8 +60,10 @@ _NOTES = f'{_NAME}.notes'
 _POLL = '__temporal_workflow_stream_poll'
 """Query of Temporal for the events of the stream from an offset on."""
 _TASK, _CONTEXT = map(SearchAttributeKey.for_keyword, ('a2aTask', 'a2aContext'))
-_POLLS = (b'{"topics":[],"from_offset":', b'{"items":[')
-"""Beginnings of the question and the answer of that query."""
+_INLINE = 'pydantic_ai_a2a'
+"""Key in the metadata of a payload that Temporal passes on and does not keep: the question and the answer of a poll."""
+_LARGEST_POLL = 1_500_000
+"""Bytes of a poll up to which Temporal passes it on. Temporal refuses payloads above 2 MB."""
 _WATCHED, _UNWATCHED = 0.1, 2.0
 """Seconds between two polls for new events: of a task with a client that reads its events, and of any other."""
 _POLL_TIME = timedelta(seconds=5)
@@ -185,19 +188,10 @@ class Temporal(Engine):
     async def _client(self, backend: Backend) -> Client:
         if (client := self._clients.get(backend)) is None:
             options: dict[str, Any] = {'retry_config': _UNTIL_BACK, **self._connection}
-            own: converter.DataConverter = options.pop('data_converter', converter.DataConverter.default)
-            driver = _Payloads(backend)
-            # Small payloads, too: Temporal then has no text of clients and models, also not in errors.
-            storage = converter.ExternalStorage(
-                [driver],
-                driver_selector=lambda _, payload: None if payload.data.startswith(_POLLS) else driver,
-                payload_size_threshold=0,
-            )
-            failures = converter.DefaultFailureConverterWithEncodedAttributes
-            data = replace(own, external_storage=storage, failure_converter_class=failures)
-            plugins = [*options.pop('plugins', ()), PydanticAIPlugin()]
+            keeping = SimplePlugin(_NAME, data_converter=partial(_keeping_payloads, backend))
+            plugins = [*options.pop('plugins', ()), PydanticAIPlugin(), keeping]
             try:
-                client = await Client.connect(self._target, data_converter=data, plugins=plugins, **options)
+                client = await Client.connect(self._target, plugins=plugins, **options)
                 await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
             except (RuntimeError, RPCError) as error:
                 raise StoreUnavailable(f'Temporal cannot be used at {self._target}: {error}') from error
@@ -417,6 +411,10 @@ class _InTask(ActivityInboundInterceptor):
             return await self.next.execute_activity(input)
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:  # such as for one signal too many
+                raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error
+            raise
 
 
 async def _publish(key: str, event: Any) -> None:
@@ -503,6 +501,65 @@ def _deps_of(agent: AbstractAgent[Any, Any]) -> TypeAdapter[Any]:
 
 def _task_of(key: str) -> str:
     return key.partition('.')[0]
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def _keeping_payloads(backend: Backend, own: converter.DataConverter | None) -> converter.DataConverter:
+    """Return a data converter that keeps payloads in the database of an app, in the place of a user's.
+
+    Small payloads, too: Temporal then has no text of clients and models, also not in errors. Only polls go through
+    Temporal, in no history. Polls are known by their type: a selector sees no query, and a text can begin as a poll.
+    """
+    assert own is not None, 'PydanticAIPlugin comes before'
+    driver = _Payloads(backend)
+    storage = converter.ExternalStorage(
+        [driver],
+        driver_selector=lambda _, payload: None if _INLINE in payload.metadata else driver,
+        payload_size_threshold=0,
+    )
+    kind = own.payload_converter_class
+    return replace(
+        own,
+        payload_converter_class=type(kind.__name__, (_MarksPolls, kind), {}),
+        payload_codec=None if own.payload_codec is None else _KeepsMarks(own.payload_codec),
+        failure_converter_class=converter.DefaultFailureConverterWithEncodedAttributes,
+        external_storage=storage,
+    )
+
+
+class _MarksPolls(converter.PayloadConverter):
+    """Marks the payloads of polls, beside the payload converter of a user."""
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        payloads = super().to_payloads(values)  # type: ignore[safe-super]
+        if len(values) == 1 and isinstance(values[0], (PollInput, PollResult)):
+            for payload in payloads:
+                if len(payload.data) <= _LARGEST_POLL:
+                    payload.metadata[_INLINE] = b'poll'
+        return payloads
+
+
+class _KeepsMarks(converter.PayloadCodec, converter.WithSerializationContext):
+    """The payload codec of a user, which leaves polls marked."""
+
+    def __init__(self, own: converter.PayloadCodec) -> None:
+        self._own = own
+
+    def with_context(self, context: converter.SerializationContext) -> _KeepsMarks:
+        own = self._own
+        return _KeepsMarks(own.with_context(context)) if isinstance(own, converter.WithSerializationContext) else self
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        encoded = await self._own.encode(payloads)
+        if all(_INLINE in payload.metadata for payload in payloads):
+            for payload in encoded:
+                payload.metadata[_INLINE] = b'poll'
+        return encoded
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await self._own.decode(payloads)
 
 
 class _Payloads(converter.StorageDriver):
