@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from os import urandom
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import dbos
@@ -15,6 +16,7 @@ from dbos import error as errors
 from pydantic_ai import RunContext
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import AgentStreamEvent
+from sqlalchemy import make_url
 
 from ..agent.runner import RunOutput
 from ..arguments import checked
@@ -113,7 +115,7 @@ class DBOS(Engine):
             if self._launched:
                 return
             # Unique: a process with the id of a living process would take its workflows.
-            executor = urandom(8).hex()
+            executor = os.urandom(8).hex()
             dbos.DBOS(
                 config={
                     'name': 'pydantic-ai-a2a',
@@ -131,6 +133,7 @@ class DBOS(Engine):
             self._queue = f'{_VERSION}.{executor}'
             dbos.DBOS.listen_queues([self._queue])
             try:
+                _keep_private(self.url)
                 dbos.DBOS.launch()
             except Exception as error:
                 dbos.DBOS.destroy()
@@ -175,3 +178,18 @@ class DBOS(Engine):
         if run.task is not None:
             run.task.cancel()
             await asyncio.wait([run.task], timeout=STOP_TIME)
+
+
+def _keep_private(url: str) -> None:
+    """Let only the user of this process read and write a SQLite file of DBOS, before DBOS writes to it.
+
+    Raises:
+        OSError: The file cannot be made, or belongs to another user.
+    """
+    database = make_url(url)
+    if database.get_backend_name() == 'sqlite' and database.database not in (None, '', ':memory:'):
+        path = Path(str(database.database))
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        for file in (path, *(path.with_name(path.name + ending) for ending in ('-wal', '-shm', '-journal'))):
+            with suppress(FileNotFoundError):
+                file.chmod(0o600)

@@ -318,3 +318,17 @@ async def test_an_app_is_ready_once_the_database_of_dbos_is(tmp_path: Path) -> N
         (tmp_path / 'missing').mkdir()
         await until_ready(client)
         assert texts(await client.send('hello')) == ['Hi.']
+
+
+@pytest.mark.parametrize('exists', [False, True])
+async def test_database_of_dbos_is_for_its_user_alone(tmp_path: Path, exists: bool) -> None:
+    """Whoever can write to it can run code: DBOS keeps pickles."""
+    need_dbos()
+    file = tmp_path / 'dbos.db'
+    if exists:
+        file.touch(0o644)
+    agent = DbosKit(tmp_path).agent(TestModel(custom_output_text='Hi.'))
+    async with serving(agent, **DbosKit(tmp_path).options()) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+        modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.glob('dbos.db*')}
+    assert {*modes.values()} == {'0o600'}
