@@ -45,7 +45,7 @@ from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
 from ..store.ports import Checkpoint
-from ..types import Note, Step, TextDelta, frozen
+from ..types import Artifact, Note, Step, TextDelta, frozen
 from .budget import charge_unanswered, within
 from .connections import Connections
 from .dependencies import Entering, Hooks, RunToken, observe_tools
@@ -479,6 +479,14 @@ def can_stream(model: Model) -> bool:
 # The output, the last response of the model, and its calls with their schemas.
 
 
+class Answer(NamedTuple):
+    """An answer as the task gets it."""
+
+    artifacts: Sequence[Artifact]
+    text: str | None
+    """The answer, if it is a text."""
+
+
 class RunOutput(NamedTuple):
     """The end of a run."""
 
@@ -505,6 +513,8 @@ class RunOutput(NamedTuple):
     """The agent's result; None for a stopped run."""
     keeps_pending: bool = False
     """True if the run has made no step: the pending calls of the task stay pending."""
+    answer: Answer | None = None
+    """The answer, made where the run has ended; None if the server makes it from `output`."""
 
 
 def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:

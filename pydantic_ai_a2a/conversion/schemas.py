@@ -713,6 +713,8 @@ class ValidatedInput(NamedTuple):
     """Place of the data among the parts of the message."""
     data: Any
     """The object as JSON values, for the model."""
+    given: Any
+    """The data of the client."""
 
     def shown(self, message: Message) -> Message:
         """Return the message with the validated data in the place of the client's data."""
@@ -775,7 +777,7 @@ class TypedInput:
         except InvalidParamsError:
             return None
         data = self._adapter.dump_python(value, mode='json', by_alias=True, warnings=False)
-        return ValidatedInput(self._type, value, place, data)
+        return ValidatedInput(self._type, value, place, data, message['parts'][place].get('data'))
 
     def _validate(self, message: Message) -> tuple[int, Any]:
         """Return the place of the one data part of a message, and the validated object."""

@@ -20,7 +20,7 @@ from pydantic_ai.usage import RunUsage
 from .. import chains
 from ..agent.dependencies import Running, RunToken, running
 from ..agent.options import RunOptions
-from ..agent.runner import Emit, RunArguments, Runner, RunOutput, Turn
+from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
@@ -202,13 +202,19 @@ class EngineRun:
         self.token.stop()
 
 
-async def perform(runner: Runner, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
+async def perform(
+    runner: Runner,
+    arguments: RunArguments,
+    options: RunOptions | None,
+    answer: Callable[[RunOutput], Answer] | None = None,
+) -> RunOutput:
     """Run the agent in a workflow.
 
     Args:
         runner: Runs the agent.
         arguments: The arguments of the run, the same in each replay of the workflow.
         options: Options of this run only.
+        answer: Makes the answer of the run here, for an engine that changes values on their way; None: the server does.
 
     Raises:
         EngineFailure: The run has failed.
@@ -217,7 +223,8 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
     # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
     given: Any = dict(options or {}, cancellation_token=None)
     try:
-        return await runner.run(arguments, given)
+        ended = await runner.run(arguments, given)
+        return ended if answer is None or ended.waits else ended._replace(answer=answer(ended))
     except (LeaseLost, StoreFailed, StoreUnavailable):
         raise
     except Exception as error:

@@ -15,15 +15,16 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, Union, cast, get_type_hints
+from typing import Any, NamedTuple, Union, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec.temporal import AgentEventStream, AgentPlugin, PydanticAIPlugin, TemporalDurability
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import AgentStreamEvent
-from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, UserContent
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
+from pydantic_ai.usage import RunUsage
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
@@ -38,17 +39,20 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.dependencies import Running, running
-from ..agent.options import RunOptions
-from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
+from ..agent.options import RunInfo, RunOptions
+from ..agent.runner import Added, Answer, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
-from ..conversion.outbound import NO_ANSWERS, declared_types
+from ..conversion.outbound import NO_ANSWERS, declared_types, type_name
 from ..conversion.pending import STATES, Rejected
+from ..conversion.schemas import ValidatedInput
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..protocol import stored
+from ..quotas import Left
+from ..runs.agent_job import AgentJob
 from ..runs.recorder import Recorder
 from ..store.ports import Backend, Claim
-from ..types import Note, ToolArtifact
+from ..types import Message, Note, Part, ToolArtifact
 from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun, WorkflowToken, perform
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -79,8 +83,15 @@ _NONDETERMINISM = '[TMPRL1100]'
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
+_NO_DATA = (
+    'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type that Pydantic'
+    ' can write and read, such as a dataclass, and make live objects and secrets in the tools.'
+)
+
 _PAUSE = 1.0
 """Seconds until another worker starts in the place of one that has failed."""
+_changed_outputs = set[Any]()
+"""Types of outputs that the log has named, because their values change on their way from the workflow."""
 _apps: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
 """The apps with a worker in this process, by task queue: code of workflows finds its app here."""
 
@@ -117,12 +128,9 @@ class Temporal(Engine):
     def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
         super().check(agent, deps)
         try:
-            _deps_of(agent).dump_json(deps, warnings='error')
-        except (PydanticSchemaGenerationError, PydanticSerializationError) as error:
-            raise TypeError(
-                'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type'
-                ' that Pydantic can write and read, such as a dataclass, and make live objects in the tools.'
-            ) from error
+            _dump_deps(agent, deps)
+        except UserError as error:
+            raise TypeError(str(error)) from error
 
     @asynccontextmanager
     async def serving(self, app: AtEngine) -> AsyncGenerator[None]:
@@ -317,7 +325,7 @@ class _Run:
     @workflow.run
     async def run(self, data: bytes) -> bytes:
         app = _apps[workflow.info().task_queue]
-        return _dump_end(await self._perform(app, data), _outputs_of(app))
+        return _dump_end(await self._perform(app, data), app)
 
     async def _perform(self, app: AtEngine, data: bytes) -> RunOutput:
         notes = self._events.stream.topic(_NOTES)
@@ -325,24 +333,33 @@ class _Run:
         async def emit(event: Any) -> None:
             notes.publish(_dump_note(event))
 
-        claim, deps, shown, *values = _DATA.validate_json(data)
-        job, given = app.job(), cast('Any', dict(zip(_LOADED, values, strict=True)))
-        current = job.current(claim, _recorder(app, claim), None)
+        sent = _SENT.validate_json(data)
+        claim, job, recorder = sent.claim, app.job(), _recorder(app, sent.claim)
+        current = job.current(claim, recorder, _validated(job, sent.given))
         running.set(current._replace(writer=_Writes(emit), credential=_only_in_tools))
         arguments = RunArguments(
-            **given,
+            prompt=sent.prompt,
+            history=sent.history,
+            info=sent.info,
             run_id=workflow.info().workflow_id,
             token=self._token,
             watched=bool,
             watched_live=bool,
             emit=emit,
+            text_output=sent.text_output,
+            usage=sent.usage,
+            budget=sent.budget,
             may_wait=True,
-            shown=shown,
+            answers=sent.answers,
+            shown=sent.shown,
+            client_tools=sent.client_tools,
             client_output=job.client_output(claim),
+            spent=sent.spent,
         )
-        options: RunOptions = {} if deps is None else {'deps': _deps_of(app.runner.agent).validate_json(deps)}
+        deps_of = _deps_of(app.runner.agent)
+        options: RunOptions = {} if sent.deps is None else {'deps': deps_of.validate_json(sent.deps)}
         try:
-            return await perform(app.runner, arguments, options)
+            return await perform(app.runner, arguments, options, partial(job.answer, claim, recorder))
         except EngineFailure as failure:
             if (rejected := _named(failure.__cause__, Rejected)) is not None:  # by a tool
                 return stopped(
@@ -434,25 +451,75 @@ _STATES: dict[str, type[Any]] = {state.__name__: state for state in (*STATES, Ca
 
 _CONFIG = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')
 _CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
-_END: TypeAdapter[tuple[str, str, RunOutput]] = TypeAdapter(tuple[str, str, RunOutput], config=_CONFIG)
-"""The name of the state that is the output, and its arguments; or an empty name, and the output; and the other fields.
-The arguments or the output are a JSON array, as text."""
+
+
+class _End(NamedTuple):
+    """The end of a run, as JSON."""
+
+    kind: str
+    """Name of the state that is the output; or number of the output's type among those of the agent; or empty for an
+    output that only JSON has, and for each output of the versions before."""
+    values: str
+    """JSON array of the state's arguments, or of the output."""
+    rest: RunOutput
+    artifacts: list[str] | None = None
+    """The artifacts of the answer, as stored; None for an end without an answer."""
+    text: str | None = None
+    """The answer, if it is a text."""
+
+
+_END: TypeAdapter[_End] = TypeAdapter(_End, config=_CONFIG)
 _EVENT: TypeAdapter[AgentStreamEvent] = TypeAdapter(AgentStreamEvent)
 _DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=_CONFIG)
-_LOADED = ('prompt', 'history', 'info', 'text_output', 'usage', 'budget', 'answers', 'client_tools', 'spent')
-"""The arguments of a run that are data, as they are."""
-_TYPES: Any = (Claim, str | None, list[str], *(get_type_hints(RunArguments)[name] for name in _LOADED))
-_DATA: TypeAdapter[tuple[Any, ...]] = TypeAdapter(cast('Any', tuple)[_TYPES], config=_CONFIG)
-"""The claim, the `deps` of `deps_factory` as JSON, the calls shown before, and the rest of the arguments."""
+
+
+class _Sent(NamedTuple):
+    """The data of a run for its workflow, as JSON."""
+
+    claim: Claim
+    deps: str | None
+    """The `deps` of `deps_factory`, as JSON."""
+    shown: list[str]
+    prompt: str | Sequence[UserContent] | None
+    history: Sequence[ModelMessage]
+    info: RunInfo
+    text_output: bool
+    usage: RunUsage | None
+    budget: Left | None
+    answers: DeferredToolResults | None
+    client_tools: Sequence[ToolDefinition]
+    spent: float
+    given: list[Any] = []  # noqa: RUF012 - never changed
+    """The data of the client for `Messages.input_type`, if any. Servers of the versions before do not send it."""
+
+
+_SENT: TypeAdapter[_Sent] = TypeAdapter(_Sent, config=_CONFIG)
 
 
 def _dump_run(run: EngineRun) -> bytes:
-    """Write the data of a run."""
-    deps = None if run.options is None else _deps_of(run.app.runner.agent).dump_json(run.options.get('deps')).decode()
-    # The messages of the claim are in the history.
-    claim = replace(run.current.claim, own_messages=None, checkpoint=None, pending=None, tried=None)
-    values = (getattr(run.arguments, name) for name in _LOADED)
-    return _DATA.dump_json((claim, deps, [*run.arguments.shown], *values))
+    """Write the data of a run.
+
+    Raises:
+        UserError: The `deps` would change on their way.
+    """
+    arguments, validated = run.arguments, run.current.validated
+    sent = _Sent(
+        # The messages of the claim are in the history.
+        claim=replace(run.current.claim, own_messages=None, checkpoint=None, pending=None, tried=None),
+        deps=None if run.options is None else _dump_deps(run.app.runner.agent, run.options.get('deps')).decode(),
+        shown=[*arguments.shown],
+        prompt=arguments.prompt,
+        history=arguments.history,
+        info=arguments.info,
+        text_output=arguments.text_output,
+        usage=arguments.usage,
+        budget=arguments.budget,
+        answers=arguments.answers,
+        client_tools=arguments.client_tools,
+        spent=arguments.spent,
+        given=[] if validated is None else [validated.given],
+    )
+    return _SENT.dump_json(sent)
 
 
 def _dump_note(event: Note | ToolArtifact) -> bytes:
@@ -466,37 +533,109 @@ def _event_of(topic: str, body: bytes) -> EngineEvent | None:
     return None if from_json(body)['event_kind'] == 'agent_run_result' else _EVENT.validate_json(body)
 
 
-def _dump_end(ended: RunOutput, outputs: TypeAdapter[list[Any]]) -> bytes:
+def _dump_end(ended: RunOutput, app: AtEngine) -> bytes:
     """Write the end of a run."""
-    output = ended.output
+    output, answer = ended.output, ended.answer
     kind = next((name for name, state in _STATES.items() if isinstance(output, state)), '')
     if kind:
         values = to_json([getattr(output, field.name) for field in fields(_STATES[kind])])
+    elif ended.waits:
+        values = _DEFERRED.dump_json([output])
     else:
-        values = (_DEFERRED if ended.waits else outputs).dump_json([output])
-    return _END.dump_json((kind, values.decode(), ended._replace(output=None, result=None)))
+        kind, values = _dump_output(output, _outputs_of(app))
+    end = _End(kind, values.decode(), ended._replace(output=None, result=None, answer=None))
+    if answer is not None:
+        bodies = [stored.dump_artifact(artifact).decode() for artifact in answer.artifacts]
+        end = end._replace(artifacts=bodies, text=answer.text)
+    return _END.dump_json(end)
 
 
 def _load_end(body: bytes, app: AtEngine) -> RunOutput:
     """Read the JSON of `_dump_end`."""
-    kind, values, rest = _END.validate_json(body)
-    if kind:
-        return rest._replace(output=_STATES[kind](*from_json(values)))
-    return rest._replace(output=(_DEFERRED if rest.waits else _outputs_of(app)).validate_json(values)[0])
+    end = _END.validate_json(body)
+    rest = end.rest
+    if end.artifacts is not None:
+        rest = rest._replace(answer=Answer([stored.load_artifact(item.encode()) for item in end.artifacts], end.text))
+    if (state := _STATES.get(end.kind)) is not None:
+        return rest._replace(output=state(*from_json(end.values)))
+    if rest.waits:
+        return rest._replace(output=_DEFERRED.validate_json(end.values)[0])
+    if end.artifacts is None:  # of the version before
+        union = cast('Any', Union)[tuple(_outputs_of(app)) or (object,)]
+        return rest._replace(output=_adapter_of(union).validate_json(end.values)[0])
+    return rest._replace(output=_load_output(end, _outputs_of(app)))
 
 
-def _outputs_of(app: AtEngine) -> TypeAdapter[list[Any]]:
-    """Return the adapter of a list of outputs of an agent; of any values, if a type has no schema."""
-    types = tuple(kind for kind in declared_types(app.runner.output_type) if kind not in NO_ANSWERS) or (object,)
+def _dump_output(output: Any, kinds: Sequence[Any]) -> tuple[str, bytes]:
+    """Return the number of the type of an output among those of the agent, and the JSON that is read as this output.
+
+    The number is empty if no type reads its JSON as an equal value, such as after a validator that changes each value.
+    """
+    for kind in sorted(kinds, key=lambda kind: kind is not type(output)):  # first the class of the output
+        with suppress(Exception):  # also of a validator of the user, for the output of another type
+            adapter = _adapter_of(kind)
+            body = adapter.dump_json([output], by_alias=False, round_trip=True, warnings='error')
+            [back] = _read_output(adapter, body)
+            if type(back) is type(output) and back == output:
+                return f'{kinds.index(kind)}', body
+    body = to_json([output], bytes_mode='base64', inf_nan_mode='strings', fallback=repr)
+    if from_json(body) != [output] and type(output) not in _changed_outputs:
+        _changed_outputs.add(type(output))
+        logger.warning(
+            'Outputs of the type %s change on their way from a workflow: on_complete gets their JSON, and clients get'
+            ' them unchanged.',
+            type_name(type(output)),
+        )
+    return '', body
+
+
+def _load_output(end: _End, kinds: Sequence[Any]) -> Any:
+    """Return the output of an end, for the hooks."""
+    with suppress(Exception):  # also of a validator of the user, in another process than before
+        if end.kind:
+            return _read_output(_adapter_of(kinds[int(end.kind)]), end.values.encode())[0]
+    return from_json(end.values)[0]
+
+
+def _read_output(adapter: TypeAdapter[list[Any]], body: bytes) -> list[Any]:
+    return adapter.validate_json(body, by_alias=False, by_name=True)
+
+
+def _adapter_of(kind: Any) -> TypeAdapter[list[Any]]:
+    return TypeAdapter(cast('Any', list)[kind], config=_CONFIG)
+
+
+def _outputs_of(app: AtEngine) -> list[Any]:
+    """Return the types of the answers of an agent."""
+    return [kind for kind in declared_types(app.runner.output_type) if kind not in NO_ANSWERS]
+
+
+def _dump_deps(agent: AbstractAgent[Any, Any], deps: Any) -> bytes:
+    """Write dependencies as Pydantic AI does for activities.
+
+    Raises:
+        UserError: They do not come back equal.
+    """
     try:
-        return TypeAdapter(cast('Any', list)[cast('Any', Union)[types]], config=_CONFIG)
-    except PydanticUserError:
-        return TypeAdapter(list[Any])
+        body = to_json(deps)
+        back = _deps_of(agent).validate_json(body)
+    except (PydanticUserError, PydanticSerializationError, ValidationError) as error:
+        raise UserError(_NO_DATA) from error
+    if type(back) is not type(deps) or back != deps:
+        raise UserError(f'{_NO_DATA} Those of type {type_name(type(deps))} come back changed.')
+    return body
 
 
 def _deps_of(agent: AbstractAgent[Any, Any]) -> TypeAdapter[Any]:
     kind = cast('Any', agent.deps_type)
-    return TypeAdapter(Any if kind in (object, type(None)) else kind)
+    return TypeAdapter(Any if kind in (object, type(None)) else kind | None)
+
+
+def _validated(job: AgentJob, given: Sequence[Any]) -> ValidatedInput | None:
+    """Return the validated data that has begun a task."""
+    if job.typed_input is None or not given:
+        return None
+    return job.typed_input.validated(Message(role='user', message_id='', parts=[Part(data=given[0])]))
 
 
 def _task_of(key: str) -> str:

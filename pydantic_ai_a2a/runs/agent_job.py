@@ -24,7 +24,7 @@ from .. import chains
 from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
 from ..agent.downloads import Refer
 from ..agent.options import Content, PartialOutputs, RunInfo, Steering
-from ..agent.runner import RunArguments, RunOutput, RunsAgent, Turn
+from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
@@ -92,7 +92,8 @@ class AgentJob:
         self.hooks = hooks
         self._vault = vault
         self._client_tools = client_tools
-        self._typed_input = typed_input
+        self.typed_input = typed_input
+        """Validates the data that begins a task; None for any data."""
 
     def token(self) -> RunToken:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
@@ -158,7 +159,7 @@ class AgentJob:
 
     async def validated(self, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
         """Return the validated data that has begun a task; None without `Messages.input_type`."""
-        typed = self._typed_input
+        typed = self.typed_input
         return None if typed is None else await self._messages.validated(typed, claim, recorder)
 
     def current(self, claim: Claim, recorder: Recorder, validated: ValidatedInput | None) -> Running:
@@ -223,15 +224,10 @@ class AgentJob:
         """See `Job`."""
         if result.waits:
             return await self._wait(claim, recorder, result)
-        artifacts = self._outputs_of(claim).artifacts(
-            result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
-        )
-        text = text_of(result.output)
-        first = artifacts[0]['parts'][:1] if artifacts else []
+        answer = result.answer or self.answer(claim, recorder, result)
         following = await recorder.complete(
-            artifacts,
-            # A string of another declared type, such as a Literal, is data.
-            answer=text if first and first[0].get('text') == text else None,
+            answer.artifacts,
+            answer=answer.text,
             streamed=result.streamed,
             messages=result.messages,
             # A run that has read all messages of its task has read more than the context.
@@ -242,6 +238,20 @@ class AgentJob:
             assert result.result is not None, 'the run has come to its end'
             await self.hooks.completed(claim.header.id, result.result)
         return following
+
+    def answer(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Answer:
+        """Return the answer of a run for its task.
+
+        Raises:
+            UnserializableOutput, NotFinite, UnacceptableOutput: See `OutputMapper.artifacts`.
+        """
+        artifacts = self._outputs_of(claim).artifacts(
+            result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
+        )
+        text = text_of(result.output)
+        first = artifacts[0]['parts'][:1] if artifacts else []
+        # A string of another declared type, such as a Literal, is data.
+        return Answer(artifacts, text if first and first[0].get('text') == text else None)
 
     async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         asked = self._asked(claim, result)

@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+from pydantic.alias_generators import to_camel
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage
@@ -19,13 +21,14 @@ from temporalio.client import Interceptor, OutboundInterceptor
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 
-from pydantic_ai_a2a import A2AApp, Results, Workers, a2a, to_a2a
+from pydantic_ai_a2a import A2AApp, CallContext, Messages, Results, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...engines import TemporalKit, connect
+from ..asking import answers, approve, asked
 from ..clerk import readiness
 from ..durable_handover import Gate, begun, served
 from ..durable_processes import until
@@ -224,10 +227,94 @@ async def test_each_app_needs_a_task_queue_of_its_own(kit: TemporalKit, tmp_path
         assert texts(await client.send('hello')) == ['Hi.']
 
 
-def test_dependencies_that_are_no_data_are_refused(kit: TemporalKit) -> None:
-    agent = kit.agent(TestModel(), deps_type=Path)
+class Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    base_url: str
+
+
+class Narrow(BaseModel):
+    name: str
+
+
+class Wider(Narrow):
+    more: int = 1
+
+
+class Secret(BaseModel):
+    word: SecretStr
+
+
+CHANGED: dict[str, tuple[Any, Any]] = {
+    'no data': (Path, Thread()),
+    'a subclass': (Narrow, Wider(name='a')),
+    'a secret': (Secret, Secret(word=SecretStr('abc'))),
+    'a union': (str | Path, Path('a')),
+    'no type': (object, Narrow(name='a')),
+}
+
+
+@pytest.mark.parametrize('case', CHANGED)
+def test_dependencies_that_change_on_their_way_are_refused(kit: TemporalKit, case: str) -> None:
+    kind, deps = CHANGED[case]
     with pytest.raises(TypeError, match='passes the dependencies of the agent to activities as JSON'):
-        to_a2a(agent, deps=Thread(), **kit.options())
+        to_a2a(kit.agent(TestModel(), deps_type=kind), deps=deps, **kit.options())
+
+
+async def test_dependencies_of_a_factory_that_change_on_their_way_fail_the_task(
+    kit: TemporalKit, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = kit.agent(TestModel(), deps_type=Narrow)
+
+    def deps(call: CallContext) -> Wider:
+        return Wider(name='a')
+
+    async with serving(agent, deps_factory=deps, **kit.options()) as client:
+        task = await client.send('hello')
+    assert task['status']['message']['metadata']['failure'] == 'internal'
+    assert 'Those of type Wider come back changed.' in caplog.text
+
+
+@pytest.mark.parametrize('option', ['deps', 'deps_factory'])
+async def test_dependencies_with_aliases_reach_tools(kit: TemporalKit, option: str) -> None:
+    deps, seen = Camel.model_validate({'baseUrl': 'https://example.com'}), list[Any]()
+    agent = kit.agent(TestModel(), deps_type=Camel)
+
+    @agent.tool
+    def look(ctx: RunContext[Camel]) -> None:
+        seen.append(ctx.deps)
+
+    def make(call: CallContext) -> Camel:
+        return deps
+
+    options: dict[str, Any] = {option: deps if option == 'deps' else make}
+    async with serving(agent, **options, **kit.options()) as client:
+        assert state_of(await client.send('hello')) == 'COMPLETED'
+    assert seen == [deps]
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    net_cents: Annotated[int, AfterValidator(lambda cents: cents * 2)]
+
+
+async def test_code_in_a_workflow_reads_the_typed_input(kit: TemporalKit) -> None:
+    seen = list[tuple[str, Any]]()
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+
+    @agent.instructions
+    def instruct(ctx: RunContext[Any]) -> str:
+        seen.append(('instructions', a2a(ctx).input(Order)))
+        return 'Be kind.'
+
+    @agent.tool(requires_approval=True)
+    def pay(ctx: RunContext[Any]) -> None:
+        seen.append(('tool', a2a(ctx).input(Order)))
+
+    async with serving(agent, messages=Messages(input_type=Order), **kit.options()) as client:
+        task = await client.send(message(parts=[{'data': {'netCents': 5}}]))
+        await client.send(answers(task, approve(asked(task)[0]['id'])))
+    assert {where for where, _ in seen} == {'instructions', 'tool'}
+    assert [order.net_cents for _, order in seen] == [10] * len(seen)
 
 
 async def test_only_temporal_has_workers_of_its_own(tmp_path: Path) -> None:
