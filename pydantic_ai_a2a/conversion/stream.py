@@ -254,7 +254,7 @@ EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too many times and 
 ENGINE_FAILED = Failure('engine', 'The engine that ran the task has ended the run.')
 CHANGED_AGENT = Failure('changed-agent', 'The agent was changed while the task was running.')
 
-_INTERNAL = Failure('internal', 'The agent failed with an internal error.')
+UNKNOWN = Failure('internal', 'The agent failed with an internal error.')
 _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
 _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (StoreFailed, Failure('storage', 'The store of the server failed.')),
@@ -295,7 +295,7 @@ def classify(error: BaseException) -> Failure:
         return Failure('tool-conflict', str(error))
     if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:
         return _BUSY
-    return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)
+    return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), UNKNOWN)
 
 
 _TRANSIENT = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError, ModelRequestTimeout)

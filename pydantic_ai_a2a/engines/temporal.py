@@ -45,7 +45,7 @@ from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types, type_name
 from ..conversion.pending import STATES, Rejected
 from ..conversion.schemas import ValidatedInput
-from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
+from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..protocol import stored
 from ..quotas import Left
@@ -305,6 +305,31 @@ def _named(error: BaseException | None, kind: type[BaseException]) -> exceptions
     return error
 
 
+def _classified(error: BaseException | None) -> Sequence[Any] | None:
+    """Return the failure that an activity has named, for the error that ends a run; None for another error."""
+    if (named := _named(error, EngineFailure)) is not None:
+        return named.details
+    cause = error.cause if isinstance(error, exceptions.ActivityError) else None
+    details = cause.details if isinstance(cause, exceptions.ApplicationError) else ()
+    return details[1:] if details[:1] == (_NAME,) else None
+
+
+def _with_failure(error: Exception) -> Exception | None:
+    """Return an error of an activity together with its failure; None for an error without a known failure.
+
+    A workflow gets only the name of the error's class. Retries depend on that name, so it stays.
+    """
+    raised, name, last = error, type(error).__name__, False
+    if isinstance(error, exceptions.ApplicationError):  # of Pydantic AI, for an error that it does not try again
+        if error.details or not isinstance(error.__cause__, Exception):
+            return None
+        raised, name, last = error.__cause__, error.type, error.non_retryable
+    failure = classify(raised)
+    if failure == UNKNOWN:
+        return None
+    return exceptions.ApplicationError(str(raised), _NAME, *failure, type=name, non_retryable=last)
+
+
 def _as_failure(error: Exception) -> exceptions.ApplicationError:
     """Return an error of a workflow or activity that Temporal does not try again."""
     return exceptions.ApplicationError('', *error.args, type=type(error).__name__, non_retryable=True)
@@ -371,8 +396,8 @@ class _Run:
                     usage=arguments.usage,
                     answers=arguments.answers is not None,
                 )
-            if (named := _named(failure.__cause__, EngineFailure)) is not None:  # by an activity
-                failure = EngineFailure(*named.details, *failure.args[3:])
+            if (known := _classified(failure.__cause__)) is not None:  # by an activity
+                failure = EngineFailure(*known, *failure.args[3:])
             raise _as_failure(failure) from failure
 
     @workflow.signal
@@ -432,6 +457,10 @@ class _InTask(ActivityInboundInterceptor):
             if error.status is RPCStatusCode.INVALID_ARGUMENT:  # such as for one signal too many
                 raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error
             raise
+        except Exception as error:
+            if (known := _with_failure(error)) is None:
+                raise
+            raise known from error
 
 
 async def _publish(key: str, event: Any) -> None:

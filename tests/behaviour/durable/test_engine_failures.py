@@ -1,0 +1,93 @@
+"""A run that fails at an engine has the kind of failure that it has without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelHTTPError,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import RunFailure
+
+from ...engines import DbosKit, Kit, TemporalKit
+from ..stage import serving
+
+
+def failing(error: Exception) -> FunctionModel:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> NoReturn:
+        raise error
+
+    return FunctionModel(fail)
+
+
+def calling() -> FunctionModel:
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart('work')])
+
+    return FunctionModel(call)
+
+
+BUSY = ModelHTTPError(503, 'test')
+MODELS: dict[str, tuple[Callable[[], Any], str]] = {
+    'busy': (lambda: failing(BUSY), 'provider-busy'),
+    'fallback': (lambda: FallbackModel(failing(ModelHTTPError(400, 'test')), failing(BUSY)), 'provider-busy'),
+    'error of the provider': (lambda: failing(ModelHTTPError(400, 'test')), 'provider-error'),
+    'content filter': (lambda: failing(ContentFilterError('secret')), 'refused-content'),
+    'bad output': (lambda: failing(UnexpectedModelBehavior('secret')), 'bad-output'),
+    'usage limit': (lambda: failing(UsageLimitExceeded('secret')), 'usage-limit'),
+    'error of the agent': (lambda: failing(UserError('secret')), 'internal'),
+    'unknown': (lambda: failing(ValueError('secret')), 'internal'),
+}
+TOOLS: dict[str, tuple[Exception, str]] = {
+    'usage limit': (UsageLimitExceeded('secret'), 'usage-limit'),
+    'content filter': (ContentFilterError('secret'), 'refused-content'),
+    'unknown': (ValueError('secret'), 'internal'),
+}
+
+
+@pytest.fixture(params=['none', 'dbos', 'temporal'])
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit | None:
+    """Each engine, and none."""
+    if request.param == 'none':
+        return None
+    if request.param == 'dbos':
+        return DbosKit(tmp_path)
+    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
+
+
+async def failure(kit: Kit | None, model: Any, **arguments: Any) -> tuple[str, str]:
+    """What a client and the hook hear of a failed task."""
+    heard = list[RunFailure]()
+    agent = Agent(model, name='agent', **arguments) if kit is None else kit.agent(model, **arguments)
+    async with serving(agent, on_failure=heard.append, **({} if kit is None else kit.options())) as client:
+        task = await client.send('hello')
+    assert 'secret' not in str(task)
+    return task['status']['message']['metadata']['failure'], heard[0].kind
+
+
+@pytest.mark.parametrize('case', MODELS)
+async def test_failure_of_the_model_has_its_kind(kit: Kit | None, case: str) -> None:
+    model, kind = MODELS[case]
+    assert await failure(kit, model()) == (kind, kind)
+
+
+@pytest.mark.parametrize('case', TOOLS)
+async def test_failure_of_a_tool_has_its_kind(kit: Kit | None, case: str) -> None:
+    error, kind = TOOLS[case]
+
+    async def work() -> None:
+        raise error
+
+    assert await failure(kit, calling(), tools=[work]) == (kind, kind)
