@@ -286,9 +286,9 @@ class AtEngine:
             'conversation_id': arguments.info['context_id'],
             'metadata': {'a2a': arguments.info},
         }
+        _count(arguments.usage, ended.usage)
         if isinstance(ended.output, Canceled):
             raise RunCancelled(ended.output.text, **of_run)
-        _count(arguments.usage, ended.usage)
         result = ended.result
         if result is None and not ended.waits:  # another process has performed the run
             result = _RESULT.validate_python({'output': ended.output, **of_run})
@@ -320,7 +320,7 @@ class AtEngine:
                 if await self._works(arguments.info['task_id']):
                     raise
             await self.engine.cancel(run)
-            none = RunOutput(Canceled('The run has not begun.'), (), None, [], RunUsage())
+            none = RunOutput(Canceled('The run has not begun.'), (), None, [], arguments.usage or RunUsage())
             return none if over is None else await over
 
     async def _works(self, task_id: str) -> bool:

@@ -19,7 +19,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import RunFailure
+from pydantic_ai_a2a import RunFailure, Workers
 
 from ...engines import DbosKit, Kit, TemporalKit
 from ..stage import serving
@@ -71,7 +71,8 @@ async def failure(kit: Kit | None, model: Any, **arguments: Any) -> tuple[str, s
     """What a client and the hook hear of a failed task."""
     heard = list[RunFailure]()
     agent = Agent(model, name='agent', **arguments) if kit is None else kit.agent(model, **arguments)
-    async with serving(agent, on_failure=heard.append, **({} if kit is None else kit.options())) as client:
+    options: dict[str, Any] = {'workers': Workers(retries=0)} if kit is None else kit.options()
+    async with serving(agent, on_failure=heard.append, **options) as client:
         task = await client.send('hello')
     assert 'secret' not in str(task)
     return task['status']['message']['metadata']['failure'], heard[0].kind
