@@ -139,7 +139,8 @@ class Assembly:
         stores = (lambda: entered, sending or nullcontext, *((entered_engine,) if engine else ()))
         self.hosting = Hosting(
             make_worker,
-            agent,
+            # Activities connect to MCP servers themselves; a kept connection would die with its server.
+            agent if engine is None or engine.in_server else nullcontext(),
             conversion.connections,
             settings,
             backend=backend,
