@@ -26,6 +26,10 @@ CONTINUE = 'Please continue.'
 """Message to an agent after a sign-in: any message continues the task."""
 
 
+class CallsRemoteAgent:
+    """Base of toolsets that call a remote agent in the code of the run, which an engine may run in a workflow."""
+
+
 def open_calls(waiting: Mapping[str, Any]) -> list[Any]:
     """Return the remote calls that need an answer. A call that waits for a sign-in needs none."""
     return [call for call in waiting['pending'] if call['kind'] != 'authorization']

@@ -44,6 +44,7 @@ from ..agent.runner import Added, Answer, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types, type_name
 from ..conversion.pending import STATES, Rejected
+from ..conversion.remote_calls import CallsRemoteAgent
 from ..conversion.schemas import ValidatedInput
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
@@ -127,6 +128,15 @@ class Temporal(Engine):
 
     def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
         super().check(agent, deps)
+        leaves = list[Any]()
+        for toolset in agent.toolsets:
+            toolset.apply(leaves.append)
+        if any(isinstance(leaf, CallsRemoteAgent) for leaf in leaves):
+            raise TypeError(
+                'engine=Temporal() runs A2A and A2AToolset in the workflow, which has no network. Use'
+                " toolsets=[DynamicToolset(lambda ctx: A2AToolset(…, context='call'), id='remote')], a function tool"
+                ' with A2AClient, or engine=DBOS().'
+            )
         try:
             _dump_deps(agent, deps)
         except UserError as error:

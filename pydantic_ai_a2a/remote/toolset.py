@@ -36,7 +36,7 @@ from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
-from ..conversion.remote_calls import ANSWER, WAITING
+from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
@@ -98,7 +98,7 @@ class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
 
 
 @checked
-class A2AToolset(AbstractToolset[AgentDepsT]):
+class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
     """Tools that send messages to a remote A2A agent.
 
     ```python
@@ -346,8 +346,19 @@ async def _resolved(value: Any, ctx: RunContext[Any]) -> Any:
 
 
 def _context_of(ctx: RunContext[Any], place: str) -> str | None:
-    """Return the remote conversation of the tool's last return in this conversation."""
-    for message in reversed(ctx.messages):
+    """Return the remote conversation of the tool's last return in this conversation.
+
+    Raises:
+        UserError: The call runs in an activity, which does not have the messages.
+    """
+    try:
+        messages = ctx.messages
+    except UserError as error:
+        raise UserError(
+            'An A2AToolset that continues its conversation needs the messages of the run, which activities of Temporal'
+            " do not have. Use context='call'."
+        ) from error
+    for message in reversed(messages):
         for part in reversed(message.parts if isinstance(message, ModelRequest) else ()):
             metadata = as_object(part.metadata) if isinstance(part, ToolReturnPart) else {}
             conversation = as_object(metadata.get(PLACE))
