@@ -106,7 +106,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize('case', REFUSED)
 def test_remote_agents_in_the_workflow_are_refused_by_temporal(tmp_path: Path, temporal: str, case: str) -> None:
     kit = TemporalKit(tmp_path, temporal)
-    arguments = {'capabilities': [], **REFUSED[case]}
+    arguments: dict[str, Any] = {'capabilities': [], **REFUSED[case]}
     arguments['capabilities'] = [kit.capability(), *arguments['capabilities']]
     agent = kit.agent(TestModel(), **arguments)
     with pytest.raises(TypeError, match=r"DynamicToolset\(lambda ctx: A2AToolset\(…, context='call'\)"):
