@@ -80,7 +80,7 @@ class Kit(ABC):
 
 
 class DbosKit(Kit):
-    after_a_broken_store = 'open'
+    after_a_broken_store = 'failed'
     _STATES: Mapping[str, str] = {'SUCCESS': 'done', 'PENDING': 'open', 'ENQUEUED': 'open'}
 
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:

@@ -213,6 +213,7 @@ def check_engine(
     steers = settings.messages.while_working == 'steer'
     partial_data = bool(settings.results.progress.partial_data)
     retries = workers.retries != Workers().retries or workers.retry_on is not None
+    attempts = not engine.in_server and workers.attempts != Workers().attempts
     _refuse(
         (
             not durable,
@@ -226,10 +227,15 @@ def check_engine(
         ),
         (partial_data, f'Progress.partial_data {refused}, which gives no partial outputs. Remove one.'),
         (retries, f'Workers.retries and Workers.retry_on {refused}: set the retries on the capability of the agent.'),
+        (
+            attempts,
+            f'Workers.attempts {refused}{type(engine).__name__}(): a workflow outlives any number of workers. Set'
+            ' maximum_attempts in the retry policy of the capability, or a timeout.',
+        ),
     )
     engine.check(agent, deps)
-    attempts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
-    return replace(settings, workers=replace(workers, retries=0, attempts=attempts))
+    starts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
+    return replace(settings, workers=replace(workers, retries=0, attempts=starts))
 
 
 def _refuse(*rules: tuple[bool, str]) -> None:

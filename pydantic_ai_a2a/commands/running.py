@@ -136,12 +136,27 @@ async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: 
             await stack.enter_async_context(_health_server(app, host, port))
         await stack.enter_async_context(_working(app, apps))
         for served in apps if engine else ():
-            assert served.at_engine is not None, 'the command has checked it'
-            await stack.enter_async_context(await served.at_engine.engine.worker(served))
+            await stack.enter_async_context(_engine_worker(served))
         say(f'the worker runs the {"workflows" if engine else "tasks"} of {target}')
         await stopped.wait()
         say('the worker stops')
     return 0
+
+
+@asynccontextmanager
+async def _engine_worker(served: A2AApp) -> AsyncGenerator[None]:
+    """Run the workflows of an app.
+
+    Raises:
+        ClickException: The worker of the engine has failed, which cancels the current task.
+    """
+    assert served.at_engine is not None, 'the command has checked it'
+    worker = await served.at_engine.engine.worker(served)
+    try:
+        async with worker:
+            yield
+    except Exception as error:  # also of plugins of the user
+        raise click.ClickException(f'the worker of the engine has failed: {error}') from error
 
 
 @asynccontextmanager

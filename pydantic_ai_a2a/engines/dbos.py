@@ -164,6 +164,11 @@ class DBOS(Engine):
     async def cancel(self, run: EngineRun) -> None:
         run.cancel()
 
+    async def give_up(self, run: EngineRun) -> None:
+        # The run may have ended here without an end of its workflow, which DBOS would start again.
+        await self.cancel(run)
+        await dbos.DBOS.cancel_workflow_async(run.key)
+
     async def result(self, run: EngineRun) -> RunOutput:
         try:
             ended = await run.handle.get_result(polling_interval_sec=_POLL)

@@ -97,6 +97,10 @@ class Engine(ABC):
     async def cancel(self, run: EngineRun) -> None:
         """Cancel the workflow. Its result then has the output `Canceled`, and the messages until the cancel."""
 
+    async def give_up(self, run: EngineRun) -> None:
+        """End a workflow whose result nobody stores. The default cancels the workflow."""
+        await self.cancel(run)
+
     @abstractmethod
     async def result(self, run: EngineRun) -> RunOutput:
         """Wait for the end of the workflow, and return its result.
@@ -274,7 +278,7 @@ class AtEngine:
             raise
         except (LeaseLost, StoreFailed) as error:
             if isinstance(error, StoreFailed) or not await self._works(arguments.info['task_id']):
-                await self.engine.cancel(run)
+                await self.engine.give_up(run)
             raise
         finally:
             await self.engine.leave(run)

@@ -6,14 +6,18 @@ The gates are files, because workers serve no HTTP.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from os import environ
 from pathlib import Path
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.models.function import FunctionModel
+from temporalio.plugin import SimplePlugin
 
-from pydantic_ai_a2a import a2a, to_a2a
+from pydantic_ai_a2a import Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 
 from ..engines import ACTIVITIES, TOPIC
@@ -44,11 +48,38 @@ async def work(ctx: RunContext[object], step: int) -> str:
     return 'worked'
 
 
+@asynccontextmanager
+async def fail_once_told() -> AsyncGenerator[None]:
+    """Fail the Temporal worker of this process once the test has made a file."""
+    running = asyncio.current_task()
+    assert running is not None
+
+    async def wait() -> None:
+        while not (FOLDER / 'fail').exists():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    waiting = asyncio.create_task(wait())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if waiting.done():
+            raise RuntimeError('Poll failure.') from None
+        raise
+    finally:
+        waiting.cancel()
+
+
 app = to_a2a(
     agent,
     name='steps',
     backend=environ['A2A_TEST_BACKEND'],
-    engine=Temporal(environ['A2A_TEST_TEMPORAL'], task_queue=environ['A2A_TEST_QUEUE'], worker=False),
-    workers=WORKERS,
+    engine=Temporal(
+        environ['A2A_TEST_TEMPORAL'],
+        task_queue=environ['A2A_TEST_QUEUE'],
+        worker=False,
+        plugins=[SimplePlugin('fails', run_context=fail_once_told)],
+    ),
+    workers=replace(WORKERS, attempts=Workers().attempts),
     retention=RETENTION,
 )

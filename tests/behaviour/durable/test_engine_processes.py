@@ -261,3 +261,14 @@ async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
         assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
     assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
     assert fleet.ledger == STEPS[:4]
+
+
+@FILE
+async def test_worker_whose_temporal_worker_fails_ends_with_one_line(fleet: Fleet, tmp_path: Path) -> None:
+    with fleet.server() as server, fleet.worker() as worker:
+        assert texts(await server.send('recall')) == ['recall']
+        (tmp_path / 'fail').touch()
+        assert await worker.ended() == 1
+        last = worker.output.splitlines()[-1]
+    assert last == 'Error: the worker of the engine has failed: Poll failure.'
+    assert 'Traceback' not in worker.output

@@ -317,6 +317,11 @@ async def test_code_in_a_workflow_reads_the_typed_input(kit: TemporalKit) -> Non
     assert [order.net_cents for _, order in seen] == [10] * len(seen)
 
 
+def test_attempts_are_refused(kit: TemporalKit) -> None:
+    with pytest.raises(TypeError, match='Set maximum_attempts in the retry policy of the capability, or a timeout'):
+        to_a2a(kit.agent(TestModel()), workers=Workers(attempts=1), **kit.options())
+
+
 async def test_only_temporal_has_workers_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r'DBOS has no workers of its own: the servers run the workflows\.'):
         await DBOS(f'sqlite:///{tmp_path}/dbos.db').worker(None)
