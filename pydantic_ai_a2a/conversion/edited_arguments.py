@@ -6,8 +6,8 @@ only names in the JSON Schema of the arguments:
 
 - An approval may write a member only if the schema names it, at each depth: in `properties`, in `patternProperties`, or
   by an `additionalProperties` other than false. An object whose schemas name no members is open: it takes every member.
-- All schemas that apply to an object name its members: its own, that of a `$ref`, all of `allOf`, and those of `anyOf`
-  and `oneOf` that the object fits.
+- All schemas that apply to an object name its members: its own, that of a `$ref`, all of `allOf`, and of `anyOf` and
+  `oneOf` the one that names most of the members, among those that the value fits.
 - A member that the call has already, with the same value at the same path, may stay: the approval does not write it.
 
 The arguments with which a call runs are certain, with the defaults of the schema, only if the arguments fit the schema

@@ -133,18 +133,20 @@ class _Check:
             yield from self._some(self.first(value, inner, field, depth + 1))
         for keyword in ('anyOf', 'oneOf'):
             choices: Sequence[Any] = schema.get(keyword, ())
-            faults = [self._choice(value, choice, field, depth + 1) for choice in choices]
+            tried = [self._choice(value, choice, field, depth + 1) for choice in choices]
+            self.levels += _of_choices([levels for fault, levels in tried if fault is None])
+            faults = [fault for fault, _ in tried]
             fitting = faults.count(None)
             if choices and not (fitting == 1 or (fitting and keyword == 'anyOf')):
                 yield _nearest(faults, field)
 
-    def _choice(self, value: Any, schema: Any, field: str, depth: int) -> Problem | None:
-        """Return the first fault of a value by one of several schemas. A schema that does not fit names no members."""
+    def _choice(self, value: Any, schema: Any, field: str, depth: int) -> tuple[Problem | None, list[Level]]:
+        """Return the first fault of a value by one of several schemas, and the levels of the value by this schema."""
         before = len(self.levels)
         fault = self.first(value, schema, field, depth)
-        if fault is not None:
-            del self.levels[before:]
-        return fault
+        levels = self.levels[before:]
+        del self.levels[before:]
+        return fault, levels
 
     def _of_object(self, value: dict[str, Any], schema: Schema, field: str, depth: int) -> Iterator[Problem]:
         properties: Mapping[str, Any] = schema.get('properties', {})
@@ -182,6 +184,23 @@ class _Check:
         for n, item in enumerate(value):
             of_item = first[n] if n < len(first) else schema.get('items', True)
             yield from self._some(self.first(item, of_item, f'{field}[{n}]', depth + 1))
+
+
+def _of_choices(fitting: Sequence[list[Level]]) -> list[Level]:
+    """Return the levels of a value that fits some of several schemas: only the one that names most members names them.
+
+    If one of the schemas names all members, it is this one. Else the tool would ignore some of the members.
+    """
+    best = max(fitting, key=_named, default=None)
+    return [
+        level if levels is best else level._replace(named=(), others=(), is_open=True)
+        for levels in fitting
+        for level in levels
+    ]
+
+
+def _named(levels: Sequence[Level]) -> int:
+    return sum(len(level.named) + len(level.others) for level in levels)
 
 
 def _names_like(pattern: str) -> SchemaValidator | None:

@@ -81,6 +81,10 @@ def pay_one_of(payment: Payment | Choices | None = None, note: str = '') -> int:
     return payment.cents if isinstance(payment, Choices) else payment.amount_cents if payment else 0
 
 
+def pay_either(payment: Payment | dict[str, Any], note: str | None = None) -> int:
+    return payment.amount_cents if isinstance(payment, Payment) else sum(payment.values())
+
+
 def pay_tree(parcel: Parcel) -> int:
     return parcel.weight + sum(map(pay_tree, parcel.inner_parcels))
 
@@ -175,6 +179,7 @@ UNNAMED: list[tuple[Callable[..., Any], Any, Any, str]] = [
     (pay_pair, {'pair': [1, {}]}, {'pair': [1, {'amount_cents': MILLION}]}, 'pair[1].amount_cents'),
     (pay_one_of, {}, {'payment': {'amount_cents': MILLION}}, 'payment.amount_cents'),
     (pay_one_of, {}, {'payment': {'cents': 'x', 'amountCents': 5}}, 'payment.cents'),
+    (pay_one_of, {}, {'payment': {'cents': 4, 'amountCents': MILLION}}, 'payment.cents'),
     (pay_tree, {'innerParcels': [{}]}, {'innerParcels': [{'inner_parcels': []}]}, 'innerParcels[0].inner_parcels'),
     (pay_named, {'by_name': {}}, {'by_name': {'y': {}}}, 'by_name.y'),
     (pay_named, {'by_name': {}}, {'by_name': {'x_a': {'amount_cents': MILLION}}}, 'by_name.x_a.amount_cents'),
@@ -255,6 +260,9 @@ WRITTEN: list[tuple[Callable[..., Any], Any, Any]] = [
     (pay_choices, {'amount': MILLION}, None),
     (pay_nested, {'payment': {'amount_cents': MILLION}}, None),
     (pay_list, {'payments': [{}, {'amount_cents': MILLION}]}, None),
+    (pay_one_of, {'payment': {'cents': 4, 'amountCents': MILLION}}, None),
+    (pay_either, {'payment': {'amount_cents': MILLION}}, None),
+    (pay_either, {'payment': {'amountCents': 4}}, {'payment': {'amountCents': 4}, 'note': None}),
     (pay_tree, {'innerParcels': []}, {'weight': 1, 'innerParcels': []}),
     (pay_tree, {'inner_parcels': [{}]}, None),
     (pay_open, {'amountCents': 4, 'reason': 'x'}, {'amountCents': 4, 'reason': 'x'}),
