@@ -208,8 +208,10 @@ class WaitingCall(NamedTuple):
     id: str
     tool: str
     args: dict[str, Any] | None
-    """Arguments with which the tool would run, also those that `Approvals.hide_arguments` hides from clients. None if a
-    remote agent does not show the arguments of its call."""
+    """Arguments with which the tool would run, also those that `Approvals.hide_arguments` hides from clients. None if
+    the server does not know them: a remote agent hides the arguments, or they do not fit their JSON Schema, have a
+    member that the schema does not name, or one that only `additionalProperties` names while an argument is left out.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

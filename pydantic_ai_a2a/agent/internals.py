@@ -48,6 +48,23 @@ async def next_with(run: AgentRun[Any, Any], node: Any, observe: Callable[[Any],
     return await run._run_node_with_hooks(node, step)  # pyright: ignore[reportPrivateUsage]
 
 
+def queue_of(run: AgentRun[Any, Any]) -> Sequence[Any]:
+    """Return the enqueued messages of a run. Replaced by a public `AgentRun.pending_messages`."""
+    return run.ctx.state.pending_messages
+
+
+def capability_loads_of(run: AgentRun[Any, Any]) -> list[Any]:
+    """Return the parts of `ctx.load_capability` for the next request. Replaced by a public list of the run."""
+    queue: Any = run.ctx.state.pending_messages
+    return [*queue._capability_loads]
+
+
+def add_capability_loads(run: AgentRun[Any, Any], parts: Sequence[Any]) -> None:
+    """Add parts of `capability_loads_of` to the next request. Replaced by a public `AgentRun.load_capability`."""
+    queue: Any = run.ctx.state.pending_messages
+    queue._capability_loads.extend(parts)
+
+
 def set_prompt(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None) -> None:
     """Set the prompt of a run that resumes from messages. Replaced by an argument of `Agent.iter`."""
     run.ctx.deps.prompt = prompt

@@ -542,22 +542,23 @@ class Steering:
         self._unread = unread
         self._after = after
         self._take = take
-        self._entering: list[str | None] = []
+        self.entering: list[str | None] = []
+        """Ids of the messages that Pydantic AI adds to the next request."""
         self._newest = after
 
     async def step(self, run: AgentRun[Any, Any], following: Any) -> None:
         """Take up messages between two nodes of the run, or before the first node."""
-        if self._entering:
+        if self.entering:
             self._entered(run)
         if Agent.is_model_request_node(following):
             for row, content in await self._unread(self._after):
-                self._entering.append(run.enqueue(*content))
+                self.entering.append(run.enqueue(*content))
                 self._newest = row
 
     def _entered(self, run: AgentRun[Any, Any]) -> None:
         """Note the entered messages. Messages wait for the next request if a capability answered this request."""
-        waiting = [run.dequeue(entry) for entry in self._entering if entry is not None]
-        self._entering.clear()
+        waiting = [run.dequeue(entry) for entry in self.entering if entry is not None]
+        self.entering.clear()
         if not any(waiting):
             self._after = self._newest
             self._take(self._newest)

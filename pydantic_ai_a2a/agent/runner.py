@@ -50,6 +50,7 @@ from .budget import charge_unanswered, within
 from .connections import Connections
 from .dependencies import Entering, Hooks, RunToken, observe_tools
 from .downloads import Downloads, has_files
+from .enqueued import enqueue_again, enqueued_after, enqueued_in, with_enqueued, without_enqueued
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output
 from .options import (
@@ -317,7 +318,8 @@ class Runner:
                     if self.steps.any and not streams:
                         await self._show(node.model_response, arguments)
                     note = answer.end_response(node.model_response)
-            if (turn is None or not await self._step(run, before, node, turn, note, added=added)) and note is not None:
+            kept = turn is not None and await self._step(run, before, node, turn, note, added=added, steering=steering)
+            if not kept and note is not None:
                 await arguments.emit(note)
             self._keep(run, arguments, added, node)
 
@@ -345,18 +347,21 @@ class Runner:
         note: Note | None,
         *,
         added: Added,
+        steering: Steering | None,
     ) -> bool:
         """Store a step of the run. Return False if the step was not stored.
 
-        A final text is stored only if code of the user receives the text before the run ends. Otherwise the end of the
-        task follows at once, and stores the text.
+        A final text is stored only if code of the user receives the text before the run ends, or if an enqueued message
+        lets the run go on. Otherwise the end of the task follows at once, and stores the text.
         """
         if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
             turn.sent_again(done.request)
-        if isinstance(following, End) or (self._ends_with_text and _is_final_text(run, following)):
+        # Messages of the client stay in the inbox until the model has answered them.
+        enqueued = enqueued_in(run, () if steering is None else steering.entering)
+        if isinstance(following, End) or (self._ends_with_text and not enqueued and _is_final_text(run, following)):
             return False
         unsent = following.request if Agent.is_model_request_node(following) else None
-        return await turn.step(added.of(run), unsent, run.usage, note)
+        return await turn.step(added.of(run), unsent, run.usage, note, enqueued=enqueued)
 
     async def _observe(
         self, run: AgentRun[Any, Any], arguments: RunArguments, answer: AnswerStream, shown: ToolEvents, node: _Node
@@ -444,6 +449,8 @@ def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait
 
 async def _resume(run: AgentRun[Any, Any], arguments: RunArguments, last: ModelMessage) -> _Node:
     """Return the first node of a run that resumes after its last stored message."""
+    assert arguments.turn is not None, 'a stored message has a turn'
+    enqueue_again(run, arguments.turn.enqueued)
     set_prompt(run, arguments.prompt)
     first = run.next_node
     assert not isinstance(first, End)
@@ -623,6 +630,8 @@ class Turn:
         self.marked = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
         """Id of the run that was started at an engine, or empty."""
         self._before: list[ModelMessage] = [] if checkpoint is None else stored_steps(checkpoint)
+        self.enqueued = '' if checkpoint is None else enqueued_after(checkpoint.messages[-1])
+        """Messages that waited for a later request after the last step, as JSON, or empty."""
         self.marks = len(checkpoint.messages) if checkpoint is not None and self.marked else 0
         """Number of stored marks of a run at an engine: one, and one for each note."""
         self._stored = _marked(self._before)
@@ -660,7 +669,13 @@ class Turn:
         self._before[-1] = request
 
     async def step(
-        self, new: Sequence[ModelMessage], unsent: ModelRequest | None, usage: RunUsage, note: Note | None
+        self,
+        new: Sequence[ModelMessage],
+        unsent: ModelRequest | None,
+        usage: RunUsage,
+        note: Note | None,
+        *,
+        enqueued: str = '',
     ) -> bool:
         """Store the progress of the run, if the run can resume there. Return False if nothing was stored.
 
@@ -673,6 +688,7 @@ class Turn:
             unsent: The next request to the model. Stored again after being sent.
             usage: Usage of the run.
             note: The agent's note, stored together with the step.
+            enqueued: The messages that wait for a later request, see `enqueued_in`.
         """
         turn = self.all(new)
         if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
@@ -680,6 +696,8 @@ class Turn:
         marked = _marked(turn)
         first = sum(1 for _ in takewhile(lambda pair: _same(*pair), zip(self._stored, marked, strict=False)))
         messages = turn[first:] if unsent is None else [*turn[first:], unsent]
+        if enqueued:
+            messages = with_enqueued(messages, enqueued)
         checkpoint = Checkpoint(run=self._run, messages=messages, usage=copy(usage), first=first)
         await self._save(checkpoint, note)
         self._stored = marked
@@ -691,7 +709,7 @@ class Turn:
 
 def stored_steps(checkpoint: Checkpoint) -> list[ModelMessage]:
     """Return the messages of a checkpoint, without the mark of a run at an engine."""
-    return [message for message in checkpoint.messages if message.parts]
+    return [without_enqueued(message) for message in checkpoint.messages if message.parts]
 
 
 class Added:

@@ -17,9 +17,10 @@ from pydantic_core import from_json
 from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import AgentExtension, Message, Part, TaskState, dump_json, frozen
+from .edited_arguments import fault_of
 from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
-from .schemas import problem
+from .schemas import Problem, problem
 
 URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
@@ -440,7 +441,10 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
             raise InvalidParamsError.of(
                 f'{where}.args', 'the arguments of this tool may not be changed: leave args out'
             )
-        _check(item[name], _schema(call, name), f'{where}.{name}')
+        if name == 'args':
+            _refuse(fault_of(item[name], _schema(call, name), call.args, f'{where}.{name}'))
+        else:
+            _check(item[name], _schema(call, name), f'{where}.{name}')
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
     content: dict[str, Any] = {name: item.get(name)}
@@ -458,7 +462,11 @@ def _schema(call: PendingCall, name: str) -> dict[str, Any]:
 
 
 def _check(value: Any, schema: Mapping[str, Any], where: str) -> None:
-    if (fault := problem(value, schema, where)) is not None:
+    _refuse(problem(value, schema, where))
+
+
+def _refuse(fault: Problem | None) -> None:
+    if fault is not None:
         raise InvalidParamsError.of(*fault)
 
 

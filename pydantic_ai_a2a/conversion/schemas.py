@@ -1,7 +1,7 @@
 """Validation of a JSON value by a JSON Schema, for the keywords of tools' parameters and answers.
 
 Other keywords, such as `pattern` and `format`, are left to the user of the value: a remote tool may have written a
-pattern, which would run on clients' text.
+pattern, which would run on clients' text. Only the patterns of names are matched, in linear time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_ai.output import NativeOutput, PromptedOutput, StructuredDict, ToolOutput
 from pydantic_ai.tools import ToolDefinition
-from pydantic_core import from_json, to_json
+from pydantic_core import SchemaError, SchemaValidator, core_schema, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import FieldViolation, InvalidParamsError
@@ -30,6 +30,30 @@ Problem: TypeAlias = tuple[str, str]
 _MAX_DEPTH = 100
 _MAX_STEPS = 100_000
 """Most schemas that one value is checked against. A schema may refer to itself, even in several ways at once."""
+_MATCH_STEPS = 50
+_PATTERN_STEPS = 2_000
+_LARGE_PATTERN_STEPS = 20_000
+"""Steps for a match of a name, for a pattern of names, and for one with counted repetitions or many characters, which
+may take 80 ms to compile."""
+_SMALL_PATTERN = 100
+"""Most characters of a pattern that is not large."""
+_LONGEST_MATCHED = 200
+"""Most characters of a name that patterns match."""
+
+
+class Level(NamedTuple):
+    """The members of an object in a checked value, as one of the object's schemas names them."""
+
+    of: int
+    """`id` of the object."""
+    named: Collection[str]
+    """Members that `properties` or `patternProperties` name."""
+    others: Collection[str]
+    """Members that only `additionalProperties` names."""
+    is_open: bool
+    """True if the schema names no members at all, and so allows every member."""
+    is_complete: bool
+    """True if the object has all members of `properties`."""
 
 
 def problem(value: Any, schema: Schema, field: str) -> Problem | None:
@@ -43,10 +67,26 @@ def problem(value: Any, schema: Schema, field: str) -> Problem | None:
     return _Check(schema).first(value, schema, field, 0)
 
 
+def checked_levels(value: Any, schema: Schema, field: str) -> tuple[Problem | None, list[Level]]:
+    """Return the first fault of a value, and the levels of a valid value: one for each object and each of its schemas.
+
+    See `problem`.
+    """
+    check = _Check(schema)
+    return check.first(value, schema, field, 0), check.levels
+
+
+def properties_of(schema: Schema) -> dict[str, Any]:
+    """Return the `properties` of a schema by which an object was checked, with those of its `$ref` and `allOf`."""
+    return dict(_Check(schema).properties(schema))
+
+
 class _Check:
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._left = _MAX_STEPS
+        self._patterns: dict[str, SchemaValidator | None] = {}
+        self.levels: list[Level] = []
 
     def first(self, value: Any, schema: Any, field: str, depth: int) -> Problem | None:
         self._left -= 1
@@ -67,6 +107,15 @@ class _Check:
         elif isinstance(value, list):
             yield from self._of_list(cast('list[Any]', value), schema, field, depth)
 
+    def properties(self, schema: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the properties of all schemas that certainly apply to an object of the schema."""
+        if isinstance(schema, Mapping):
+            fields = cast('Schema', schema)
+            inner: Sequence[Any] = fields.get('allOf', ())
+            for applied in (*inner, *([self._resolve(fields['$ref'])] if '$ref' in fields else ())):
+                yield from self.properties(applied)
+            yield from fields.get('properties', {}).items()
+
     def _some(self, fault: Problem | None) -> Iterator[Problem]:
         if fault is not None:
             yield fault
@@ -84,25 +133,82 @@ class _Check:
             yield from self._some(self.first(value, inner, field, depth + 1))
         for keyword in ('anyOf', 'oneOf'):
             choices: Sequence[Any] = schema.get(keyword, ())
-            faults = [self.first(value, choice, field, depth + 1) for choice in choices]
+            tried = [self._choice(value, choice, field, depth + 1) for choice in choices]
+            self.levels += _of_choices([levels for fault, levels in tried if fault is None])
+            faults = [fault for fault, _ in tried]
             fitting = faults.count(None)
             if choices and not (fitting == 1 or (fitting and keyword == 'anyOf')):
                 yield _nearest(faults, field)
 
+    def _choice(self, value: Any, schema: Any, field: str, depth: int) -> tuple[Problem | None, list[Level]]:
+        """Return the first fault of a value by one of several schemas, and the levels of the value by this schema."""
+        before = len(self.levels)
+        fault = self.first(value, schema, field, depth)
+        levels = self.levels[before:]
+        del self.levels[before:]
+        return fault, levels
+
     def _of_object(self, value: dict[str, Any], schema: Schema, field: str, depth: int) -> Iterator[Problem]:
         properties: Mapping[str, Any] = schema.get('properties', {})
+        patterns: Mapping[str, Any] = schema.get('patternProperties', {})
         for name in schema.get('required', ()):
             if name not in value:
                 yield f'{field}.{name}', 'is required'
-        rest = schema.get('additionalProperties', True)
+        others = schema.get('additionalProperties')
+        named: set[str] = set()
         for name, item in value.items():
-            yield from self._some(self.first(item, properties.get(name, rest), f'{field}.{name}', depth + 1))
+            schemas = [properties[name]] if name in properties else self._matching(name, patterns)
+            if schemas:
+                named.add(name)
+            for of_item in schemas or [True if others is None else others]:
+                yield from self._some(self.first(item, of_item, f'{field}.{name}', depth + 1))
+        by_others = () if others is None else value.keys() - named
+        is_open = not properties and not patterns and others is None
+        self.levels.append(Level(id(value), named, by_others, is_open, properties.keys() <= value.keys()))
+
+    def _matching(self, name: str, patterns: Mapping[str, Any]) -> list[Any]:
+        """Return the schemas of `patternProperties` for a member."""
+        return [schema for pattern, schema in patterns.items() if self._matches(name, pattern)]
+
+    def _matches(self, name: str, pattern: str) -> bool:
+        if pattern not in self._patterns:
+            is_large = len(pattern) > _SMALL_PATTERN or '{' in pattern
+            self._left -= _LARGE_PATTERN_STEPS if is_large else _PATTERN_STEPS
+            self._patterns[pattern] = _names_like(pattern) if self._left > 0 else None
+        self._left -= _MATCH_STEPS
+        like = self._patterns[pattern]
+        return like is not None and self._left > 0 and len(name) <= _LONGEST_MATCHED and like.isinstance_python(name)
 
     def _of_list(self, value: list[Any], schema: Schema, field: str, depth: int) -> Iterator[Problem]:
         first: Sequence[Any] = schema.get('prefixItems', ())
         for n, item in enumerate(value):
             of_item = first[n] if n < len(first) else schema.get('items', True)
             yield from self._some(self.first(item, of_item, f'{field}[{n}]', depth + 1))
+
+
+def _of_choices(fitting: Sequence[list[Level]]) -> list[Level]:
+    """Return the levels of a value that fits some of several schemas: only the one that names most members names them.
+
+    If one of the schemas names all members, it is this one. Else the tool would ignore some of the members.
+    """
+    best = max(fitting, key=_named, default=None)
+    return [
+        level if levels is best else level._replace(named=(), others=(), is_open=True)
+        for levels in fitting
+        for level in levels
+    ]
+
+
+def _named(levels: Sequence[Level]) -> int:
+    return sum(len(level.named) + len(level.others) for level in levels)
+
+
+def _names_like(pattern: str) -> SchemaValidator | None:
+    """Return a validator of names; None for a pattern that cannot be matched in linear time, which names no member."""
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine='rust-regex'))
+    except SchemaError:
+        return None
 
 
 def _nearest(faults: Sequence[Problem | None], field: str) -> Problem:

@@ -13,6 +13,7 @@ from .. import chains
 from ..audit import Fact, audit
 from ..auth.callers import allows
 from ..conversion import asking, pending
+from ..conversion.edited_arguments import as_run
 from ..conversion.inbound import check_types
 from ..conversion.limits import check_limits, check_metadata, check_names
 from ..conversion.pending import Kind, Pending, PendingCall
@@ -466,9 +467,7 @@ def forbidden_answer(call: Call, task_id: str) -> PermissionDeniedError:
 def _call(call: PendingCall, changed: Changed) -> WaitingCall:
     """Return a call as it would run: with changed arguments, and with the defaults of the tool."""
     args = changed.get(call.id, call.args)
-    properties: Mapping[str, Mapping[str, Any]] = (call.schema or {}).get('properties', {})
-    defaults = {name: parameter['default'] for name, parameter in properties.items() if 'default' in parameter}
-    return WaitingCall(call.id, call.tool, None if args is None else defaults | args)
+    return WaitingCall(call.id, call.tool, None if args is None else as_run(args, call.schema or {}))
 
 
 def _sender(pause: Pause | None, waiting: Pending | None) -> Caller | None:

@@ -70,6 +70,16 @@ async def test_results_of_answered_calls_stay_apart_from_those_that_the_conversa
     assert turn.all([ANSWER]) == [replace(RETURN, instructions='Be brief.'), ANSWER]
 
 
+async def test_what_waits_after_a_step_is_stored_beside_the_metadata_of_its_last_message() -> None:
+    stored = Stored()
+    returned = replace(RETURN, metadata={'cost': 3})
+    assert await stored.turn().step([PROMPT, CALL], returned, RunUsage(), None, enqueued='[]')
+    [(_, messages)] = stored
+    assert messages[:2] == [PROMPT, CALL]
+    again = stored.turn(*messages)
+    assert (again.enqueued, again.before) == ('[]', [PROMPT, CALL, returned])
+
+
 async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_alone() -> None:
     stored = Stored()
     turn = stored.turn()

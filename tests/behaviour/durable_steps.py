@@ -68,6 +68,8 @@ async def work(ctx: RunContext[object], step: int) -> str:
     run = ctx.metadata['a2a']
     note(f'tool-{step} {ctx.tool_call_id} {run["idempotency_key"]} attempt {run["attempt"]}')
     await stop_at(f'tool-{step}', str(ctx.prompt))
+    if step == 1 and str(ctx.prompt).startswith('enqueue'):
+        ctx.enqueue('recall', priority='when_idle')
     return 'worked'
 
 

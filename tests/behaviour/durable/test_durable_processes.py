@@ -414,6 +414,16 @@ async def test_a_run_may_be_killed_several_times_and_its_tools_see_which_attempt
     assert (usage['requests'], usage['tool_calls']) == (5, 4)
 
 
+async def test_a_message_that_a_tool_has_enqueued_survives_a_killed_run(start: Start) -> None:
+    with start('steps:app', lease=1.0) as remote:
+        task_id = (await remote.send('enqueue stop at model-3', wait=False))['id']
+        await remote.gates.reached('model-3')
+        await kill(remote.server)
+    with start('steps:app', lease=1.0) as remote:
+        await remote.gates.open('model-3')
+        assert texts(await remote.ended(task_id)) == ['enqueue stop at model-3 + recall']
+
+
 STOPPED = ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_COMPLETED')
 
 

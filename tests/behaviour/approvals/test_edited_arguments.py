@@ -1,0 +1,454 @@
+"""What an approval may write into the arguments of a call, and that rule, people and tool have one value."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from fastmcp.client.transports import FastMCPTransport
+from mcp.server import MCPServer
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+from pydantic_ai import Agent
+from pydantic_ai.mcp import MCPToolset
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import Tool
+
+from pydantic_ai_a2a import A2A, Approvals, Caller, WaitingTask, to_a2a
+
+from ...bounds import LIMIT
+from ...client import Client, RpcError, lifespan, state_of, texts
+from ...tables import each_case
+from ..asking import ROW, answers, approve, asked
+from ..callers import by_header, caller
+from ..rows import covering
+from ..stage import ended, prompts
+
+pytestmark = covering(ROW)
+
+MILLION = 1_000_000
+
+
+class Payment(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    amount_cents: int = 5
+
+
+class OpenPayment(Payment):
+    model_config = ConfigDict(extra='allow')
+
+
+class Choices(BaseModel):
+    cents: int = Field(5, validation_alias=AliasChoices('cents', 'amount'))
+
+
+class Parcel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    weight: int = 1
+    inner_parcels: list[Parcel] = []
+
+
+def pay_model(payment: Payment) -> int:
+    return payment.amount_cents
+
+
+def pay_open(payment: OpenPayment) -> int:
+    return payment.amount_cents
+
+
+def pay_choices(payment: Choices) -> int:
+    return payment.cents
+
+
+def pay_nested(payment: Payment, note: str = '') -> int:
+    return payment.amount_cents
+
+
+def pay_list(payments: list[Payment]) -> int:
+    return sum(payment.amount_cents for payment in payments)
+
+
+def pay_pair(pair: tuple[int, Payment]) -> int:
+    return pair[1].amount_cents
+
+
+def pay_one_of(payment: Payment | Choices | None = None, note: str = '') -> int:
+    return payment.cents if isinstance(payment, Choices) else payment.amount_cents if payment else 0
+
+
+def pay_either(payment: Payment | dict[str, Any], note: str | None = None) -> int:
+    return payment.amount_cents if isinstance(payment, Payment) else sum(payment.values())
+
+
+def pay_tree(parcel: Parcel) -> int:
+    return parcel.weight + sum(map(pay_tree, parcel.inner_parcels))
+
+
+def pay_named(by_name: dict[Annotated[str, StringConstraints(pattern='^x_')], Payment]) -> int:
+    return sum(payment.amount_cents for payment in by_name.values())
+
+
+def pay_by_name(by_name: dict[str, Payment]) -> int:
+    return sum(payment.amount_cents for payment in by_name.values())
+
+
+def pay_with_options(cents: int, **options: Any) -> int:
+    return cents + sum(options.values())
+
+
+def pay_everything(**options: Any) -> dict[str, Any]:
+    return options
+
+
+def pay_cents(cents: Annotated[int, BeforeValidator(lambda cents: int(cents) * 100)]) -> int:
+    """Pay, with a validator that would multiply again in each further validation."""
+    return cents
+
+
+class Cashier:
+    """An agent that calls its tool `pay` with the arguments in the prompt, and answers with what the tool returned.
+
+    Args:
+        pay: The tool; or an MCP server with the tool; or None for an MCP server that nobody reaches.
+        field: Name of the amount in the arguments.
+        options: Of the app.
+    """
+
+    def __init__(self, pay: Callable[..., Any] | PayServer | None, field: str = 'cents', **options: Any) -> None:
+        self.rule_saw: list[dict[str, Any] | None] = []
+        self._field = field
+        agent: Agent[object, Any] = Agent(FunctionModel(self._model), name='cashier')
+        if isinstance(pay, PayServer):
+            toolset = MCPToolset[object](FastMCPTransport(pay)).approval_required()
+            agent = Agent(FunctionModel(self._model), name='cashier', toolsets=[toolset])
+        elif pay is None:
+            agent = Agent(name='cashier', toolsets=[MCPToolset[object]('http://127.0.0.1:9/mcp')])
+        else:
+            agent = Agent(
+                FunctionModel(self._model), name='cashier', tools=[Tool(pay, name='pay', requires_approval=True)]
+            )
+        self.agent = agent
+        self.app = to_a2a(
+            agent, auth=by_header, approvals=Approvals(approvers=self._rule, change_arguments=['pay']), **options
+        )
+        self.ann = caller(self.app, 'ann')
+        self.clerk = caller(self.app, 'clerk', scopes='approve')
+        self.director = caller(self.app, 'director', scopes='approve payments:large')
+
+    def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if returned:
+            return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
+        return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompts(messages)[-1]), 'c1')])
+
+    def _rule(self, caller: Caller, task: WaitingTask) -> bool:
+        """The rule of the docs: large and unknown amounts need a director."""
+        self.rule_saw += [call.args for call in task.calls]
+        large = any(call.args is None or call.args.get(self._field, 0) > 10_000 for call in task.calls)
+        return ('payments:large' if large else 'approve') in caller.scopes
+
+    async def asked_to(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        return await self.ann.send(json.dumps(args))
+
+    async def paid(self, client: Client, task: dict[str, Any], **fields: Any) -> Any:
+        """Approve the call, and return what the tool has returned."""
+        await client.send(answers(task, approve(**fields)))
+        done = await ended(self.ann, task['id'])
+        return json.loads(''.join(texts(done)))
+
+
+async def refused(client: Client, task: dict[str, Any], args: Any) -> tuple[int, list[str]]:
+    """Return the error of an approval with arguments, which leaves the task as it is."""
+    with pytest.raises(RpcError) as error:
+        await client.send(answers(task, approve(args=args)))
+    return error.value.code, [path.removeprefix('message.parts[0].data.callAnswers[0].') for path in error.value.fields]
+
+
+UNNAMED: list[tuple[Callable[..., Any], Any, Any, str]] = [
+    (pay_model, {}, {'amount_cents': MILLION}, 'amount_cents'),
+    (pay_model, {'amountCents': 4}, {'amountCents': 4, 'amount_cents': MILLION}, 'amount_cents'),
+    (pay_choices, {'cents': 4}, {'amount': MILLION}, 'amount'),
+    (pay_nested, {'payment': {}}, {'payment': {'amount_cents': MILLION}}, 'payment.amount_cents'),
+    (pay_list, {'payments': [{}]}, {'payments': [{'amount_cents': MILLION}]}, 'payments[0].amount_cents'),
+    (pay_list, {'payments': []}, {'payments': [{'amount_cents': MILLION}]}, 'payments[0].amount_cents'),
+    (pay_pair, {'pair': [1, {}]}, {'pair': [1, {'amount_cents': MILLION}]}, 'pair[1].amount_cents'),
+    (pay_one_of, {}, {'payment': {'amount_cents': MILLION}}, 'payment.amount_cents'),
+    (pay_one_of, {}, {'payment': {'cents': 'x', 'amountCents': 5}}, 'payment.cents'),
+    (pay_one_of, {}, {'payment': {'cents': 4, 'amountCents': MILLION}}, 'payment.cents'),
+    (pay_tree, {'innerParcels': [{}]}, {'innerParcels': [{'inner_parcels': []}]}, 'innerParcels[0].inner_parcels'),
+    (pay_named, {'by_name': {}}, {'by_name': {'y': {}}}, 'by_name.y'),
+    (pay_named, {'by_name': {}}, {'by_name': {'x_a': {'amount_cents': MILLION}}}, 'by_name.x_a.amount_cents'),
+    (pay_by_name, {'by_name': {}}, {'by_name': {'a': {'amount_cents': MILLION}}}, 'by_name.a.amount_cents'),
+]
+
+
+@each_case('pay, proposed, edit, unnamed', UNNAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in UNNAMED])
+async def test_an_approval_writes_only_members_that_the_schema_names(
+    pay: Callable[..., Any], proposed: Any, edit: Any, unnamed: str
+) -> None:
+    cashier = Cashier(pay, 'amountCents')
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to(proposed)
+        for client in (cashier.clerk, cashier.director):
+            assert await refused(client, task, edit) == (-32602, [f'args.{unnamed}'])
+        assert state_of(await cashier.ann.get_task(task['id'])) == 'INPUT_REQUIRED'
+
+
+NAMED: list[tuple[Callable[..., Any], Any, Any, Any]] = [
+    (pay_model, {}, {'amountCents': 7}, 7),
+    (pay_nested, {'payment': {}}, {'payment': {'amountCents': 7}, 'note': 'x'}, 7),
+    (pay_pair, {'pair': [1, {}]}, {'pair': [2, {'amountCents': 7}]}, 7),
+    (pay_one_of, {}, {'payment': {'cents': 7}}, 7),
+    (pay_one_of, {'payment': {'cents': 7}}, {'payment': None}, 0),
+    (pay_tree, {}, {'weight': 2, 'innerParcels': [{'weight': 3, 'innerParcels': [{}]}]}, 6),
+    (pay_named, {'by_name': {}}, {'by_name': {'x_a': {'amountCents': 7}}}, 7),
+    (pay_by_name, {'by_name': {}}, {'by_name': {'a': {'amountCents': 7}}}, 7),
+    (pay_with_options, {'cents': 4}, {'cents': 5, 'tip': 2}, 7),
+    (pay_everything, {'a': {'b': 1}}, {'a': {'b': 1, 'c': [{'d': None}]}}, {'a': {'b': 1, 'c': [{'d': None}]}}),
+    (pay_cents, {'cents': 4}, {'cents': 7}, 700),
+]
+
+
+@each_case('pay, proposed, edit, value', NAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in NAMED])
+async def test_an_approval_writes_what_the_schema_names_or_leaves_open(
+    pay: Callable[..., Any], proposed: Any, edit: Any, value: Any
+) -> None:
+    cashier = Cashier(pay)
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to(proposed)
+        assert await cashier.paid(cashier.clerk, task, args=edit) == value
+
+
+async def test_a_member_that_the_model_has_written_may_stay_as_it_is() -> None:
+    cashier = Cashier(pay_nested)
+    proposed = {'payment': {'amount_cents': MILLION, 'tags': [True, {'a': 1}]}, 'note': 'x'}
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to(proposed)
+        [call] = asked(task)
+        assert call['args'] == proposed
+        for edit, where in (
+            ({'payment': {'amount_cents': MILLION + 1}}, 'payment.amount_cents'),
+            ({'payment': {'tags': [1, {'a': 1}]}}, 'payment.tags'),
+            ({'payment': {'tags': [True, {'a': 1}, 2]}}, 'payment.tags'),
+            ({'payment': {'tags': [True, {'a': 1, 'b': 1}]}}, 'payment.tags'),
+        ):
+            assert await refused(cashier.director, task, edit) == (-32602, [f'args.{where}'])
+        edited = {**proposed, 'note': 'y'}
+        assert (await refused(cashier.clerk, task, edited))[0] == -32001
+        assert await cashier.paid(cashier.director, task, args=edited) == MILLION
+    assert [*filter(None, cashier.rule_saw)] == []
+
+
+async def test_a_member_that_the_model_has_written_may_be_taken_out() -> None:
+    cashier = Cashier(pay_model, 'amountCents')
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to({'amount_cents': MILLION})
+        assert await cashier.paid(cashier.director, task, args={}) == 5
+    assert (cashier.rule_saw[0], cashier.rule_saw[-1]) == (None, {'amountCents': 5})
+
+
+WRITTEN: list[tuple[Callable[..., Any], Any, Any]] = [
+    (pay_model, {}, {'amountCents': 5}),
+    (pay_model, {'amountCents': 4}, {'amountCents': 4}),
+    (pay_model, {'amount_cents': MILLION}, None),
+    (pay_model, {'amountCents': 4, 'amount_cents': MILLION}, None),
+    (pay_choices, {'amount': MILLION}, None),
+    (pay_nested, {'payment': {'amount_cents': MILLION}}, None),
+    (pay_list, {'payments': [{}, {'amount_cents': MILLION}]}, None),
+    (pay_one_of, {'payment': {'cents': 4, 'amountCents': MILLION}}, None),
+    (pay_either, {'payment': {'amount_cents': MILLION}}, None),
+    (pay_either, {'payment': {'amountCents': 4}}, {'payment': {'amountCents': 4}, 'note': None}),
+    (pay_tree, {'innerParcels': []}, {'weight': 1, 'innerParcels': []}),
+    (pay_tree, {'inner_parcels': [{}]}, None),
+    (pay_open, {'amountCents': 4, 'reason': 'x'}, {'amountCents': 4, 'reason': 'x'}),
+    (pay_open, {'amount_cents': MILLION}, None),
+    (pay_open, {}, {'amountCents': 5}),
+    (pay_with_options, {'cents': 4, 'tip': 1}, {'cents': 4, 'tip': 1}),
+    (pay_cents, {'cents': '4'}, None),
+    (pay_cents, {'cents': 4}, {'cents': 4}),
+]
+
+
+@each_case('pay, written, seen', WRITTEN, ids=[f'{pay.__name__} {written}' for pay, written, _ in WRITTEN])
+async def test_the_rule_sees_the_arguments_of_the_tool_or_none(
+    pay: Callable[..., Any], written: Any, seen: Any
+) -> None:
+    cashier = Cashier(pay, 'amountCents')
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to(written)
+        [call] = asked(task)
+        assert (call['args'], call['text']) == (
+            written,
+            f'May I call pay {json.dumps(written, separators=(",", ":"))}?',
+        )
+        if seen is None:
+            assert (await _error(cashier.clerk, task)) == -32001
+        value = await cashier.paid(cashier.director, task)
+        tool = {'amountCents': value} if 'amountCents' in (seen or {}) else {}
+    assert cashier.rule_saw == [seen] * len(cashier.rule_saw)
+    assert (seen or {}).items() >= tool.items()
+
+
+async def _error(client: Client, task: dict[str, Any]) -> int:
+    with pytest.raises(RpcError) as error:
+        await client.send(answers(task, approve()))
+    return error.value.code
+
+
+async def test_what_an_open_schema_takes_is_no_default_for_the_rule() -> None:
+    cashier = Cashier(pay_open, 'amountCents')
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to({})
+        assert (await refused(cashier.clerk, task, {'amount_cents': MILLION}))[0] == -32000
+        assert cashier.rule_saw[-1] is None
+        assert await cashier.paid(cashier.director, task, args={'amount_cents': MILLION}) == MILLION
+
+
+# --- tools of MCP servers ---------------------------------------------------------------------------------------------
+
+
+class PayServer(MCPServer):
+    """An MCP server whose tool `pay` has the given schema, and returns its arguments."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        super().__init__('pay')
+        self._schema = schema
+        self.tool()(self.pay)
+
+    async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    async def list_tools(self) -> list[Any]:
+        [tool] = await super().list_tools()
+        return [tool.model_copy(update={'input_schema': self._schema})]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        return await super().call_tool(name, {'arguments': arguments}, context)
+
+
+AMOUNT = {'type': 'object', 'properties': {'amountCents': {'type': 'integer', 'default': 5}, 'note': True}}
+PREFIXED = {'type': 'object', 'patternProperties': {'^x_': {'type': 'integer'}, '(?=y)': {}}}
+EITHER: dict[str, Any] = {
+    'type': 'object',
+    'anyOf': [{'$ref': '#/definitions/a'}, {'required': ['b'], 'properties': {'b': {}}}],
+}
+
+
+@each_case(
+    'schema, proposed, edit, unnamed',
+    [
+        (AMOUNT, {}, {'amountCents': 7, 'note': {'any': [1]}}, None),
+        (AMOUNT, {}, {'amount_cents': 7}, 'amount_cents'),
+        (AMOUNT, {'amount_cents': 7}, {'amount_cents': 7, 'amountCents': 4}, None),
+        (AMOUNT, {'amount_cents': 7}, {'amount_cents': 8}, 'amount_cents'),
+        ({'type': 'object'}, {}, {'any': {'thing': 7}}, None),
+        ({'type': 'object', 'properties': {}}, {}, {'any': {'thing': 7}}, None),
+        (PREFIXED, {}, {'x_a': 7, 'x_b': 8}, None),
+        ({**PREFIXED, 'additionalProperties': False}, {}, {'x_a': 7}, None),
+        (PREFIXED, {}, {'x_a': 'seven'}, 'x_a'),
+        (PREFIXED, {}, {'a_x_': 7}, 'a_x_'),
+        (PREFIXED, {}, {'y': 7}, 'y'),
+        (PREFIXED, {}, {'x_' * 200: 7}, 'x_' * 200),
+        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'b': 7}, None),
+        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'amountCents': 7}, None),
+        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'c': 7}, 'c'),
+        ({'allOf': [AMOUNT], 'type': 'object', 'properties': {'a': {}}}, {}, {'a': 1, 'amountCents': 7}, None),
+        ({'allOf': [AMOUNT], 'type': 'object', 'properties': {'a': {}}}, {}, {'b': 1}, 'b'),
+        ({'allOf': [AMOUNT, {'type': 'object'}], 'type': 'object'}, {}, {'b': 1}, 'b'),
+        ({**AMOUNT, 'additionalProperties': {'type': 'array', 'items': AMOUNT}}, {}, {'a': [{}, {'b': 1}]}, 'a[1].b'),
+    ],
+    ids=[f'{n}' for n in range(1, 20)],
+)
+async def test_a_tool_of_an_mcp_server_gets_only_members_that_its_schema_names(
+    schema: dict[str, Any], proposed: Any, edit: Any, unnamed: str | None
+) -> None:
+    cashier = Cashier(PayServer(schema), 'amountCents')
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to(proposed)
+        if unnamed is None:
+            assert await cashier.paid(cashier.director, task, args=edit) == edit
+        else:
+            assert await refused(cashier.director, task, edit) == (-32602, [f'args.{unnamed}'])
+
+
+async def test_the_rule_sees_the_defaults_of_all_schemas_of_the_arguments() -> None:
+    more = {'properties': {'currency': {'default': 'EUR'}, 'odd': False}}
+    cashier = Cashier(
+        PayServer({'type': 'object', '$ref': '#/$defs/a', 'allOf': [more, True], '$defs': {'a': AMOUNT}}), 'amountCents'
+    )
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to({'amountCents': 4})
+        assert await cashier.paid(cashier.clerk, task) == {'amountCents': 4}
+    assert cashier.rule_saw[0] == {'amountCents': 4, 'currency': 'EUR'}
+
+
+async def test_patterns_of_names_take_bounded_time() -> None:
+    # A pattern with a counted repetition may take long to compile, so an answer is checked with few of them.
+    schema: dict[str, Any] = {'type': 'object', 'patternProperties': {f'^{n}_{{2}}': {} for n in range(1_000)}}
+    cashier = Cashier(PayServer(schema))
+    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
+        task = await cashier.asked_to({})
+        with pytest.raises(RpcError, match='too large or too deeply nested to check'):
+            await cashier.director.send(answers(task, approve(args={'0__': 1})))
+
+
+# --- servers without the tool, and servers in between -----------------------------------------------------------------
+
+
+async def test_a_server_without_the_tool_checks_the_answer(tmp_path: Path) -> None:
+    store = f'sqlite:///{tmp_path}/cashier.db'
+    worker, server = Cashier(pay_nested, backend=store), Cashier(None, backend=store)
+    server.app.hosting.runs_tasks = False  # as the command `serve --no-worker` says
+    async with lifespan(server.app), lifespan(worker.app), asyncio.timeout(LIMIT):
+        task = await server.asked_to({'payment': {}})
+        edit = {'payment': {'amount_cents': MILLION}}
+        assert await refused(server.director, task, edit) == (-32602, ['args.payment.amount_cents'])
+        assert await server.paid(server.director, task, args={'payment': {'amountCents': 7}}) == 7
+    assert server.rule_saw[-1] == {'payment': {'amountCents': 7}, 'note': ''}
+
+
+async def test_a_server_in_between_checks_the_answer_to_a_remote_call() -> None:
+    remote = to_a2a(Agent(FunctionModel(remote_model), name='remote', tools=[REMOTE_PAY]))
+    agent = Agent(FunctionModel(asks_remote), name='middle', capabilities=[A2A(remote)])
+    seen: list[Any] = []
+
+    def rule(caller: Caller, task: WaitingTask) -> bool:
+        seen.extend(call.args for call in task.calls)
+        return 'approve' in caller.scopes
+
+    approvals = Approvals(approvers=rule, change_arguments=['pay'])
+    app = to_a2a(agent, auth=by_header, approvals=approvals)
+    async with lifespan(remote), lifespan(app), asyncio.timeout(LIMIT):
+        ann, boss = caller(app, 'ann'), caller(app, 'boss', scopes='approve')
+        task = await ann.send('{"amount_cents": 3}')
+        [call] = asked(task)
+        edit = answers(task, approve(call['id'], args={'amount_cents': MILLION}))
+        with pytest.raises(RpcError) as error:
+            await boss.send(edit)
+        assert error.value.code == -32602
+        await boss.send(answers(task, approve(call['id'], args={'amountCents': 7})))
+        assert texts(await ended(ann, task['id'])) == ['7']
+    assert (seen[0], seen[-1]) == (None, {'amountCents': 7})
+
+
+REMOTE_PAY = Tool(pay_model, name='pay', requires_approval=True)
+
+
+def remote_model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    if returned:
+        return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
+    return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompts(messages)[-1]), 'c1')])
+
+
+def asks_remote(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    if returned:
+        return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
+    [tool] = info.function_tools
+    return ModelResponse(parts=[ToolCallPart(tool.name, {'message': prompts(messages)[-1]}, 'outer')])
