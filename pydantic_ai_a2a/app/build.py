@@ -52,7 +52,7 @@ from ..settings import Access, Approvals, Limits, Messages, Push, Results, Reten
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from .app import A2AApp, check_docs_url, playground
-from .combinations import check_auth, check_engine, check_parts, check_run
+from .combinations import check_auth, check_engine, check_namespace, check_parts, check_run
 from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
 from .stores import choose_backend
 
@@ -191,6 +191,7 @@ def to_a2a(
             or a `TemporalAgent` with a `timeout`. The agent has output validators, and there is an `output_type`.
             Options exclude each other, such as a `Backend` and a `storage`, run options and a worker, or `deps_factory`
             and `deps`. `scopes` lacks `auth`.
+        AgentUnnamed: The agent has no name, and the backend is a file or a database.
         ValueError: A string is not one of the allowed values, or a number is NaN or infinite. `url` has no scheme, or
             `docs_url` no slash at its beginning.
             `hide_arguments` names a tool that the agent does not have. The agent card would not be valid. `auth` or
@@ -222,7 +223,10 @@ def to_a2a(
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
-    store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
+    card_name = name or agent.name or _inferred_name(agent)
+    namespace = retention.namespace or name or agent.name
+    store = choose_backend(backend, namespace or 'agent', limits, own)
+    check_namespace(namespace, card_name, backend)
     if engine is not None:
         settings = check_engine(engine, agent, settings, hooks, run.get('deps'), durable=store.durable and own is None)
     parts = Assembly(
@@ -243,7 +247,7 @@ def to_a2a(
     )
     versions = Versions(access.versions)
     about = CardSettings(
-        name=name or agent.name or _inferred_name(agent),
+        name=card_name,
         description=description,
         version=version,
         provider=provider,
