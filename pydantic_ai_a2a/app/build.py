@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from inspect import currentframe
 from pathlib import Path
 from traceback import walk_stack
@@ -233,6 +234,7 @@ def to_a2a(
         agent,
         store,
         settings,
+        service=_service(card_name, skills or ()),
         sign_push=signed.sign_push,
         conversion=Conversion(
             agent,
@@ -314,6 +316,17 @@ def _inferred_name(agent: AbstractAgent[Any, Any]) -> str:
     variables = [name for names in (local, module) for name in names if names[name] is agent]
     path, file = str(module.get('__name__')), Path(module.get('__file__') or '__main__')
     return telling_name(*variables, *reversed(path.split('.')), file.stem)
+
+
+_SERVICE = 300
+"""The most characters of a service in words: its row in the store has a key with them."""
+
+
+def _service(name: str, skills: Sequence[Skill]) -> str:
+    """Return what tells two agents of one namespace apart: the name and the skills of the card, in words."""
+    ids = ', '.join(sorted(repr(skill.get('id')) for skill in skills))
+    words = f'{name!r} with the skills {ids}' if ids else repr(name)
+    return words if len(words) <= _SERVICE else f'{words[:_SERVICE]}… ({sha256(words.encode()).hexdigest()[:8]})'
 
 
 def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas: bool) -> list[AgentExtension]:
