@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 __all__ = (
     'A2AError',
     'AgentUnavailable',
+    'AgentUnnamed',
     'AnswerNeeded',
     'BackendUnusable',
     'BeingErased',
@@ -341,6 +342,10 @@ class NotificationRefused(Exception):
 
 class BackendUnusable(ValueError):
     """The store cannot be used as it is, and its operator has to act. Never sent to a client."""
+
+
+class AgentUnnamed(ValueError):
+    """An agent without a name cannot have a file or a database, where tasks are stored under the name."""
 
 
 class CannotListen(OSError):

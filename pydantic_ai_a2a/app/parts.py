@@ -95,6 +95,7 @@ class Assembly:
         backend: Backend,
         settings: Settings,
         *,
+        service: str,
         sign_push: SignPush | None,
         conversion: Conversion,
         engine: Engine | None = None,
@@ -143,6 +144,7 @@ class Assembly:
             conversion.connections,
             settings,
             backend=backend,
+            service=service,
             store=LoopExitStack(*stores),
             beside=None if self.direct is None else self.direct.drain,
         )

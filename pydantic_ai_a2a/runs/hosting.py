@@ -25,6 +25,7 @@ from ..service.tasks import Offer, OpenStreams
 from ..settings import Settings
 from ..store.ports import Backend
 from ..telemetry import metrics
+from .presence import present
 from .worker import Worker
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -57,6 +58,7 @@ class Hosting:
     Args:
         make_worker: Makes the worker of the running loop.
         backend: Stores the tasks. One app of a process may run the tasks of a backend.
+        service: The agent in words, for other processes of the backend.
         agent: Entered while a host lives that runs tasks.
         connections: Connections of the agent.
         settings: Settings of the app.
@@ -72,6 +74,7 @@ class Hosting:
         settings: Settings,
         *,
         backend: Backend,
+        service: str,
         store: AbstractAsyncContextManager[Any],
         beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class Hosting:
         self._connections = connections
         connections.on_doubt = self._doubt
         self._backend = backend
+        self._service = service
         self._store = store
         self.streams = OpenStreams(settings.limits.keep_alive, self.running)
         """The app's event streams, which end at the drain."""
@@ -199,6 +203,7 @@ class Hosting:
                 agent=self._agent,
                 connections=self._connections,
                 store=self._store,
+                present=partial(present, self._backend, self._service),
                 signals=self._signals,
                 context=self._context.copy(),
                 pauses=self.pauses,
@@ -348,6 +353,7 @@ class Host:
         agent: AbstractAsyncContextManager[Any],
         connections: Connections,
         store: AbstractAsyncContextManager[Any],
+        present: Callable[[], AbstractAsyncContextManager[None]],
         signals: Callable[[], AbstractContextManager[None]],
         context: Context,
         pauses: Callable[[], Iterator[float]],
@@ -358,6 +364,7 @@ class Host:
         self._agent = agent if runs_tasks else nullcontext()
         self._connections = connections
         self._store = store
+        self._present = present
         self._pauses = pauses
         self._signals = signals
         self._context = context
@@ -392,9 +399,10 @@ class Host:
             metrics.watch(worker)
             try:
                 await (worker.start() if self._runs_tasks else worker.ask_store())
-                with self._signals():
-                    self._up.set_result(None)
-                    await self._stop.wait()
+                async with self._present():
+                    with self._signals():
+                        self._up.set_result(None)
+                        await self._stop.wait()
             finally:
                 self.worker = None
                 await worker.close()
