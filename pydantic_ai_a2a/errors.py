@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 __all__ = (
     'A2AError',
     'AgentUnavailable',
+    'AgentUnusable',
     'AnswerNeeded',
     'BackendUnusable',
     'BeingErased',
@@ -158,6 +159,10 @@ class InvalidParamsError(A2AError):
 
 class InternalError(A2AError):
     """Internal error."""
+
+
+class AgentUnusable(InternalError):
+    """The agent cannot be started. The log of the server has the reason, with the correlation id of this error."""
 
 
 class PrivateAddressError(InvalidParamsError):

@@ -18,9 +18,11 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from pydantic_ai.exceptions import UserError
+
 from ..agent.connections import Connections
 from ..clock import STOP_TIME
-from ..errors import AgentUnavailable, BackendUnusable
+from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.tasks import Offer, OpenStreams
 from ..settings import Settings
 from ..store.ports import Backend
@@ -162,12 +164,15 @@ class Hosting:
 
         Raises:
             AgentUnavailable: The agent cannot be entered now. The host tries again.
+            AgentUnusable: The agent cannot be entered, and time changes nothing: a key or a package is missing.
             BackendUnusable: The store needs a repair.
         """
         try:
             await self.ensure()
         except BackendUnusable:
             raise
+        except (UserError, ImportError) as error:
+            raise AgentUnusable from error
         except Exception as error:  # whatever an agent's toolsets raise
             raise AgentUnavailable from error
 

@@ -46,6 +46,15 @@ def short(refused: Refused) -> tuple[str, str, str]:
     return refused.code, refused.text, info['reason']
 
 
+async def test_an_agent_that_cannot_be_entered_for_good_is_an_internal_error() -> None:
+    app = to_a2a(Agent('unknown:model', defer_model_check=True))
+    async with serving(app) as agent:
+        refused = await agent.refused('SendMessage', say())
+    text = 'The agent cannot be started. The log of the server has the reason, with the correlation id of this error.'
+    assert short(refused) == ('INTERNAL', text, 'INTERNAL_ERROR')
+    assert 'retry-after' not in refused.trailing
+
+
 async def test_each_error_has_its_status_and_reason() -> None:
     required: Any = {'uri': 'https://example.com/e', 'description': 'Needed.', 'required': True}
     async with serving(to_a2a(AGENT)) as agent, serving(to_a2a(AGENT, name='b', extensions=[required])) as strict:
