@@ -462,6 +462,7 @@ class Host:
                 await self._wake.wait()
                 self._wake.clear()
                 lost = None if self._leaving else await self._connections.lost()
+                self._connections.in_doubt = self._wake.is_set()
             if lost is not None:
                 logger.warning(
                     'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
@@ -472,6 +473,7 @@ class Host:
 
     def _renew(self, renewing: bool) -> None:
         """Keep new runs waiting while the agent is entered anew, or let them go on."""
+        self._connections.in_doubt = False
         if renewing is not self._connections.renewing:
             self._connections.renewing = renewing
             if self.worker is not None:
@@ -485,7 +487,8 @@ class Host:
 
     def doubt(self) -> None:
         """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""
-        if not self._connections.renewing:
+        if self._held and not self._connections.renewing:
+            self._connections.in_doubt = True
             self._wake.set()
 
     def agent_health(self) -> Component:
