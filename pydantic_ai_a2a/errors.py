@@ -15,6 +15,7 @@ __all__ = (
     'A2AError',
     'AgentUnavailable',
     'AgentUnnamed',
+    'AgentUnusable',
     'AnswerNeeded',
     'BackendUnusable',
     'BeingErased',
@@ -159,6 +160,10 @@ class InvalidParamsError(A2AError):
 
 class InternalError(A2AError):
     """Internal error."""
+
+
+class AgentUnusable(InternalError):
+    """The agent cannot be started. The log of the server has the reason, with the correlation id of this error."""
 
 
 class PrivateAddressError(InvalidParamsError):

@@ -199,8 +199,10 @@ class Runner:
             NoModel: The agent has no model.
             ToolConflict: The agent has a tool with the name of a tool of the client.
         """
-        run = self._run(arguments, options)
-        return self.connections.counted(run) if self.connections.kept else run
+        if not self.connections.kept:
+            return self._run(arguments, options)
+        in_workflow = options is not None and 'cancellation_token' in options
+        return self.connections.counted(partial(self._run, arguments, options), in_workflow=in_workflow)
 
     async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         history, turn = arguments.history, arguments.turn

@@ -18,9 +18,11 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from pydantic_ai.exceptions import UserError
+
 from ..agent.connections import Connections
 from ..clock import STOP_TIME
-from ..errors import AgentUnavailable, BackendUnusable
+from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.tasks import Offer, OpenStreams
 from ..settings import Settings
 from ..store.ports import Backend
@@ -166,12 +168,15 @@ class Hosting:
 
         Raises:
             AgentUnavailable: The agent cannot be entered now. The host tries again.
+            AgentUnusable: The agent cannot be entered, and time changes nothing: a key or a package is missing.
             BackendUnusable: The store needs a repair.
         """
         try:
             await self.ensure()
         except BackendUnusable:
             raise
+        except (UserError, ImportError) as error:
+            raise AgentUnusable from error
         except Exception as error:  # whatever an agent's toolsets raise
             raise AgentUnavailable from error
 
@@ -465,6 +470,7 @@ class Host:
                 await self._wake.wait()
                 self._wake.clear()
                 lost = None if self._leaving else await self._connections.lost()
+                self._connections.in_doubt = self._wake.is_set()
             if lost is not None:
                 logger.warning(
                     'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
@@ -475,6 +481,7 @@ class Host:
 
     def _renew(self, renewing: bool) -> None:
         """Keep new runs waiting while the agent is entered anew, or let them go on."""
+        self._connections.in_doubt = False
         if renewing is not self._connections.renewing:
             self._connections.renewing = renewing
             if self.worker is not None:
@@ -488,7 +495,8 @@ class Host:
 
     def doubt(self) -> None:
         """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""
-        if not self._connections.renewing:
+        if self._held and not self._connections.renewing:
+            self._connections.in_doubt = True
             self._wake.set()
 
     def agent_health(self) -> Component:

@@ -198,7 +198,7 @@ async def test_an_error_is_its_own_sentence_and_a_correlation_id(
                 assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
                 assert SECRET not in str(answer) + told(spans)
                 # The log tells the operator why the agent cannot be entered, as it does for internal errors.
-                assert (SECRET in caplog.text) is (error is errors.AgentUnavailable)
+                assert (SECRET in caplog.text) is (error in (errors.AgentUnavailable, errors.AgentUnusable))
 
 
 async def test_what_is_no_error_of_the_protocol_is_an_internal_one(
