@@ -67,6 +67,7 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .refused_files import check_files
 from .trace import Trace
 
 _WAITS = (DeferredToolRequests, *STATES)
@@ -393,10 +394,14 @@ class Runner:
 
 
 def _tell(run: AgentRun[Any, Any], node: _Node, arguments: RunArguments, error: Exception) -> None:
-    on_model_error = arguments.on_model_error if type(node) is ModelRequestNode else None
+    """Tell of the failed request to a model, also of its files."""
+    if type(node) is not ModelRequestNode:
+        return
+    on_model_error = arguments.on_model_error
     # A stored step has the results of its tools. Without stored steps, another try would repeat tool calls.
     if on_model_error is not None and (arguments.turn is not None or not run.usage.tool_calls):
         on_model_error(error)
+    check_files(error, run.all_messages(), node.request)
 
 
 def _ended(

@@ -68,7 +68,7 @@ SENTENCES = {
     'expired': 'The task waited too long.',
 }
 """All that a client reads about a failure, by its class; `bad-input` has what a worker of the user's
-own says, and `tool-conflict` the names of the client's tools."""
+own says, `refused-file` the names of the client's files, and `tool-conflict` the names of the client's tools."""
 ERRORS: Sequence[tuple[str, BaseException]] = [
     ('storage', errors.StoreFailed(SECRET)),
     ('no-model', errors.NoModel(SECRET)),
@@ -115,7 +115,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> str:
 def test_every_class_of_failure_is_shown() -> None:
     documented = {kind for kind, *_ in table(ROOT / 'docs' / 'errors.md', 'Kind')}
     others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
-    assert documented - {'bad-input', 'tool-conflict'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
+    own = {'bad-input', 'refused-file', 'tool-conflict'}
+    assert documented - own == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
     assert SENTENCES[EXPIRED_ATTEMPTS.kind] == EXPIRED_ATTEMPTS.sentence
 
 
