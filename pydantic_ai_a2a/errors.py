@@ -7,13 +7,15 @@ classes never reach a client: the bindings log the exception and answer `Interna
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 __all__ = (
     'A2AError',
     'AgentUnavailable',
+    'AgentUnnamed',
+    'AgentUnusable',
     'AnswerNeeded',
     'BackendUnusable',
     'BeingErased',
@@ -58,6 +60,10 @@ __all__ = (
 def needs_extra(part: str, extra: str) -> str:
     """Return the text for a part of the package whose packages are missing."""
     return f"{part} needs the extra `{extra}`: pip install 'pydantic-ai-a2a[{extra}]', in a checkout '.[{extra}]'"
+
+
+_FILES_SHOWN = 5
+"""Files that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,10 @@ class InvalidParamsError(A2AError):
 
 class InternalError(A2AError):
     """Internal error."""
+
+
+class AgentUnusable(InternalError):
+    """The agent cannot be started. The log of the server has the reason, with the correlation id of this error."""
 
 
 class PrivateAddressError(InvalidParamsError):
@@ -343,6 +353,10 @@ class BackendUnusable(ValueError):
     """The store cannot be used as it is, and its operator has to act. Never sent to a client."""
 
 
+class AgentUnnamed(ValueError):
+    """An agent without a name cannot have a file or a database, where tasks are stored under the name."""
+
+
 class CannotListen(OSError):
     """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
 
@@ -378,6 +392,20 @@ class ToolConflict(Exception):
         super().__init__(
             f'The agent has tools with the names of tools of the client: {", ".join(names)}. Choose other names.'
         )
+
+
+class FileRefused(Exception):
+    """The model or its provider did not take a request with files; the text is for the client.
+
+    Args:
+        files: The names and media types of the files.
+    """
+
+    def __init__(self, files: Collection[str]) -> None:
+        shown = ', '.join([*files][:_FILES_SHOWN])
+        more = f' and {len(files) - _FILES_SHOWN} more' if len(files) > _FILES_SHOWN else ''
+        noun = 'file' if len(files) == 1 else 'files'
+        super().__init__(f'The model did not take the message with the {noun} {shown}{more}.')
 
 
 class NoModel(Exception):

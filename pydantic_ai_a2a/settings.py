@@ -525,8 +525,8 @@ class Retention:
     """
 
     namespace: str | None = None
-    """Stable name under which tasks and conversations are stored. Default None: the card's name, else the agent's name,
-    else `agent`. Not for a `Backend` of your own, which already has a namespace."""
+    """Stable name under which tasks and conversations are stored. Default None: the name of `to_a2a`, else the agent's.
+    A file or a database needs one of the three. Not for a `Backend` of your own, which already has a namespace."""
     tasks: Span[timedelta] = Span(timedelta(days=7))
     """Time until a finished task is removed. Default 7 days."""
     max_tasks: int | None = None

@@ -16,7 +16,8 @@ from typing import Any, cast
 import httpx2
 from pydantic_ai.agent import AbstractAgent
 from pydantic_core import from_json
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as AppMessage
 from typing_extensions import Unpack
 
 from .app.serve import serve
@@ -30,6 +31,7 @@ from .client.results import OutputT, RemoteResult, answering
 from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
 from .conversion.remote_calls import open_calls
 from .protocol.stored import json_of
+from .service.dispatch import REASONS
 from .types import STOPPED, Message, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------
@@ -39,14 +41,16 @@ class A2ATestClient(A2AClient):
     """An `A2AClient` for tests, which answers questions by a script, waits for states, and records.
 
     Context variables of the test reach an app in this process, so `agent.override` works. The arguments are those of
-    `A2AClient`. The requests of an `http_client` are not recorded.
+    `A2AClient`. The requests of an `http_client` are not recorded. If the agent in this process cannot be entered, such
+    as without the key of its model, requests raise the reason.
     """
 
     recorder: Recorder
     """The recordings of this client."""
 
     def _transport_to(self, app: ASGIApp | None) -> httpx2.AsyncBaseTransport:
-        self.recorder = Recorder(super()._transport_to(app) or httpx2.AsyncHTTPTransport())
+        raising = None if app is None else _RaisingApp(app)
+        self.recorder = Recorder(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
         return self.recorder
 
     def _context(self) -> Context:
@@ -126,6 +130,24 @@ class A2ATestClient(A2AClient):
         if result is None or result.state not in STOPPED:
             end = f'{end} {limit:g} seconds are over.'
         raise AssertionError(f'The task has not become {" or ".join(states)}. {end}')
+
+
+class _RaisingApp:
+    """An app of this process. If its agent cannot be entered, a request raises the reason, which no client gets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        reasons: list[BaseException] = []
+
+        async def send_or_raise(message: AppMessage) -> None:
+            if reasons:
+                raise reasons[0]
+            await send(message)
+
+        await self._app({**scope, REASONS: reasons}, receive, send_or_raise)
 
 
 # --- scripted answers to the approvals, questions and sign-ins of an agent --------------------------------------------

@@ -418,7 +418,7 @@ async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
     raw = base64.b64encode(b'%PDF-1.7\n\0' + bytes(5_000_000)).decode()[:-8] + 'NaNNaN=='
     sent = message('Read this.') | {'parts': [{'raw': raw, 'mediaType': 'application/pdf'}]}
     backend = 'memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}'
-    app = to_a2a(Agent(FunctionModel(model)), backend=backend)
+    app = to_a2a(Agent(FunctionModel(model), name='agent'), backend=backend)
     body = request('SendMessage', {'message': sent})
     before_the_model: list[list[tuple[str, int]]] = []
     steps = LongSteps(monkeypatch)

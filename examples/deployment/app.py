@@ -1,7 +1,7 @@
 """Two agents in one server, stored in one database, with metrics on the console if `METRICS=console`.
 
-Run it from this directory with `pydantic-ai-a2a serve app:app`; the agents are at `/joker` and `/poet`. The directory's
-README has the commands for containers and for Kubernetes.
+Run it from this directory with `pydantic-ai-a2a serve app:app`; the agents are at `/joker` and `/poet`, and `/` lists
+them. The directory's README has the commands for containers and for Kubernetes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from pydantic_ai import Agent
-from starlette.applications import Starlette
 
-from pydantic_ai_a2a import Workers, mount, to_a2a
+from pydantic_ai_a2a import Workers, catalogue, to_a2a
 
 MODEL = os.environ.get('MODEL', 'test')  # needs no API key; a real model is named here, such as 'openai:gpt-5.2'
 DATABASE = os.environ.get('DATABASE_URL', 'sqlite:///agents.db')
@@ -29,6 +28,4 @@ workers = Workers(drain_delay=5, drain_grace=20)
 joker = Agent(MODEL, name='joker', instructions='Be fun!')
 poet = Agent(MODEL, name='poet', instructions='Answer in rhymes.')
 
-app = Starlette()
-mount(app, '/joker', to_a2a(joker, backend=DATABASE, workers=workers))
-mount(app, '/poet', to_a2a(poet, backend=DATABASE, workers=workers))
+app = catalogue([to_a2a(agent, backend=DATABASE, workers=workers) for agent in (joker, poet)])

@@ -2,6 +2,10 @@
 
 A server that restarts leaves a dead connection behind. Pydantic AI counts who has entered a toolset, and connects anew
 only after the last one has left.
+
+Each server gets a ping before each run: nothing else tells that the process of a server has died. An error, and a tool
+that fails in a run, put the connections in doubt. Then the host of the agent looks whether a server is lost, and if so,
+enters the agent anew. No run begins meanwhile.
 """
 
 from __future__ import annotations
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
 
 _ANSWER_TIME = 5.0
 """Seconds in which a living MCP server names its tools."""
+_PING_TIME = 1.0
+"""Seconds after which a run begins although a server has not answered: it may be busy with the calls of other runs."""
+_NO_PING = -32601
+"""Code of the error of a server without ping: newer versions of MCP have none."""
 _PAUSE = 0.05
-"""Seconds between two looks at the number of runs."""
+"""Seconds between two looks at the runs, or at the state of the connections."""
 
 
 class Connections:
@@ -34,7 +42,9 @@ class Connections:
     def __init__(self, agent: AbstractAgent[Any, Any]) -> None:
         self._agent = agent
         self.on_doubt: Callable[[], object] = lambda: None
-        """Called after a run in which an MCP server may have failed."""
+        """Called if an MCP server may have failed."""
+        self.in_doubt = False
+        """True until the host of the agent has looked whether a server is lost."""
         self.renewing = False
         """True from the loss of a connection until the agent is entered anew."""
         self.kept = False
@@ -45,12 +55,21 @@ class Connections:
         """Note that the agent was entered: `agent.override` may have added toolsets until then."""
         self.kept = bool(self._toolsets())
 
-    async def counted(self, run: Awaitable[RunOutput]) -> RunOutput:
-        """Run the agent, and ask for a look at the connections if a tool, or the run, has failed."""
+    async def counted(self, run: Callable[[], Awaitable[RunOutput]], *, in_workflow: bool) -> RunOutput:
+        """Run the agent, and ask for a look at the connections if a tool, or the run, has failed.
+
+        Args:
+            run: Runs the agent.
+            in_workflow: True in a workflow of an engine, which must do the same in each replay, and so does not wait.
+        """
+        if not in_workflow:
+            await self._settle()
+            while self.renewing:  # noqa: ASYNC110 - as in `idle`
+                await asyncio.sleep(_PAUSE)
         self._runs += 1
         doubt = True
         try:
-            output = await run
+            output = await run()
             parts = (part for message in output.messages for part in message.parts)
             # The model may have found an answer nevertheless.
             doubt = any(isinstance(part, ToolReturnPart) and part.outcome in ('failed', 'retried') for part in parts)
@@ -60,24 +79,37 @@ class Connections:
                 self.on_doubt()
         return output
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Check that a run may begin now.
 
         Raises:
             AgentUnavailable: The agent is being entered anew.
         """
+        await self._settle()
         if self.renewing:
             raise AgentUnavailable
 
+    async def _settle(self) -> None:
+        """Ping the servers, and wait while the host looks whether one is lost."""
+        if not self.in_doubt and not self.renewing:
+            answered = await asyncio.gather(*map(_answers, self._running()))
+            if not all(answered):
+                self.on_doubt()
+        while self.in_doubt:  # noqa: ASYNC110 - as in `idle`
+            await asyncio.sleep(_PAUSE)
+
     async def lost(self) -> str | None:
         """Return the name of a toolset whose MCP server does not answer; None if all answer."""
-        for toolset in [toolset for toolset in self._toolsets() if toolset.is_running]:
+        for toolset in self._running():
             try:
                 async with asyncio.timeout(_ANSWER_TIME):
                     await toolset.client.list_tools()
             except Exception:  # of the transport, of the protocol, or none in time
                 return toolset.label
         return None
+
+    def _running(self) -> list[MCPToolset[Any]]:
+        return [toolset for toolset in self._toolsets() if toolset.is_running]
 
     def _toolsets(self) -> list[MCPToolset[Any]]:
         """Return the toolsets of MCP servers. Some connect for each run, and are never entered before."""
@@ -92,3 +124,15 @@ class Connections:
         end = time.monotonic() + seconds
         while self._runs and time.monotonic() < end:  # noqa: ASYNC110 - other event loops have runs too
             await asyncio.sleep(_PAUSE)
+
+
+async def _answers(toolset: MCPToolset[Any]) -> bool:
+    """Return False if the ping of a server ends with an error of the connection."""
+    try:
+        async with asyncio.timeout(_PING_TIME):
+            await toolset.client.ping()
+    except TimeoutError:
+        return True
+    except Exception as error:  # of the transport or of the protocol
+        return getattr(getattr(error, 'error', None), 'code', None) == _NO_PING
+    return True

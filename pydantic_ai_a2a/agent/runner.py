@@ -67,6 +67,7 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .refused_files import check_files
 from .trace import Trace
 
 _WAITS = (DeferredToolRequests, *STATES)
@@ -199,8 +200,10 @@ class Runner:
             NoModel: The agent has no model.
             ToolConflict: The agent has a tool with the name of a tool of the client.
         """
-        run = self._run(arguments, options)
-        return self.connections.counted(run) if self.connections.kept else run
+        if not self.connections.kept:
+            return self._run(arguments, options)
+        in_workflow = options is not None and 'cancellation_token' in options
+        return self.connections.counted(partial(self._run, arguments, options), in_workflow=in_workflow)
 
     async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         history, turn = arguments.history, arguments.turn
@@ -391,10 +394,14 @@ class Runner:
 
 
 def _tell(run: AgentRun[Any, Any], node: _Node, arguments: RunArguments, error: Exception) -> None:
-    on_model_error = arguments.on_model_error if type(node) is ModelRequestNode else None
+    """Tell of the failed request to a model, also of its files."""
+    if type(node) is not ModelRequestNode:
+        return
+    on_model_error = arguments.on_model_error
     # A stored step has the results of its tools. Without stored steps, another try would repeat tool calls.
     if on_model_error is not None and (arguments.turn is not None or not run.usage.tool_calls):
         on_model_error(error)
+    check_files(error, run.all_messages(), node.request)
 
 
 def _ended(

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import chain
+from itertools import chain, dropwhile
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from fasta2a import FastA2A
@@ -27,7 +27,7 @@ from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.base import REQUEST, closing
 from ..http.browser import AllowedHosts, misdirected
-from ..http.card import redact
+from ..http.card import quoted, redact
 from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
@@ -307,7 +307,8 @@ class A2AApp(FastA2A):
 def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]) -> None:
     """Mount an app or an agent under a path, and run its lifespan with the parent's.
 
-    The path without its final slash is answered too.
+    The path without its final slash is answered too. A mount answers all paths below it, so routes and mounts that the
+    parent gets later for such a path are never reached: the log names them at the start.
 
     A plain `parent.mount(path, app)` works as well: the app then starts with its first request, and the parent answers
     the bare path with a redirect, which not every client follows.
@@ -319,12 +320,18 @@ def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]
 
     Raises:
         TypeError: An argument has another type.
-        ValueError: The path does not begin with a slash.
+        ValueError: The path does not begin with a slash, or an earlier mount of the parent answers it.
     """
     if not path.startswith('/'):
         raise ValueError(f'mount(): path takes a path that begins with a slash, such as /agent, not {path!r}.')
     served: Starlette = cast('Any', app).to_a2a() if isinstance(app, AbstractAgent) else app
     mounted = Mount(path, served)
+    earlier = [route.path or '/' for route in parent.routes if isinstance(route, Mount) and _hides(route, mounted)]
+    if earlier:
+        raise ValueError(
+            f'mount(): no request would reach an app at {path}, because the app that is mounted at {earlier[0]} answers'
+            ' there. Choose another path, or mount the longer path first.'
+        )
     if mounted.path:
         parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
     parent.router.routes.append(mounted)
@@ -332,10 +339,25 @@ def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]
 
     @asynccontextmanager
     async def lifespan(scope_app: Any) -> AsyncGenerator[Any]:
+        later = [*dropwhile(lambda route: route is not mounted, parent.routes)][1:]
+        if hidden := [str(getattr(route, 'path', '')) or '/' for route in later if _hides(mounted, route)]:
+            logger.warning(
+                'No request reaches %s, because the app that is mounted at %s answers there: call mount() after adding'
+                ' the other routes.',
+                ', '.join(hidden),
+                mounted.path or '/',
+            )
         async with before(scope_app) as state, served.router.lifespan_context(served):
             yield state
 
     parent.router.lifespan_context = lifespan
+
+
+def _hides(earlier: Mount, route: BaseRoute) -> bool:
+    """Return whether an earlier mount answers all requests for a route."""
+    path: str | None = getattr(route, 'path', None)  # a `Host` has none
+    scope: Scope = {'type': 'http', 'path': f'{path}/', 'headers': ()}
+    return path is not None and earlier.matches(scope)[0] is Match.FULL
 
 
 class _Bare:
@@ -460,8 +482,8 @@ def playground(
 
 
 def playground_paths(app: ASGIApp) -> Iterator[str]:
-    """Return the paths of the playgrounds of an app and of the mounted apps."""
-    return _paths(app, set())
+    """Return the paths of the playgrounds of an app and of the mounted apps, as URLs have them."""
+    return map(quoted, _paths(app, set()))
 
 
 def _paths(app: object, seen: set[int]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from inspect import currentframe
 from pathlib import Path
 from traceback import walk_stack
@@ -52,7 +53,7 @@ from ..settings import Access, Approvals, Limits, Messages, Push, Results, Reten
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from .app import A2AApp, check_docs_url, playground
-from .combinations import check_auth, check_engine, check_parts, check_run
+from .combinations import check_auth, check_engine, check_namespace, check_parts, check_run
 from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
 from .stores import choose_backend
 
@@ -191,6 +192,7 @@ def to_a2a(
             or a `TemporalAgent` with a `timeout`. The agent has output validators, and there is an `output_type`.
             Options exclude each other, such as a `Backend` and a `storage`, run options and a worker, or `deps_factory`
             and `deps`. `scopes` lacks `auth`.
+        AgentUnnamed: The agent has no name, and the backend is a file or a database.
         ValueError: A string is not one of the allowed values, or a number is NaN or infinite. `url` has no scheme, or
             `docs_url` no slash at its beginning.
             `hide_arguments` names a tool that the agent does not have. The agent card would not be valid. `auth` or
@@ -222,13 +224,17 @@ def to_a2a(
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
-    store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
+    card_name = name or agent.name or _inferred_name(agent)
+    namespace = retention.namespace or name or agent.name
+    store = choose_backend(backend, namespace or 'agent', limits, own)
+    check_namespace(namespace, card_name, backend)
     if engine is not None:
         settings = check_engine(engine, agent, settings, hooks, run.get('deps'), durable=store.durable and own is None)
     parts = Assembly(
         agent,
         store,
         settings,
+        service=_service(card_name, skills or ()),
         sign_push=signed.sign_push,
         conversion=Conversion(
             agent,
@@ -243,7 +249,7 @@ def to_a2a(
     )
     versions = Versions(access.versions)
     about = CardSettings(
-        name=name or agent.name or _inferred_name(agent),
+        name=card_name,
         description=description,
         version=version,
         provider=provider,
@@ -310,6 +316,17 @@ def _inferred_name(agent: AbstractAgent[Any, Any]) -> str:
     variables = [name for names in (local, module) for name in names if names[name] is agent]
     path, file = str(module.get('__name__')), Path(module.get('__file__') or '__main__')
     return telling_name(*variables, *reversed(path.split('.')), file.stem)
+
+
+_SERVICE = 300
+"""The most characters of a service in words: its row in the store has a key with them."""
+
+
+def _service(name: str, skills: Sequence[Skill]) -> str:
+    """Return what tells two agents of one namespace apart: the name and the skills of the card, in words."""
+    ids = ', '.join(sorted(repr(skill.get('id')) for skill in skills))
+    words = f'{name!r} with the skills {ids}' if ids else repr(name)
+    return words if len(words) <= _SERVICE else f'{words[:_SERVICE]}… ({sha256(words.encode()).hexdigest()[:8]})'
 
 
 def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas: bool) -> list[AgentExtension]:

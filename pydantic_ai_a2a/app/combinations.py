@@ -15,6 +15,7 @@ from ..agent.dependencies import DepsFactory, Hooks
 from ..agent.options import RunOptions
 from ..auth.callers import Authenticator
 from ..auth.guard import Auth
+from ..errors import AgentUnnamed
 from ..fasta2a.parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
 from ..store.ports import Backend
@@ -164,6 +165,25 @@ def check_parts(
         }
         if different := [name for name, (ours, its) in pairs.items() if ours is not None and ours is not its]:
             raise ValueError(f'The worker and to_a2a() have a different {" and ".join(different)}. Give both the same.')
+
+
+def check_namespace(namespace: str | None, card_name: str, backend: object) -> None:
+    """Refuse to derive the name of stored tasks from a variable or a module, which a refactoring changes.
+
+    Args:
+        namespace: The name that the user has given to the agent, the app or the stored tasks, if any.
+        card_name: The name on the card.
+        backend: The backend; a `Backend` has its own namespace, and the tasks in memory end with the process.
+
+    Raises:
+        AgentUnnamed: There is no such name.
+    """
+    if not namespace and backend != 'memory' and not isinstance(backend, Backend):
+        raise AgentUnnamed(
+            'The agent has no name, under which its tasks would be stored: write'
+            f' Agent(…, name={card_name!r}), to_a2a(name={card_name!r}) or Retention(namespace={card_name!r}).'
+            " Tasks that were stored without a name are under 'agent', and Retention(namespace='agent') keeps them."
+        )
 
 
 def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:

@@ -39,7 +39,15 @@ from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..card import CardFacts, CardSchemas, CardTemplate
 from ..conversion import schemas
-from ..conversion.inbound import Accepts, accepts, check_parts, check_types, media_range, resolve_profile
+from ..conversion.inbound import (
+    Accepts,
+    accepts,
+    check_parts,
+    check_types,
+    media_range,
+    resolve_audio_types,
+    resolve_profile,
+)
 from ..conversion.outbound import OutputMapper
 from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
 from ..errors import UnsupportedOperationError, needs_extra
@@ -95,6 +103,7 @@ class Assembly:
         backend: Backend,
         settings: Settings,
         *,
+        service: str,
         sign_push: SignPush | None,
         conversion: Conversion,
         engine: Engine | None = None,
@@ -144,6 +153,7 @@ class Assembly:
             conversion.connections,
             settings,
             backend=backend,
+            service=service,
             store=LoopExitStack(*stores),
             beside=None if self.direct is None else self.direct.drain,
         )
@@ -437,10 +447,12 @@ class Conversion:
         if own is None:
             output_type = options.get('output_type') or agent.output_type
             self.outputs = OutputMapper(output_type, output_modes, data_as_text=as_text)
+            models = models_of(agent, options)
             self._model_takes = accepts(
-                resolve_profile(models_of(agent, options)),
+                resolve_profile(models),
                 messages.allowed_file_url_schemes,
                 force_download=messages.force_download,
+                audio_types=resolve_audio_types(models),
             )
             self.takes = replace(self._model_takes, declared=declared)
             self._read, self._read_task = plain_read(self.takes), None

@@ -97,7 +97,7 @@ def run(
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
         with frozen():
-            server.run(sockets=[listener])
+            _run(server, listener)
 
 
 @contextmanager
@@ -261,6 +261,18 @@ def uvicorn_server(
     return Server(config), settled
 
 
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Run a server as `uvicorn.Server.run` does.
+
+    That method calls `asyncio.run` with a `loop_factory`. After `nest_asyncio.apply()`, as in many notebooks,
+    `asyncio.run` takes none.
+    """
+    config: Any = server.config
+    loop_factory = getattr(config, 'get_loop_factory', None) or config.setup_event_loop  # before uvicorn 0.36
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server.serve(sockets=[listener]))
+
+
 def _end_unread(listener: socket.socket, answer_time: float) -> None:
     """Let the kernel end connections whose client reads nothing.
 
@@ -303,7 +315,7 @@ class Server:
 
     def _serve(self) -> None:
         try:
-            self._server.run(sockets=[self._listener])
+            _run(self._server, self._listener)
         except SystemExit:
             pass  # uvicorn exits if the lifespan failed, and then `started` is False
         finally:

@@ -36,7 +36,10 @@ _MOMENT = 1.0
 """Seconds until a request watches its client: most functions return sooner."""
 
 Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
-"""Returns the caller who sends a request, or None to refuse the request with HTTP 401."""
+"""Returns the caller who sends a request, or None to refuse the request with HTTP 401.
+
+`HTTPException` of Starlette or FastAPI with the status 401 or 403 also refuses. So does an anonymous caller.
+"""
 
 
 async def allows(option: str, function: Callable[..., Any], *args: Any) -> bool:
@@ -84,6 +87,7 @@ class Authenticator(ABC):
             InvalidCredentials: The request has credentials, but they are not valid. The other alternatives are tried.
             OverloadedError: The credentials cannot be checked at the moment. The client gets HTTP 503, unless another
                 alternative finds a caller.
+            HTTPException: With the status 401, like None; with the status 403, the caller may not call.
         """
 
     def redact(self, query: bytes) -> bytes:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeAlias, cast
 
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+
 from ..audit import Event, Fact, audit
 from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
 from ..protocol.fields import MAX_ID
@@ -172,6 +175,7 @@ class Guard:
         """Return the first caller that an authenticator finds."""
         invalid: dict[Authenticator, InvalidCredentials] = {}
         unavailable: OverloadedError | None = None
+        challenge: str | None = None
         for authenticator in self._authenticators:
             try:
                 caller = await request.ask('auth=', find_caller(authenticator, request))
@@ -179,13 +183,20 @@ class Guard:
                 invalid[authenticator] = error
             except OverloadedError as error:
                 unavailable = error
+            except HTTPException as error:  # of FastAPI's security or of Starlette, in a function that others use, too
+                if error.status_code == 403:
+                    _audit('forbidden', request)
+                    raise PermissionDeniedError from None
+                if error.status_code != 401:
+                    raise
+                challenge = challenge or Headers(error.headers).get('www-authenticate')
             else:
                 if caller is not None:
                     return caller
         if unavailable is not None:
             _audit('authentication-unavailable', request)
             raise unavailable
-        self._refuse(invalid, request)
+        self._refuse(invalid, request, challenge)
 
     def _warn(self, request: RequestInfo) -> None:
         """Warn once that another machine has called an anonymous server."""
@@ -199,10 +210,14 @@ class Guard:
                 stranger,
             )
 
-    def _refuse(self, invalid: Mapping[Authenticator, InvalidCredentials], request: RequestInfo) -> NoReturn:
+    def _refuse(
+        self, invalid: Mapping[Authenticator, InvalidCredentials], request: RequestInfo, challenge: str | None
+    ) -> NoReturn:
+        """Refuse the request, with the challenge of a function if there are no schemes."""
         if not invalid:
             _audit('authentication-missing', request)
-            raise UnauthenticatedError(headers=self._challenge({}))
+            own = {} if challenge is None else {'WWW-Authenticate': challenge}
+            raise UnauthenticatedError(headers=self._challenge({}) or own)
         reasons = {'+'.join(way.schemes) or type(way).__name__: error.reason for way, error in invalid.items()}
         _audit('authentication-failed', request, reasons=reasons)
         headers = self._challenge({way: _invalid_token(error) for way, error in invalid.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import re
 import socket
@@ -253,6 +254,8 @@ def _reason(error: Exception) -> str:
 # --- repetitions of requests while an agent does not answer -----------------------------------------------------------
 # With pauses that grow, and an end.
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 _FIRST = 0.05
 _LONGEST = 1.0
 """The first and the longest pause, in seconds."""
@@ -270,13 +273,13 @@ class Patience:
         self._limit = limit
         self._chance = chance
         self._clock = asyncio.get_running_loop().time
-        self._pause = _FIRST
         self.answered()
 
     def answered(self, *, news: bool = True) -> None:
         """Begin the time anew: the agent has answered. Without news, the pauses go on growing."""
         if news:
             self._pause = _FIRST
+            self._logged = False
         self._end = self._clock() + self._limit
 
     async def wait(self, error: RemoteUnavailable | A2AError) -> None:
@@ -293,5 +296,8 @@ class Patience:
             pause = error.retry_after or pause
         if self._clock() + pause > self._end:
             raise error
+        if not self._logged and max(pause, self._pause) >= _LONGEST:
+            self._logged = True
+            logger.warning('The request is repeated for up to %.0f seconds: %s', self._end - self._clock(), error)
         self._pause = min(self._pause * 2, _LONGEST)
         await asyncio.sleep(pause)

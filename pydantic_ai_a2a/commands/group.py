@@ -6,7 +6,9 @@ server ends by the signal, as under uvicorn.
 
 from __future__ import annotations
 
+import errno
 import logging
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -16,7 +18,7 @@ from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
 from .cli import CTRL_C
-from .terminal import SafeLog, safe, say
+from .terminal import SafeLog, accept_all_characters, drop_rest, echo, safe, say
 
 _COMMANDS = {
     'serve': ('running', 'Serve an app or an agent over HTTP and gRPC.'),
@@ -37,18 +39,29 @@ _COMMANDS = {
     'watch': ('calling', 'Show the events of a task until it stops.'),
 }
 """The module of each command, which is loaded when the command is chosen, and its first sentence."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a disk, a quota or a file without room."""
 
 
 def run(arguments: Sequence[str] | None) -> NoReturn:
     """Run the command in the arguments."""
     # The last resort writes the warnings of commands that configure no logging.
     (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
+    accept_all_characters()
     commands = _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',
         commands=[Command(name, short_help=text) for name, (_, text) in _COMMANDS.items()],
         context_settings={'help_option_names': ['-h', '--help']},
     )
-    click.version_option(package_name='pydantic-ai-a2a')(commands).main(arguments, prog_name='pydantic-ai-a2a')
+    click.version_option(package_name='pydantic-ai-a2a')(commands)
+    try:
+        commands.main(arguments, prog_name='pydantic-ai-a2a')
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        drop_rest(sys.stdout)
+        echo(f'Error: Cannot write: {error.strerror}. The output is not complete.', err=True)
+        sys.exit(1)
 
 
 class _CommandLine(Group):

@@ -26,7 +26,7 @@ from ..doctor import Finding, examine
 from ..errors import A2AError, RemoteError
 from ..protocol.stored import json_of
 from ..types import AgentCard, CancelParams, ListParams, Task, TaskState, agent_card_ta
-from .terminal import Command, awaited, echo, safe, say, write_table
+from .terminal import Command, awaited, echo, echo_json, safe, say, write_table
 
 _INDENT = 12
 """Characters before the text of a line of `card` and `doctor`."""
@@ -155,7 +155,7 @@ async def card(*, remote: Remote, is_json: bool) -> int:
     async with remote.cards() as (_, cards):
         agent_card, _ = await cards.get()
     if is_json:
-        echo(json.dumps(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
+        echo_json(json.dumps(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
     else:
         for name, text in _card_lines(agent_card):
             echo(f'{name:{_INDENT}}{text}'.rstrip())
@@ -213,7 +213,7 @@ async def tasks(*, remote: Remote, context: str | None, state: TaskState | None,
                     break
     if json_lines:
         for task in listed_tasks:
-            echo(json.dumps(json_of(task)))
+            echo_json(json.dumps(json_of(task)))
     elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
         write_table(columns, [_row(task) for task in listed_tasks])
@@ -260,8 +260,10 @@ async def doctor(*, remote: Remote, verbose: bool, is_json: bool) -> int:
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'
-            if is_json or verbose:
-                echo(json.dumps(asdict(finding)) if is_json else _finding_lines(finding))
+            if is_json:
+                echo_json(json.dumps(asdict(finding)))
+            elif verbose:
+                echo(_finding_lines(finding))
             else:
                 summary.add(finding)
     summary.write()

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from runpy import run_module
@@ -14,8 +14,9 @@ from types import FrameType
 from typing import Any
 
 import click
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
-from starlette.routing import Match
+from starlette.routing import Host, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app.app import A2AApp
@@ -23,7 +24,7 @@ from ..app.build import check_callers
 from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.browser import AllowedHosts
-from ..http.index import Live, Ready
+from ..http.index import LIVE_PATH, READY_PATH, Agents, Live, Ready, ReadyTogether
 from .targets import apart, find, place_options
 from .terminal import say
 
@@ -219,9 +220,14 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
 
 
 class HealthOnly:
-    """An ASGI app with only the health routes of an app."""
+    """An ASGI app with only the health routes of an app, and with those of all its agents together."""
 
     def __init__(self, app: ASGIApp) -> None:
+        agents = dict(_agents(app))
+        if agents.keys() != {''}:  # an agent at the root answers at the same paths itself
+            together = {LIVE_PATH: Live(), READY_PATH: ReadyTogether(Agents(agents, {}))}
+            routes = [Route(path, health, methods=['GET', 'HEAD']) for path, health in together.items()]
+            app = Starlette(routes=[*routes, Mount('/', app)])
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -230,13 +236,23 @@ class HealthOnly:
         await (self._app if health else _NOT_FOUND)(scope, receive, send)
 
 
+def _agents(app: object, place: str = '') -> Iterator[tuple[str, Ready]]:
+    """Yield the readiness of each agent in an app, by the path, or the host and the path, of the agent."""
+    for route in getattr(_inside(app), 'routes', ()):
+        if isinstance(ready := getattr(route, 'endpoint', None), Ready):
+            yield place, ready
+        else:
+            below = f'//{route.host}' if isinstance(route, Host) else getattr(route, 'path', '')
+            yield from _agents(getattr(route, 'app', None), place + below)
+
+
 def _tells_health(app: object, scope: Scope) -> bool:
     """Return True if a request goes to a health route, by the routes of the app and of mounted apps."""
     for route in getattr(_inside(app), 'routes', ()):
         match, child = route.matches(scope)
         if match is Match.FULL:
             endpoint = child['endpoint']
-            return isinstance(endpoint, Live | Ready) or _tells_health(endpoint, {**scope, **child})
+            return isinstance(endpoint, Live | Ready | ReadyTogether) or _tells_health(endpoint, {**scope, **child})
     return False
 
 

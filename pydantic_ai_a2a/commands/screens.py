@@ -15,7 +15,7 @@ from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
 from ..protocol.stored import json_of
 from ..types import INTERRUPTED, Message, Part, Task
-from .terminal import Command, echo, say
+from .terminal import Command, echo, echo_json, say
 
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
 
@@ -111,24 +111,24 @@ class _JsonScreen(Screen):
         pass
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        echo(json.dumps(json_of(outcome)))
+        echo_json(json.dumps(json_of(outcome)))
 
 
 class _JsonLinesScreen(Screen):
     """Writes each event as a line of JSON."""
 
     def show(self, update: Update) -> None:
-        echo(json.dumps(json_of(update.event)))
+        echo_json(json.dumps(json_of(update.event)))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         pass
 
 
 def screen_for(form: Form, before: str = '') -> Screen:
-    """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, and in a terminal."""
+    """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, in a UTF-8 terminal."""
     if form != 'text':
         return _JsonScreen() if form == 'json' else _JsonLinesScreen()
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and sys.stdout.encoding.lower().startswith('utf'):  # else rich would draw with escapes
         try:
             from .rich_screen import RichScreen  # noqa: PLC0415 - of an extra
         except ImportError:

@@ -35,7 +35,7 @@ from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options
-from .terminal import Command, awaited, echo, say, write_table
+from .terminal import Command, awaited, echo, echo_json, say, write_table
 
 
 class Store(NamedTuple):
@@ -233,7 +233,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: 
     """Write rows as JSON Lines or as a table, and return the exit code."""
     if as_json:
         for row in rows:
-            echo(to_json(row).decode())
+            echo_json(to_json(row).decode())
     elif rows:
         write_table(columns, [['-' if value in (None, '') else str(value) for value in row.values()] for row in rows])
     return 0
@@ -279,7 +279,10 @@ async def _retry_all(
                 say(f'error: {item_id}: {error.message}')
                 failed = True
             else:
-                echo(to_json(retried).decode() if as_json else ' -> '.join(retried.values()))
+                if as_json:
+                    echo_json(to_json(retried).decode())
+                else:
+                    echo(' -> '.join(retried.values()))
     return int(failed)
 
 
@@ -411,7 +414,7 @@ async def erase(
             return 1
         erased = await erase_all(backend, owner, context_id, grace=grace if cancel else None)
         if as_json:
-            echo(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}).decode())
+            echo_json(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}).decode())
         elif erased:
             echo(f'erased for {what}: {_told(erased)}')
         if not erased:
@@ -530,7 +533,7 @@ async def export(store: Store, owner: str, context_id: str | None) -> int:
     async with opened(store) as backend:
         async for item in backend.housekeeping.export(owner, context_id):
             body = _task(item) if isinstance(item, ExportedTask) else _conversation(item)
-            echo(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}')
+            echo_json(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}')
             lines += 1
     if not lines:
         say(

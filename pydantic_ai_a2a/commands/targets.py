@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from ..app.app import A2AApp
 from ..app.build import served, telling_name, to_a2a
+from ..app.combinations import check_namespace
 from ..auth.callers import Authenticator
 from .terminal import Command
 
@@ -77,6 +78,7 @@ def _served_agent(agent: AbstractAgent[Any, Any], target: str, backend: str | No
     name = agent.name or telling_name(*reversed(re.split('[.:]', target)))
     authenticators = None if auth is None else _authenticators(auth)
     try:
+        check_namespace(agent.name, name, backend or 'memory')
         return to_a2a(agent, name=name, backend=backend or 'memory', auth=authenticators)
     except ValueError as error:  # only the values of --backend and --auth can be wrong here
         raise UsageError(str(error)) from None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import click
 
@@ -32,9 +36,33 @@ def safe(text: str) -> str:
     return _CONTROL.sub(lambda match: f'\\u{ord(match[0]):04x}', text)
 
 
+def accept_all_characters() -> None:
+    """Let the standard streams escape characters that the encoding of the terminal lacks, and replace unknown bytes."""
+    for stream, errors in ((sys.stdin, 'replace'), (sys.stdout, 'backslashreplace'), (sys.stderr, 'backslashreplace')):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ('strict', 'surrogateescape'):
+            with suppress(OSError):  # its file was exchanged, and is no longer of the same kind
+                stream.reconfigure(errors=errors)
+
+
 def echo(text: str = '', *, err: bool = False, nl: bool = True) -> None:
-    """Write text to standard output, or to standard error."""
-    click.echo(safe(text), err=err, nl=nl)
+    """Write text to standard output, or to standard error. Text for a standard error that is full is dropped."""
+    try:
+        click.echo(safe(text), err=err, nl=nl)
+    except OSError:
+        if not err:
+            raise
+        drop_rest(sys.stderr)
+
+
+def echo_json(line: str) -> None:
+    """Write a line of JSON to standard output: in UTF-8, whatever the encoding of the terminal."""
+    click.echo(safe(line).encode(), file=getattr(sys.stdout, 'buffer', None))
+
+
+def drop_rest(stream: TextIO) -> None:
+    """Drop the text that a stream could not write. Python would try again at the end of the process."""
+    with suppress(OSError), open(os.devnull, 'wb') as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def ask(text: str, **options: Any) -> Any:

@@ -46,6 +46,7 @@ from ..types import Message, Part, frozen
 _DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
 """The document types that a profile lists. `supports_document_input` alone decides about other documents."""
 _IMAGES: tuple[str, ...] = get_args(ImageMediaType)
+_WAV_AND_MP3 = ('audio/wav', 'audio/mpeg')
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
 """File names that cannot break out of their frame in the prompt."""
 _HEAD = 64
@@ -67,6 +68,8 @@ class Accepts:
     other_documents: bool = True
     """True if the model accepts documents of other types, such as presentations."""
     audio: bool = True
+    audio_types: frozenset[str] | None = None
+    """The accepted audio types, if `audio` is True; None: all."""
     video: bool = True
     url_schemes: frozenset[str] = HTTPS_ONLY
     """Accepted schemes of URLs, in lower case."""
@@ -92,7 +95,7 @@ class Accepts:
             case 'image':
                 return self.images
             case 'audio':
-                return self.audio
+                return self.audio and (self.audio_types is None or media_type in self.audio_types)
             case 'video':
                 return self.video
             case _:
@@ -109,7 +112,7 @@ class Accepts:
             'application/json',
             *(_IMAGES if self.images else ()),
             *documents,
-            *(('audio/wav', 'audio/mpeg') if self.audio else ()),
+            *(_WAV_AND_MP3 if self.audio else ()),
             *(('video/mp4',) if self.video else ()),
         ]
 
@@ -118,7 +121,11 @@ _UNDECLARED = Accepts()
 
 
 def accepts(
-    profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY, *, force_download: bool = True
+    profile: ModelProfile,
+    url_schemes: Collection[str] = HTTPS_ONLY,
+    *,
+    force_download: bool = True,
+    audio_types: frozenset[str] | None = None,
 ) -> Accepts:
     """Return the files that a model with the profile accepts. Support is the default for each kind of file."""
     documents = profile.get('supports_document_input', True)
@@ -127,6 +134,7 @@ def accepts(
         documents=_DOCUMENTS & profile.get('supported_document_media_types', _DOCUMENTS) if documents else frozenset(),
         other_documents=documents,
         audio=profile.get('supports_audio_file_input', True),
+        audio_types=audio_types,
         video=profile.get('supports_video_input', True),
         url_schemes=frozenset(scheme.lower() for scheme in url_schemes),
         force_download=force_download,
@@ -165,6 +173,26 @@ def _profiles(model: Model | str) -> Iterator[ModelProfile]:
     except ImportError:
         # The optional package of the provider is missing. The server still serves the card.
         yield DEFAULT_PROFILE
+
+
+def resolve_audio_types(models: Sequence[Model | str]) -> frozenset[str] | None:
+    """Return the audio types that all of the models accept, if they accept audio; None: all types.
+
+    No profile has these types. The API of OpenAI, and APIs like it, take WAV and MP3.
+    """
+    of_openai = any(_is_of_openai(model) for model in models)
+    return frozenset(_WAV_AND_MP3) if of_openai else None
+
+
+def _is_of_openai(model: Model | str) -> bool:
+    """Return whether a model, or one that it may fall back to, is of OpenAI's API, without an import of its package."""
+    if isinstance(model, FallbackModel):
+        return any(map(_is_of_openai, model.models))
+    if isinstance(model, WrapperModel):
+        return _is_of_openai(model.wrapped)
+    if isinstance(model, Model):
+        return any(kind.__module__.startswith('pydantic_ai.models.openai') for kind in type(model).__mro__)
+    return any(name.startswith('openai_') for profile in _profiles(model) for name in profile)
 
 
 def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -> str | list[UserContent]:

@@ -150,6 +150,9 @@ class _Member:
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
 
 
+PLAIN = 'text/plain'
+
+
 class OutputModes(NamedTuple):
     """The media types that one client accepts."""
 
@@ -159,6 +162,8 @@ class OutputModes(NamedTuple):
     """True if data may be sent as JSON."""
     ranges: frozenset[str]
     """Media types, `type/*` and `*/*`, in lower case and without parameters."""
+    text_type: str = PLAIN
+    """The media type of the agent's text."""
 
     def takes(self, media_type: str) -> bool:
         """Return True if content of the type may be sent unchanged."""
@@ -186,6 +191,8 @@ class OutputMapper:
     """True if an output can be data, which may hold numbers."""
     modes: list[str]
     """Media types of the output, for the agent card."""
+    everything: OutputModes
+    """The modes of a client that names none."""
 
     def __init__(
         self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None, *, data_as_text: bool = False
@@ -204,6 +211,7 @@ class OutputMapper:
         ] or ['text/plain']
         self.modes = list(modes or derived)
         self._called_text = [mode for mode in self.modes if mode.startswith('text/')]
+        self.everything = self._with_text_type(EVERYTHING)
         self._called_json = [mode for mode in self.modes if mode.endswith('+json')]
         self._always_files = derived == files
         self._files = files
@@ -214,7 +222,14 @@ class OutputMapper:
 
     def accepted(self, names: Sequence[str]) -> OutputModes:
         """Return the output modes of a client that names these modes."""
-        return output_modes(names, text=self._called_text, json=self._called_json) if names else EVERYTHING
+        if not names:
+            return self.everything
+        return self._with_text_type(output_modes(names, text=self._called_text, json=self._called_json))
+
+    def _with_text_type(self, modes: OutputModes) -> OutputModes:
+        """Return the modes with the first media type of text on the card that the client accepts."""
+        called = next((mode for mode in self._called_text if '*' not in mode and modes.takes(mode)), PLAIN)
+        return modes if called == PLAIN else modes._replace(text_type=called)
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse a client that accepts none of the agent's possible outputs.
@@ -236,7 +251,7 @@ class OutputMapper:
         *,
         artifact_id: str,
         files: Sequence[BinaryContent] = (),
-        accepted: OutputModes = EVERYTHING,
+        accepted: OutputModes | None = None,
     ) -> list[Artifact]:
         """Return the artifacts of a run.
 
@@ -244,22 +259,25 @@ class OutputMapper:
             output: The output of the run.
             artifact_id: Id of the first artifact; further artifacts get `-2`, `-3`, ... behind it.
             files: The files in the run's last response; they go into the first artifact, unless they are the output.
-            accepted: The client's modes. Text and data are converted; other content that does not fit is left out.
+            accepted: The client's modes, by default `everything`. Text and data are converted; other content that does
+                not fit is left out.
 
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
             NotFinite: The output holds NaN or infinity.
             UnacceptableOutput: The client accepts nothing of the output.
         """
+        accepted = accepted or self.everything
         if isinstance(output, Artifacts):
-            named = [(name, _parts(value, _runtime_member, text=True)) for name, value in output.items()]
+            named = [(name, _parts(value, _runtime_member, accepted.text_type)) for name, value in output.items()]
         else:
-            named = [('result', _parts(output, self._member_of, text=self.text or not self._members))]
-        if accepted is not EVERYTHING:
+            text_type = accepted.text_type if self.text or not self._members else None
+            named = [('result', _parts(output, self._member_of, text_type))]
+        if accepted is not self.everything:
             named = fitting(named, accepted)
             files = [file for file in files if accepted.takes(file.media_type)]
         if self._data_as_text and accepted.text:
-            named = [(name, with_json(parts)) for name, parts in named]
+            named = [(name, with_json(parts, accepted)) for name, parts in named]
         if files:
             _add_files(named[0][1], files)
         return [
@@ -324,9 +342,9 @@ def text_of(output: Any) -> str | None:
     return output if isinstance(output, str) and not isinstance(output, Enum) else None
 
 
-def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> list[Part]:
-    if text and (output := text_of(value)) is not None:
-        return [Part(text=output, media_type='text/plain')]
+def _parts(value: Any, member_of: Callable[[Any], _Member], text_type: str | None) -> list[Part]:
+    if text_type is not None and (output := text_of(value)) is not None:
+        return [Part(text=output, media_type=text_type)]
     if isinstance(value, File):
         return [file_part(value)]
     if isinstance(value, (list, tuple)) and value:
@@ -531,19 +549,24 @@ def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> l
     return rest
 
 
-def with_json(parts: Iterable[Part]) -> list[Part]:
+def with_json(parts: Iterable[Part], accepted: OutputModes) -> list[Part]:
     """Return the parts, with a text part after each data part that holds its result as JSON."""
     followed = list[Part]()
     for part in parts:
         followed.append(part)
         if 'data' in part:
-            followed.append(Part(text=_json(part['data']), media_type='text/plain'))
+            followed.append(Part(text=_json(part['data']), media_type=_type_of_json(accepted)))
     return followed
 
 
 def _json(data: Any) -> str:
     """Return the result of a data part as JSON."""
     return to_json(data['result']).decode()
+
+
+def _type_of_json(accepted: OutputModes) -> str:
+    """Return the media type of JSON as text. The type of the agent's text is another one, if the client accepts it."""
+    return PLAIN if accepted.takes(PLAIN) else accepted.text_type
 
 
 def _converted(part: Part, accepted: OutputModes) -> Part | None:
@@ -554,7 +577,7 @@ def _converted(part: Part, accepted: OutputModes) -> Part | None:
     if 'data' in part:
         if accepted.json or not accepted.text:
             return part if accepted.json else None
-        return Part(text=_json(part['data']), media_type='text/plain', metadata=part.get('metadata', {}))
+        return Part(text=_json(part['data']), media_type=_type_of_json(accepted), metadata=part.get('metadata', {}))
     return part if accepted.takes(part.get('media_type', OCTET_STREAM)) else None
 
 

@@ -49,7 +49,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RunUsage
 
-from ..errors import BadInput, DownloadTimedOut, NoModel, StoreFailed, ToolConflict
+from ..errors import BadInput, DownloadTimedOut, FileRefused, NoModel, StoreFailed, ToolConflict
 from ..settings import Progress
 from ..types import Note, Part, Step, TextDelta
 from .remote_calls import SYSTEM, remote_tool
@@ -291,6 +291,8 @@ def classify(error: BaseException) -> Failure:
         return Failure(*error.args[:3])
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
+    if isinstance(error, FileRefused):
+        return Failure('refused-file', str(error))
     if isinstance(error, ToolConflict):
         return Failure('tool-conflict', str(error))
     if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:

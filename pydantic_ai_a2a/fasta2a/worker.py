@@ -34,7 +34,14 @@ from ..agent.exits import contained
 from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
-from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
+from ..conversion.inbound import (
+    Accepts,
+    accepts,
+    model_messages,
+    resolve_audio_types,
+    resolve_profile,
+    user_prompt,
+)
 from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
@@ -131,8 +138,13 @@ class AgentWorker(Worker[list[ModelMessage]]):
     @cached_property
     def accepts(self) -> Accepts:
         """The parts accepted by the agent's model."""
-        profile = resolve_profile(models_of(self.agent, self.options))
-        return accepts(profile, self.allowed_file_url_schemes, force_download=self.force_download)
+        models = models_of(self.agent, self.options)
+        return accepts(
+            resolve_profile(models),
+            self.allowed_file_url_schemes,
+            force_download=self.force_download,
+            audio_types=resolve_audio_types(models),
+        )
 
     @cached_property
     def outputs(self) -> WorkerOutputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -205,16 +206,18 @@ class GrpcCall(Exchange):
             return
         room.ready(len(message))
         sending = asyncio.ensure_future(self._send(self._context.write(message)))
+        sending.add_done_callback(_retrieve)
         try:
-            await asyncio.shield(sending)
+            await asyncio.wait([sending])
         except asyncio.CancelledError:
             await asyncio.wait([sending])  # gRPC cannot take back a message, and keeps its memory
             raise
+        sending.result()
 
     async def _send(self, sending: Awaitable[None]) -> None:
         try:
             await sending
-        except aio.InternalError:  # the call has ended meanwhile
+        except (aio.InternalError, aio.UsageError):  # the call, or the server, has ended meanwhile
             raise ClientGone from None
 
     async def fail(self, exception: BaseException) -> bool:
@@ -247,6 +250,12 @@ class GrpcCall(Exchange):
 
     async def _maybe_in_thread(self, size: int, convert: Callable[..., Any], *args: Any) -> Any:
         return convert(*args) if size < LONG else await self.in_thread(convert, *args)
+
+
+def _retrieve(sending: asyncio.Future[None]) -> None:
+    """Retrieve the exception of a message: the call that waited for the message may have been cancelled twice."""
+    with suppress(asyncio.CancelledError):
+        sending.exception()
 
 
 # --- the values of a gRPC call that admission reads -------------------------------------------------------------------

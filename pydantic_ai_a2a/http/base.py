@@ -62,12 +62,18 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
     Raises:
         PayloadTooLargeError: The body is larger. A body whose declared length is larger is not read.
+        UnsupportedMediaTypeError: The body is compressed: what it expands to could not be bounded by its length.
         JSONParseError: The web server has dropped the body.
         ClientGone: The client disconnected before the end of the body.
     """
     for name, value in scope['headers']:
         if name == b'content-length' and _DIGITS.fullmatch(value) and int(value) > limit:
             raise _too_large(limit)
+        if name == b'content-encoding' and value.strip().lower() not in (b'', b'identity'):
+            raise UnsupportedMediaTypeError(
+                'The request body must not be compressed: send it without Content-Encoding.',
+                headers={'Accept-Encoding': 'identity'},  # RFC 9110 §15.5.16
+            )
     body = bytearray()  # not a list: small chunks need more memory than their bytes
     while True:
         message = await receive()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
+from urllib.parse import quote
 
 from pydantic_core import to_json
 from starlette.requests import Request
@@ -96,7 +97,12 @@ def base_url(scope: Scope) -> str:
 def _base_url(scheme: str, host: bytes | None, server: tuple[str, int | None] | tuple[()], root_path: str) -> str:
     headers = [] if host is None else [(b'host', host)]
     scope = {'type': 'http', 'scheme': scheme, 'headers': headers, 'server': server or None, 'path': '/'}
-    return str(Request({**scope, 'app_root_path': root_path}).base_url)
+    return str(Request({**scope, 'app_root_path': quoted(root_path)}).base_url)
+
+
+def quoted(path: str) -> str:
+    """Return a decoded path as URLs have it (RFC 3986 §3.3)."""
+    return quote(path, safe="/:@!$&'()*+,;=")
 
 
 # --- the values of an HTTP request that admission reads, and the redaction of credentials in its query ----------------

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, cast
-from urllib.parse import quote
 
 from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
@@ -22,7 +21,7 @@ from ..protocol.versions import HTTP
 from ..runs.hosting import Component
 from ..types import new_correlation_id
 from .base import NO_SNIFF, CachedAnswer, reply
-from .card import CARD_PATH, base_url
+from .card import CARD_PATH, base_url, quoted
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""
@@ -52,7 +51,7 @@ class Index:
             return
         error = _error(scope)
         if error is None and self._docs_url is not None and 'text/html' in Headers(scope=scope).get('accept', ''):
-            await RedirectResponse(scope.get('root_path', '') + self._docs_url)(scope, receive, send)
+            await RedirectResponse(quoted(scope.get('root_path', '') + self._docs_url))(scope, receive, send)
             return
         correlation_id = new_correlation_id()
         body = self._description(scope)
@@ -246,14 +245,14 @@ class Agents:
     async def _agent(self, scope: Scope, path: str) -> _Agent:
         status, answer = await self.ask(scope, path, CARD_PATH)
         card: dict[str, Any] = answer if status == 200 and answer is not None else {}
-        here = base_url(scope).removesuffix('/') + quote(path)
+        here = base_url(scope).removesuffix('/') + quoted(path)
         docs = self._docs.get(path)
         return _Agent(
             path=path,
             url=f'{here}/',
             name=card.get('name'),
             description=card.get('description'),
-            docs=None if docs is None else here + docs,
+            docs=None if docs is None else here + quoted(docs),
         )
 
     @property
@@ -307,7 +306,7 @@ async def _get(app: ASGIApp, scope: Scope, path: str, below: str) -> tuple[int, 
         'client': None,
         'method': 'GET',
         'path': root + below,
-        'raw_path': quote(root + below).encode(),
+        'raw_path': quoted(root + below).encode(),
         'root_path': root,
         'query_string': b'',
         'headers': headers,

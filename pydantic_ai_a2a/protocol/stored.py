@@ -59,6 +59,10 @@ def time_of(identifier: str) -> float:
     return int(identifier[:12], 16) / 1000
 
 
+PLAIN = 'text/plain'
+"""The media type of text without another one."""
+
+
 @lru_cache(maxsize=16)
 def _second(seconds: int) -> bytes:
     return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S').encode()
@@ -70,9 +74,9 @@ def timestamp(ms: int) -> bytes:
     return b'"%s.%03dZ"' % (_second(ms // 1000), ms % 1000)
 
 
-def text_parts(text: str) -> bytes:
+def text_parts(text: str, media_type: str = PLAIN) -> bytes:
     """Write the parts of a message of the agent: one text part."""
-    return b''.join((b'[{"text":', dump_json(text), b',"mediaType":"text/plain"}]'))
+    return b''.join((b'[{"text":', dump_json(text), b',"mediaType":', dump_json(media_type), b'}]'))
 
 
 def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
@@ -185,8 +189,10 @@ def without_text(update: bytes) -> bytes:
     """Return a `whole_text` as an empty last piece, for readers that have the pieces."""
     # No string within the artifact or the ids holds these bytes: a quote in a JSON string has a backslash before it.
     begin, end = update.index(_PARTS), update.rindex(b',"taskId":')
+    found = update.rfind(b',"mediaType":', begin, end)
+    media_type = b',"mediaType":"text/plain"}]}' if found < 0 else update[found:end]
     tail = update[end : -len(_LAST)] + b',"append":true' + _LAST
-    return update[:begin] + b'"parts":[{"text":"","mediaType":"text/plain"}]}' + tail
+    return update[:begin] + _PARTS + b'{"text":""' + media_type + tail
 
 
 class TextArtifact:
@@ -194,10 +200,10 @@ class TextArtifact:
 
     __slots__ = ('_head', '_tail')
 
-    def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str) -> None:
+    def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str, media_type: str = PLAIN) -> None:
         names = b'"artifactId":' + dump_json(artifact_id) + b',"name":' + dump_json(name)
         self._head = b'{"artifactUpdate":{"artifact":{' + names + b',"parts":[{"text":'
-        self._tail = b',"mediaType":"text/plain"}]},' + ids(task_id, context_id)
+        self._tail = b',"mediaType":' + dump_json(media_type) + b'}]},' + ids(task_id, context_id)
 
     def piece(self, text: str, *, first: bool) -> bytes:
         """Write a `StreamResponse` with one piece (§4.2.2): the first replaces, later pieces append."""

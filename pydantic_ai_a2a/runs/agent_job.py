@@ -28,7 +28,7 @@ from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
-from ..conversion.outbound import EVERYTHING, OutputMapper, OutputModes, text_of
+from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
 from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, ValidatedInput, client_output, has_tools
@@ -126,6 +126,8 @@ class AgentJob:
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
         client = None if claim.request is None or MARK not in claim.request else self.client_output(claim)
+        accepted = self._accepted(claim)
+        recorder.text_type = accepted.text_type
         running.set(self.current(claim, recorder, validated))
         tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
         arguments = RunArguments(
@@ -138,7 +140,7 @@ class AgentJob:
             watched_live=partial(self._backend.events.watched, claim.header.id, live=True),
             emit=recorder.write,
             partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
-            text_output=self._outputs.streams_text and client is None and self._accepted(claim).text,
+            text_output=self._outputs.streams_text and client is None and accepted.text,
             turn=turn,
             usage=usage,
             budget=budget,
@@ -286,7 +288,7 @@ class AgentJob:
     def _accepted(self, claim: Claim) -> OutputModes:
         """Return the output modes that the task's client accepts."""
         if claim.request is None:
-            return EVERYTHING
+            return self._outputs.everything
         return self._outputs_of(claim).accepted(from_json(claim.request).get('acceptedOutputModes', ()))
 
     def _outputs_of(self, claim: Claim) -> OutputMapper:

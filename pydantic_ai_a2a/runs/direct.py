@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -68,7 +68,7 @@ class Direct:
         metering: Metering | None,
         limit: int,
         max_wait: float | None,
-        check: Callable[[], None],
+        check: Callable[[], Awaitable[None]],
     ) -> None:
         self._rule = rule
         self._check_agent = check
@@ -153,7 +153,7 @@ class Direct:
                 run.cancel()
 
     async def _check(self, header: TaskHeader) -> None:
-        self._check_agent()
+        await self._check_agent()
         owner = header.owner
         await self._backend.housekeeping.check_erasing(owner, header.context_id, at=self._backend.now())
         if self._metering is not None:

@@ -18,13 +18,16 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from pydantic_ai.exceptions import UserError
+
 from ..agent.connections import Connections
 from ..clock import STOP_TIME
-from ..errors import AgentUnavailable, BackendUnusable
+from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.tasks import Offer, OpenStreams
 from ..settings import Settings
 from ..store.ports import Backend
 from ..telemetry import metrics
+from .presence import present
 from .worker import Worker
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -57,6 +60,7 @@ class Hosting:
     Args:
         make_worker: Makes the worker of the running loop.
         backend: Stores the tasks. One app of a process may run the tasks of a backend.
+        service: The agent in words, for other processes of the backend.
         agent: Entered while a host lives that runs tasks.
         connections: Connections of the agent.
         settings: Settings of the app.
@@ -72,6 +76,7 @@ class Hosting:
         settings: Settings,
         *,
         backend: Backend,
+        service: str,
         store: AbstractAsyncContextManager[Any],
         beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
@@ -80,6 +85,7 @@ class Hosting:
         self._connections = connections
         connections.on_doubt = self._doubt
         self._backend = backend
+        self._service = service
         self._store = store
         self.streams = OpenStreams(settings.limits.keep_alive, self.running)
         """The app's event streams, which end at the drain."""
@@ -162,12 +168,15 @@ class Hosting:
 
         Raises:
             AgentUnavailable: The agent cannot be entered now. The host tries again.
+            AgentUnusable: The agent cannot be entered, and time changes nothing: a key or a package is missing.
             BackendUnusable: The store needs a repair.
         """
         try:
             await self.ensure()
         except BackendUnusable:
             raise
+        except (UserError, ImportError) as error:
+            raise AgentUnusable from error
         except Exception as error:  # whatever an agent's toolsets raise
             raise AgentUnavailable from error
 
@@ -199,6 +208,7 @@ class Hosting:
                 agent=self._agent,
                 connections=self._connections,
                 store=self._store,
+                present=partial(present, self._backend, self._service),
                 signals=self._signals,
                 context=self._context.copy(),
                 pauses=self.pauses,
@@ -348,6 +358,7 @@ class Host:
         agent: AbstractAsyncContextManager[Any],
         connections: Connections,
         store: AbstractAsyncContextManager[Any],
+        present: Callable[[], AbstractAsyncContextManager[None]],
         signals: Callable[[], AbstractContextManager[None]],
         context: Context,
         pauses: Callable[[], Iterator[float]],
@@ -358,6 +369,7 @@ class Host:
         self._agent = agent if runs_tasks else nullcontext()
         self._connections = connections
         self._store = store
+        self._present = present
         self._pauses = pauses
         self._signals = signals
         self._context = context
@@ -392,9 +404,10 @@ class Host:
             metrics.watch(worker)
             try:
                 await (worker.start() if self._runs_tasks else worker.ask_store())
-                with self._signals():
-                    self._up.set_result(None)
-                    await self._stop.wait()
+                async with self._present():
+                    with self._signals():
+                        self._up.set_result(None)
+                        await self._stop.wait()
             finally:
                 self.worker = None
                 await worker.close()
@@ -457,6 +470,7 @@ class Host:
                 await self._wake.wait()
                 self._wake.clear()
                 lost = None if self._leaving else await self._connections.lost()
+                self._connections.in_doubt = self._wake.is_set()
             if lost is not None:
                 logger.warning(
                     'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
@@ -467,6 +481,7 @@ class Host:
 
     def _renew(self, renewing: bool) -> None:
         """Keep new runs waiting while the agent is entered anew, or let them go on."""
+        self._connections.in_doubt = False
         if renewing is not self._connections.renewing:
             self._connections.renewing = renewing
             if self.worker is not None:
@@ -480,7 +495,8 @@ class Host:
 
     def doubt(self) -> None:
         """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""
-        if not self._connections.renewing:
+        if self._held and not self._connections.renewing:
+            self._connections.in_doubt = True
             self._wake.set()
 
     def agent_health(self) -> Component:

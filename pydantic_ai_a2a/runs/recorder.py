@@ -78,6 +78,8 @@ class Recorder:
         self._now = now
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
+        self.text_type = stored.PLAIN
+        """The media type of the agent's text."""
         self._flush_delay = flush_delay
         self._results = results
         self._flush = self._new_flush() if flush_delay else None
@@ -159,7 +161,11 @@ class Recorder:
         return Flush(self._store, self._chunk, delay, self._results) if delay else None
 
     def _note(self, note: Note) -> tuple[EventBody, Status]:
-        status = Status('working', self._now(), self._message(stored.text_parts(note.text)))
+        status = Status(
+            'working',
+            self._now(),
+            self._message(stored.text_parts(note.text, self.text_type if note.of_model else stored.PLAIN)),
+        )
         if note.of_model and not self._results.progress.notes:
             header = self._claim.header
             body = stored.status(status.state, status.at, status.message)
@@ -191,7 +197,7 @@ class Recorder:
         history: list[tuple[str, bytes]] = []
         if answer is not None:
             message_id = f'{self._claim.header.id}.{self._claim.turn}.answer'
-            history = [(message_id, self._message(stored.text_parts(answer), message_id))]
+            history = [(message_id, self._message(stored.text_parts(answer, self.text_type), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(
             status,
@@ -334,7 +340,7 @@ class Recorder:
     def _chunk(self, delta: TextDelta) -> EventBody:
         if self._text is None:
             header = self._claim.header
-            self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
+            self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result', self.text_type)
         return None, self._text.piece(delta.text, first=delta.first)
 
     def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:

@@ -26,6 +26,7 @@ from ..card import CardTemplate
 from ..errors import (
     A2AError,
     AgentUnavailable,
+    AgentUnusable,
     ClientGone,
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
@@ -229,7 +230,9 @@ class Dispatch:
         error = as_error(exception, self._request.correlation_id)
         audit_refused(error, self._request, self._caller)
         metering = self._parts.metering
-        if isinstance(error, AgentUnavailable):
+        if isinstance(error, AgentUnusable) and self._request.scope is not None:
+            self._request.scope.get(REASONS, []).append(error.__cause__)
+        if isinstance(error, AgentUnavailable | AgentUnusable):
             return error  # another try to enter the agent would fail as well
         if self._counted or metering is None or self._admitted is None or self._caller is None:
             return error
@@ -434,6 +437,9 @@ def _continued(public: AgentCard, more: Mapping[str, Any]) -> Mapping[str, Any]:
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+REASONS = 'pydantic_ai_a2a.reasons'
+"""Key of the scope for a list of why the agent cannot be entered, if a test wants to know."""
+
 
 def as_error(exception: BaseException, correlation_id: str) -> A2AError:
     """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
@@ -442,6 +448,9 @@ def as_error(exception: BaseException, correlation_id: str) -> A2AError:
     if isinstance(exception, AgentUnavailable):
         text = 'The agent is not ready, and a request is refused (correlation id %s). The server tries again.'
         logger.warning(text, correlation_id, exc_info=exception.__cause__)
+    if isinstance(exception, AgentUnusable):
+        text = 'The agent cannot be entered, and a request is refused (correlation id %s).'
+        logger.error(text, correlation_id, exc_info=exception.__cause__)
     if isinstance(exception, A2AError):
         return exception
     logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)

@@ -128,6 +128,13 @@ class Backend(ABC):
         """Return the messages of an owner's conversation up to the entry `head`. Callers must not change them."""
         return [entry.message for entry in await self.conversations(owner).read_history(head)]
 
+    async def announce(self, service: str, *, lease: int) -> None:  # noqa: B027 - only processes that share a store
+        """Tell the other processes of this namespace for `lease` milliseconds what this one serves; 0 at its end.
+
+        The first call of a process logs what is surprising: other processes that serve something else, or no data in a
+        store with other namespaces.
+        """
+
     @abstractmethod
     async def queued(self) -> bool:
         """Return True if any task is queued, also behind another task of the context."""

@@ -27,6 +27,7 @@ from .ports import Accepted, Claim, Submission
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from .sql.ports import Due, SqlBackend, SqlQueue
 from .sql.reads import WATCH, Kept, Noticed, events_after
+from .sql.services import Neighbors, announce, neighbors
 from .sql.transaction import Transaction
 
 P = ParamSpec('P')
@@ -47,6 +48,8 @@ class Process(ABC):
         self.namespace = namespace
         self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
         self.peers = Peers(self.event_bus, clock.steady)
+        self.announced = False
+        """True after the first `Backend.announce`."""
 
     @abstractmethod
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
@@ -101,7 +104,9 @@ def probe(agent: str) -> Transaction[None]:
     ]
 
 
-_PROBE = WriteKind(probe)
+_PROBE, _ANNOUNCE = WriteKind(probe), WriteKind(announce)
+_SHOWN = 10
+"""The most namespaces in a line of the log."""
 
 
 class SharedBackend(SqlBackend, Generic[ProcessT]):
@@ -121,6 +126,8 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     flush_delay = 0.01
     store: ClassVar[str]
     """Name of this kind of database in messages."""
+    target = 'MODULE:APP'
+    """Names the database in commands."""
 
     def __init__(self, settings: Hashable, place: str, namespace: str, make_process: Callable[[], ProcessT]) -> None:
         self.settings = settings
@@ -162,6 +169,35 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
 
     async def check_writes(self) -> None:
         await self._availability.check(lambda: self.write(_PROBE, self.namespace))
+
+    async def announce(self, service: str, *, lease: int) -> None:
+        process, name = self.process, self.namespace
+        await self.write(_ANNOUNCE, name, process.peers.id, service, lease)
+        if not process.announced:
+            process.announced = True
+            self._report(service, await self.read(neighbors, name, process.peers.id))
+
+    def _report(self, service: str, met: Neighbors) -> None:
+        name, place = self.namespace, f'the {self.store} {self.place}'
+        if others := [other for other in met.services if other != service]:
+            logger.warning(
+                'Another process of the namespace %r of %s serves %s, and this one serves %s. Each runs the tasks of'
+                ' both. That is right during a deploy of one agent; give two agents different names.',
+                name,
+                place,
+                ', and '.join(others),
+                service,
+            )
+        if met.namespaces:
+            shown = ', '.join(map(repr, met.namespaces[:_SHOWN])) + (', …' if len(met.namespaces) > _SHOWN else '')
+            logger.warning(
+                'The namespace %r has no data in %s, which has data of %s. If the agent had another name before,'
+                ' Retention(namespace=…) with that name keeps its tasks. To see all: pydantic-ai-a2a queue %s',
+                name,
+                place,
+                shown,
+                self.target,
+            )
 
     def watched(self, task_id: str, *, live: bool) -> bool:
         return self.process.peers.watched(task_id, live=live)

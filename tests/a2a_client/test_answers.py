@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -154,6 +155,14 @@ async def test_a_busy_agent_is_asked_again_after_the_time_that_it_names() -> Non
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
+
+
+async def test_the_first_long_pause_is_in_the_log_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    short, long = (refusal(-32000, 'Busy.', 503, {'retry-after': wait}) for wait in ('0', '1'))
+    async with calling(Canned(short, long, long, stream({'task': TASK})), timeout=LIMIT) as client:
+        await client.send('hello')
+    [text] = [text for text in caplog.messages if 'repeated' in text]
+    assert re.fullmatch(r'The request is repeated for up to \d+ seconds: Busy\.', text)
 
 
 async def test_a_quota_that_is_used_up_for_long_is_an_error() -> None:

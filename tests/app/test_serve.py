@@ -6,8 +6,11 @@ import asyncio
 import gc
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
 from typing import Any
 
 import httpx
@@ -41,6 +44,40 @@ def test_a_port_that_is_taken_is_refused() -> None:
         taken.listen()
         with pytest.raises(OSError, match='in use'):
             serve(to_a2a(Agent(TestModel())), port=taken.getsockname()[1])
+
+
+PATCHES = {
+    'nest_asyncio': 'import nest_asyncio; nest_asyncio.apply()',
+    'nest_asyncio2': 'import nest_asyncio2; nest_asyncio2.apply()',
+    # What nest_asyncio leaves of `asyncio.run`, where the package is not installed.
+    'asyncio': 'import asyncio; run = asyncio.run; asyncio.run = lambda main, *, debug=False: run(main, debug=debug)',
+}
+IN_NOTEBOOK = """
+import asyncio
+from pydantic_ai import Agent
+from pydantic_ai_a2a import A2AClient, serve
+
+async def cell():
+    with serve(Agent('test')) as server:
+        async with A2AClient(server.url) as client:
+            print((await client.send('hello')).text)
+
+asyncio.run(cell())
+"""
+
+
+@pytest.mark.parametrize('module', PATCHES)
+def test_a_notebook_with_nested_event_loops_serves(module: str) -> None:
+    if find_spec(module) is None:
+        pytest.skip(f'{module} is not installed')
+    ran = subprocess.run(
+        [sys.executable, '-c', f'{PATCHES[module]}\n{IN_NOTEBOOK}'],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, 'success (no tool calls)\n'), ran.stderr
 
 
 @pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])

@@ -56,6 +56,7 @@ class Tools:
 
     def __init__(self, **options: Any) -> None:
         self.deleted: list[tuple[str, Any]] = []
+        options.setdefault('name', 'agent')
         self.agent: Agent[object, Any] = Agent(FunctionModel(model), **options)
         self.agent.tool(requires_approval=True)(self.delete)
         self.agent.tool_plain(self.look)

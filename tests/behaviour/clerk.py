@@ -29,7 +29,7 @@ class Clerk:
         self.calls = 0
         self.reached = asyncio.Event()
         self.go_on = asyncio.Event()
-        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer), name='agent')
         self.agent.tool_plain(self.book)
 
     async def book(self) -> str:

@@ -68,6 +68,6 @@ def working(steps: int = 1, used: RequestUsage = USED) -> Agent[object, str]:
         part = TextPart('done') if done % steps == steps - 1 else ToolCallPart('work')
         return ModelResponse(parts=[part], usage=used)
 
-    agent = Agent(FunctionModel(answer))
+    agent = Agent(FunctionModel(answer), name='agent')
     agent.tool_plain(work)
     return agent

@@ -62,7 +62,7 @@ class Stage:
     """An agent whose model answers with all that users said to it, once the gate named after the prompt is open."""
 
     def __init__(self) -> None:
-        self.agent: Agent[object, str] = Agent(FunctionModel(self.answer))
+        self.agent: Agent[object, str] = Agent(FunctionModel(self.answer), name='agent')
         self.began: list[str] = []
         """The prompts whose runs have begun, in that order."""
         self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -109,7 +109,7 @@ class Desk:
         """Set once a run waits where it is to be held."""
         self._hold_at = ''
         self._steps = steps
-        self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer))
+        self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer), name='agent')
         self.agent.tool_plain(self.look)
         self.agent.tool_plain(requires_approval=True)(self.delete)
 

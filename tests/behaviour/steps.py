@@ -43,7 +43,9 @@ class Steps:
         # One that cannot stream, and one that is streamed whenever somebody watches.
         model = FunctionModel(self._respond, profile={'supports_json_schema_output': True})
         streamed = FunctionModel(self._respond, stream_function=self._stream)
-        self.agent: Agent[object, Any] = Agent(streamed if kind == 'streamed' else model, **self._options())
+        self.agent: Agent[object, Any] = Agent(
+            streamed if kind == 'streamed' else model, name='agent', **self._options()
+        )
         self.agent.tool(self.work)
 
     def hold(self, point: str) -> asyncio.Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Host, Mount, Route
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import catalogue, to_a2a
 from pydantic_ai_a2a.commands.running import HealthOnly
 
-from ..client import Exchange
+from ..client import Exchange, lifespan
 from ..e2e.server import LIMIT, process
 from .command import command
 
@@ -144,6 +145,10 @@ def mounted() -> Any:
     return CORSMiddleware(parent)
 
 
+def listed() -> Any:
+    return Starlette(routes=[Mount('/team', catalogue([alone(), to_a2a(Agent('test', name='poet'))]))])
+
+
 @pytest.mark.parametrize(
     ('make', 'verb', 'path', 'status'),
     [
@@ -159,8 +164,14 @@ def mounted() -> Any:
         (mounted, 'GET', '/agent/health/live', 200),
         (mounted, 'GET', '/agent/health/ready', 200),
         (mounted, 'GET', '/agent/tasks/a%2Fhealth%2Flive', 404),
-        (mounted, 'GET', '/health/live', 404),
+        (mounted, 'GET', '/health/live', 200),
+        (mounted, 'HEAD', '/health/ready', 200),
+        (mounted, 'POST', '/health/ready', 404),
         (mounted, 'GET', '/own/health/live', 404),
+        (listed, 'GET', '/health/ready', 200),
+        (listed, 'GET', '/team/health/ready', 200),
+        (listed, 'GET', '/team/poet/health/ready', 200),
+        (listed, 'GET', '/team/docs', 404),
     ],
 )
 async def test_nothing_but_health_is_answered(make: Any, verb: str, path: str, status: int) -> None:
@@ -168,3 +179,21 @@ async def test_nothing_but_health_is_answered(make: Any, verb: str, path: str, s
     assert answer.status == status
     if status == 404:
         assert answer.body == b'Not Found'
+
+
+async def test_a_worker_is_ready_once_all_its_agents_are() -> None:
+    joker, poet, third = alone(), alone(), alone()
+    routes = [Mount('/team', Starlette(routes=[Mount('/joker', joker), Host('poet.example', poet)])), Mount('/', third)]
+    health = HealthOnly(Starlette(routes=routes))
+    ready = await Exchange(health, 'GET', '/health/ready', {}, b'').answer()
+    async with lifespan(poet):
+        poet.hosting.drain(asyncio.get_running_loop())
+        draining = await Exchange(health, 'GET', '/health/ready', {}, b'').answer()
+    agents = {'/team/joker': True, '/team//poet.example': True, '': True}
+    assert (ready.status, ready.json['ready'], states(ready)) == (200, True, agents)
+    agents['/team//poet.example'] = False
+    assert (draining.status, draining.json['ready'], states(draining)) == (503, False, agents)
+
+
+def states(answer: Any) -> dict[str, bool]:
+    return {path: health['ready'] for path, health in answer.json['agents'].items()}

@@ -17,7 +17,7 @@ def tell(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 app = to_a2a(
-    Agent(FunctionModel(tell)),
+    Agent(FunctionModel(tell), name='agent'),
     backend='sqlite:///agent.db',
     lifespan=partial(serve_grpc, port=int(os.environ['GRPC_PORT'])),
 )

@@ -1,12 +1,14 @@
 """Two MCP servers.
 
 `app` needs a token of its issuer, and is the issuer too, which exchanges tokens of the agent's callers. The tool of
-`pids` answers at once, fails, or never answers. The server `pids` also runs over stdio, as the main program.
+`pids` answers at once, fails, never answers, or ends its process. The server `pids` also runs over stdio, as the main
+program.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from os import getpid
 from urllib.parse import parse_qs
 
@@ -96,8 +98,10 @@ slow = MCPServer('pids')
 
 
 @slow.tool()
-async def pid(waits: bool = False, fails: bool = False) -> int:
+async def pid(waits: bool = False, fails: bool = False, dies: bool = False) -> int:
     """Return the id of the server's process."""
+    if dies:
+        os._exit(1)
     if fails:
         raise ValueError('no id')
     if waits:

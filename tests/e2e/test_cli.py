@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 from contextlib import AbstractContextManager, closing
@@ -15,6 +16,8 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
+from ..a2a_client.canned import TASK, Canned, refusal, stream
+from ..a2a_client.canned import served as canned
 from ..behaviour.rows import covers
 from .official import collect, official_client, outline, say, state_of, task_of, text_of
 from .server import LIMIT, ROOT, Process, process
@@ -148,6 +151,35 @@ def test_a_backend_that_cannot_be_used_ends_the_command_that_needs_it(
     with command(tmp_path, name, f'{APPS}:agent', *port, '--backend', 'sqlite:///none/agent.db') as running:
         assert running.exit_code() == exit_code
     assert 'none/agent.db cannot be made: there is no folder ' in running.output
+
+
+def test_an_agent_that_cannot_be_entered_for_good_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / 'keyless.py').write_text(
+        "from pydantic_ai import Agent\nagent = Agent('unknown:model', name='keyless', defer_model_check=True)\n"
+    )
+    serve = ('-m', 'pydantic_ai_a2a', 'serve', 'keyless:agent', '--port', '0', '--backend', 'sqlite:///agent.db')
+    with process(*serve, cwd=tmp_path) as server:
+        url = server.url
+        assert httpx.get(f'{url}health/ready', timeout=LIMIT).status_code == 503
+        with process('-m', 'pydantic_ai_a2a', 'send', url, 'Hello') as sending:
+            assert sending.exit_code() == 1
+    text = 'The agent cannot be started. The log of the server has the reason, with the correlation id of this error.'
+    [correlation_id] = re.findall(rf'{re.escape(text)} \(correlation id (\w+)\)', sending.output)
+    assert f'a request is refused (correlation id {correlation_id}).' in server.output
+    assert 'UserError: Unknown model: unknown:model' in server.output
+    with process(*serve, '--no-worker', cwd=tmp_path) as server:
+        assert httpx.get(f'{server.url}health/ready', timeout=LIMIT).status_code == 200
+
+
+def test_a_command_says_that_it_waits_and_why() -> None:
+    busy = refusal(-32000, 'The agent is not ready.', 503, {'retry-after': '1'})
+    with (
+        canned(Canned(busy, stream({'task': TASK}))) as server,
+        process('-m', 'pydantic_ai_a2a', 'send', server.url, 'Hello') as sending,
+    ):
+        assert sending.exit_code() == 0
+    [line] = [line for line in sending.output.splitlines() if 'is repeated' in line]
+    assert re.fullmatch(r'The request is repeated for up to \d+ seconds: The agent is not ready\.', line)
 
 
 async def test_a_server_without_a_worker_does_not_enter_the_agent(tmp_path: Path) -> None:

@@ -32,7 +32,10 @@ MANIFESTS = [*yaml.safe_load_all((EXAMPLE / 'kubernetes.yaml').read_text())]
 DEPLOYMENTS = [each for each in MANIFESTS if each['kind'] == 'Deployment']
 PODS = {each['metadata']['name']: each['spec']['template']['spec'] for each in DEPLOYMENTS}
 CONTAINERS = {name: pod['containers'][0] for name, pod in PODS.items()}
-READY, LIVE = (CONTAINERS['agents-server'][probe]['httpGet']['path'] for probe in ('readinessProbe', 'livenessProbe'))
+PROBES = {
+    name: [container[probe]['httpGet'] for probe in ('readinessProbe', 'livenessProbe')]
+    for name, container in CONTAINERS.items()
+}
 DOCKERFILE = (EXAMPLE / 'Dockerfile').read_text()
 NGINX = (EXAMPLE / 'nginx.conf').read_text()
 README = (EXAMPLE / 'README.md').read_text()
@@ -55,6 +58,8 @@ COMMANDS: dict[str, list[str]] = {
     **{name: container['command'] for name, container in CONTAINERS.items()},
     'image': json.loads(re.findall(r'^CMD (.+)$', DOCKERFILE, re.MULTILINE)[0]),
 }
+POD = '10.244.1.7:8000'
+"""Host of the requests of a kubelet, which knows only the address of a pod."""
 DRAIN = 5 + 20
 """Seconds that a process of app.py may take to end."""
 
@@ -185,11 +190,30 @@ def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
         port = serving.wait_for(r'Uvicorn running on http://[\d.]+:(\d+)')[1]
         with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT) as client:
             answers = [send(client, agent) for agent in ('joker', 'poet')]
-            ready, live = client.get(READY), client.get(LIVE)
         for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
             serving.signal(number)
     assert answers == ['TASK_STATE_COMPLETED'] * 2
-    assert (ready.status_code, live.status_code) == (200, 200)
+
+
+@pytest.mark.parametrize('name', COMMANDS)
+def test_the_probes_of_each_process_are_answered(name: str, tmp_path: Path) -> None:
+    """The probes of the manifests. The other files have no probes, and their users ask the same paths."""
+    probes = PROBES.get(name) or [{'path': path} for path in ('/health/ready', '/health/live')]
+    with run(COMMANDS[name], DATABASE_URL=f'sqlite:///{tmp_path}/agents.db') as running:
+        if 'worker' in COMMANDS[name]:
+            url = running.wait_for(r'the health endpoints listen on (\S+)')[1]
+            running.wait_for('the worker runs the tasks')
+        else:
+            url = running.wait_for(r'Uvicorn running on (\S+)')[1]
+        port = url.strip('/').rpartition(':')[2]
+        with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT, headers={'Host': POD}) as client:
+            answers = [client.get(probe['path']) for probe in probes]
+            pages = [client.get(path).status_code for path in ('/', '/docs')]
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
+            running.signal(number)
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json()['agents'].keys() == {'/joker', '/poet'}
+    assert pages == ([404, 404] if 'worker' in COMMANDS[name] else [200, 200])
 
 
 def send(client: httpx.Client, agent: str) -> Any:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -176,7 +176,10 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if isinstance(parts[-1], ToolReturnPart):
         return ModelResponse(parts=[TextPart(parts[-1].model_response_str())])
     [*_, prompt] = [str(part.content) for part in parts if part.part_kind == 'user-prompt']
-    return ModelResponse(parts=[ToolCallPart('pid', {'waits': prompt == 'wait', 'fails': prompt == 'fail'})])
+    if prompt == 'no tool':
+        return ModelResponse(parts=[TextPart('done')])
+    kinds = {'wait': 'waits', 'fail': 'fails', 'die': 'dies'}
+    return ModelResponse(parts=[ToolCallPart('pid', {kinds[prompt]: True} if prompt in kinds else {})])
 
 
 def sent(text: str) -> bytes:
@@ -225,21 +228,48 @@ async def test_tasks_wait_for_an_mcp_server_that_restarts_beneath_twenty_runs() 
                 assert await agent_state(client) == 'ok'
 
 
-async def test_an_agent_has_a_new_stdio_server_after_the_old_one_was_killed(caplog: pytest.LogCaptureFixture) -> None:
-    transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=False)
+@pytest.mark.parametrize(('death', 'keep_alive'), [('killed', True), ('killed', False), ('of a call', True)])
+async def test_the_first_task_after_the_death_of_a_stdio_server_has_a_new_one(
+    death: str, keep_alive: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=keep_alive)
     app = served(MCPToolset(transport))
     async with asyncio.timeout(LIMIT), lifespan(app):
         client = Client(app)
-        [first] = texts(await client.send('now'))
+        [server] = texts(await client.send('now'))
         assert 'Error' in texts(await client.send('fail'))[0]
-        assert texts(await client.send('now')) == [first]
-        os.kill(int(first), signal.SIGKILL)
-        await client.send('now')  # its call fails, and the server finds out why
-        await until(client, 'reconnecting')
-        [second] = texts(await client.send('now'))
-        assert second.isdigit()
-        assert second != first
+        assert texts(await client.send('now')) == [server]
+        for _ in range(15):
+            if death == 'killed':
+                os.kill(int(server), signal.SIGKILL)
+                await gone(int(server))
+            else:
+                await client.send('die')
+            before, [server] = server, texts(await client.send('now'))
+            assert server.isdigit()
+            assert server != before
     assert [text for text in caplog.messages if 'is lost' in text]
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process that the event loop has started has ended."""
+    with suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+            await asyncio.sleep(0)
+
+
+async def test_runs_begin_although_an_mcp_server_is_busy_or_stopped() -> None:
+    with reserved_port() as reserved, mcp_server(port_of(reserved)) as running:
+        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp'))
+        async with asyncio.timeout(LIMIT), lifespan(app):
+            client = Client(app)
+            assert texts(await client.send('now')) == [str(running.pid)]
+            running.stop()
+            waiting = asyncio.create_task(client.send('now'))
+            await client.send('no tool')
+            running.signal(signal.SIGCONT)
+            assert texts(await waiting) == [str(running.pid)]
 
 
 async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
@@ -250,13 +280,13 @@ async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
             with mcp_server(port) as first:
                 await stack.enter_async_context(lifespan(app))
                 client = Client(app)
+                assert (await client.post(sent('now'))).status == 200
                 first.signal(signal.SIGKILL)
                 await first.ended()
-            answer = await client.post(sent('now'))
-            assert answer.status == 200
-            await until(client, 'reconnecting')
-            answer = await client.post(sent('now'))
-            assert (answer.status, answer.headers['retry-after']) == (503, '5')
+            for _ in range(2):
+                answer = await client.post(sent('now'))
+                assert (answer.status, answer.headers['retry-after']) == (503, '5')
+                assert await agent_state(client) == 'reconnecting'
 
 
 async def test_a_call_is_refused_as_busy_while_an_mcp_server_has_not_started() -> None:

@@ -147,9 +147,10 @@ async def test_a_repeated_message_of_an_ended_task_has_a_stream_of_one_event() -
     assert TaskState.Name(again[0].task.status.state) == 'TASK_STATE_COMPLETED'
 
 
-async def test_a_write_after_the_end_of_a_call_finds_the_client_gone() -> None:
+@pytest.mark.parametrize('kind', [grpc.aio.InternalError, grpc.aio.UsageError])
+async def test_a_write_after_the_end_of_a_call_finds_the_client_gone(kind: type[Exception]) -> None:
     async def write() -> None:
-        raise grpc.aio.InternalError('the call has ended')
+        raise kind('the call, or the server, has ended')
 
     call = GrpcCall.__new__(GrpcCall)
     with pytest.raises(ClientGone):

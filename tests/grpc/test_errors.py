@@ -24,6 +24,8 @@ from cryptography.fernet import Fernet
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, Caller, Credentials, Limits, Messages, Quotas, Rate, to_a2a
 
@@ -44,6 +46,32 @@ def short(refused: Refused) -> tuple[str, str, str]:
     assert info['domain'] == 'a2a-protocol.org'
     assert info['metadata']['correlationId'] == refused.trailing['x-correlation-id']
     return refused.code, refused.text, info['reason']
+
+
+async def test_an_agent_that_cannot_be_entered_for_good_is_an_internal_error() -> None:
+    app = to_a2a(Agent('unknown:model', defer_model_check=True))
+    async with serving(app) as agent:
+        refused = await agent.refused('SendMessage', say())
+    text = 'The agent cannot be started. The log of the server has the reason, with the correlation id of this error.'
+    assert short(refused) == ('INTERNAL', text, 'INTERNAL_ERROR')
+    assert 'retry-after' not in refused.trailing
+
+
+@pytest.mark.parametrize(
+    ('status', 'end'),
+    [
+        (401, ('UNAUTHENTICATED', 'Authentication is required.', 'UNAUTHENTICATED')),
+        (403, ('PERMISSION_DENIED', 'The caller is not allowed to do this.', 'PERMISSION_DENIED')),
+    ],
+)
+async def test_a_function_of_the_application_refuses_with_its_own_status(status: int, end: tuple[str, ...]) -> None:
+    def current_user(request: Request) -> Caller:
+        raise HTTPException(status, 'detail', {'WWW-Authenticate': 'Bearer'})
+
+    async with serving(to_a2a(AGENT, auth=current_user)) as agent:
+        refused = await agent.refused('SendMessage', say())
+    assert short(refused) == end
+    assert refused.trailing.get('www-authenticate') == ('Bearer' if status == 401 else None)
 
 
 async def test_each_error_has_its_status_and_reason() -> None:

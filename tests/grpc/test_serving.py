@@ -45,6 +45,15 @@ async def test_an_agent_is_served_without_an_http_server() -> None:
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
+async def test_compressed_messages_are_read() -> None:
+    async with (
+        serve_grpc(AGENT, port=0) as state,
+        grpc.aio.insecure_channel(state['grpc_address'], compression=grpc.Compression.Gzip) as channel,
+    ):
+        task = (await Caller(channel).call('SendMessage', say('hello ' * 1000))).task
+    assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+
+
 async def test_as_a_lifespan_it_starts_and_ends_with_the_app() -> None:
     app = to_a2a(AGENT, lifespan=partial(serve_grpc, port=0))
     async with lifespan(app):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -80,6 +82,53 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     assert same == task
     assert 'A slow client was disconnected to free memory for other answers (correlation id' in caplog.text
     assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+
+
+@pytest.mark.parametrize('way', ['cancel', 'close'])
+@pytest.mark.parametrize('method', ['GetTask', 'SendStreamingMessage'])
+async def test_a_client_that_leaves_during_a_long_answer_leaves_nothing(
+    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, method: str, way: str
+) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)))
+    async with serving(app) as local:
+        request = say()
+        task = (await local.call('SendMessage', request)).task
+        assert await ends.get() == 'SendMessage'
+        async with grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
+            agent = Caller(channel)
+            call = unread(agent, method, request if method == 'SendStreamingMessage' else GetTaskRequest(id=task.id))
+            await call.initial_metadata()
+            await agent.refused('GetTask', GetTaskRequest(id='unknown'))  # meanwhile, the server has begun to write
+            assert await ends.get() == 'GetTask'
+            assert slow_clients.UNSENT.bytes > LONG
+            if way == 'cancel':
+                call.cancel()
+                assert await ends.get() == method
+        if way == 'close':
+            assert await ends.get() == method
+        gc.collect()  # an exception that nobody has retrieved is logged now
+        assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+        assert (await local.call('GetTask', GetTaskRequest(id=task.id))) == task
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_client_that_leaves_after_its_long_answer_was_cut_leaves_nothing(
+    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
+    async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
+        agent = Caller(channel)
+        task = (await agent.call('SendMessage', say())).task
+        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', always)
+        call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
+        await call.initial_metadata()
+        assert await local.call('GetTask', GetTaskRequest(id=task.id)) == task  # there is room once the first is cut
+        assert [await ends.get() for _ in range(2)] == ['SendMessage', 'GetTask']
+        call.cancel()
+        assert await ends.get() == 'GetTask'
+        gc.collect()
+        assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+    assert [record for record in caplog.records if record.name == 'asyncio'] == []
 
 
 async def test_an_answer_without_room_is_refused_before_its_conversion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ import asyncio, os, sys
 from pydantic_ai import Agent
 from pydantic_ai_a2a import to_a2a
 
-app = to_a2a(Agent('test'), backend=sys.argv[1])
+app = to_a2a(Agent('test', name='agent'), backend=sys.argv[1])
 print(asyncio.run(app.list_tasks()), flush=True)
 child = os.fork()
 if child:

@@ -250,6 +250,7 @@ def test_errors_have_fasta2as_messages_and_their_data_has_the_text_that_says_mor
                 -32000,
                 'The agent is not ready, such as while an MCP server is down; try again later',
             ),
+            'AgentUnusable': (-32603, 'Internal error'),
             'BeingErased': (-32000, 'The data of the caller, or of the context, is being erased; try again later'),
             'ContentTypeNotSupportedError': (-32005, 'Incompatible content types'),
             'ExtendedAgentCardNotConfiguredError': (-32007, 'There is no extended agent card for this caller'),

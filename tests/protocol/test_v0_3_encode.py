@@ -288,6 +288,7 @@ def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
         {
             'A2AError': 'InternalError',
             'AgentUnavailable': 'JSONRPCError',
+            'AgentUnusable': 'InternalError',
             'BeingErased': 'JSONRPCError',
             'ContentTypeNotSupportedError': 'ContentTypeNotSupportedError',
             'ExtendedAgentCardNotConfiguredError': 'JSONRPCError',

@@ -296,6 +296,7 @@ def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> N
         {
             'A2AError': 'INTERNAL_ERROR',
             'AgentUnavailable': 'UNAVAILABLE',
+            'AgentUnusable': 'INTERNAL_ERROR',
             'BeingErased': 'UNAVAILABLE',
             'ContentTypeNotSupportedError': 'CONTENT_TYPE_NOT_SUPPORTED',
             'ExtendedAgentCardNotConfiguredError': 'EXTENDED_AGENT_CARD_NOT_CONFIGURED',

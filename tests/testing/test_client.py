@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
+from functools import partial
+from itertools import groupby, repeat
 from typing import Any, cast
 
 import pytest
 from fasta2a.schema import Task
 from inline_snapshot import snapshot
-from pydantic_ai import Agent, ToolApproved, ToolDenied
+from pydantic_ai import Agent, FunctionToolset, ToolApproved, ToolDenied
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, to_a2a
+from pydantic_ai_a2a import A2AClient, AuthRequired, InputRequired, Messages, catalogue, to_a2a
 from pydantic_ai_a2a.client.waiting import PendingRemoteCall
+from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
 from ..remote.agents import pizzeria
@@ -359,3 +362,43 @@ def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
 async def test_the_client_is_a_context_manager_outside_of_pytest() -> None:
     async with A2ATestClient(clerk(ASK)) as client:
         assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'
+
+
+# --- agents that cannot be entered
+
+
+@pytest.mark.parametrize('way', ['agent', 'mounted', 'http_json'])
+async def test_a_request_to_an_agent_without_an_override_raises_why(a2a_client: ClientFactory, way: str) -> None:
+    agent = Agent('unknown:model', name='keyless', defer_model_check=True)
+    target: Any = catalogue([to_a2a(agent)]) if way == 'mounted' else agent
+    options: Any = {
+        'mounted': {'card_url': '/keyless/.well-known/agent-card.json'},
+        'http_json': {'binding': 'HTTP+JSON'},
+    }
+    client = await a2a_client(target, **options.get(way, {}))
+    assert (await client.card())['name'] == 'keyless'
+    with pytest.raises(UserError, match='Unknown model'):
+        await client.send('Hello')
+    with pytest.raises(UserError, match='Unknown model'):
+        await anext(client.stream('Hello'))
+    with pytest.raises(UserError, match='Unknown model'):
+        await client.get('unknown')
+
+
+async def test_other_clients_get_a_refusal_that_they_do_not_repeat() -> None:
+    entered: list[int] = []
+
+    class Keyless(FunctionToolset[object]):
+        async def __aenter__(self) -> Keyless:
+            entered.append(1)
+            raise UserError('Set the KEY.')
+
+    app = to_a2a(Agent('test', toolsets=[Keyless()]))
+    app.hosting.pauses = partial(repeat, 3600.0)
+    for binding in ('JSONRPC', 'HTTP+JSON'):
+        async with A2AClient(app, binding=binding) as client:
+            with pytest.raises(InternalError, match='The agent cannot be started') as refused:
+                await client.send('Hello')
+            assert refused.value.correlation_id
+            assert len(entered) == 2  # at the start, and at the request
+            entered.clear()

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from ...settings import Limits
 from ...types import new_correlation_id
 from ..base import CachedAnswer
+from ..card import quoted
 from ..http_json import AnyPath
 from .steps import Steps
 
@@ -84,7 +85,7 @@ class Playground:
             below: A prefix of the paths, such as `/{tenant}`.
             takes: Returns whether a route takes a path with these params; None: the routes take all params.
         """
-        folder = below + self._path.removesuffix('/')
+        folder = below + quoted(self._path).removesuffix('/')
 
         def takes_file(params: Mapping[str, str]) -> bool:
             return params['file'] in FILES and (takes is None or takes(params))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...types import INTERRUPTED
 from ..ports import DEAD_LETTERS, QueueCounts
 from . import ranges, reads
+from .services import NAMESPACES
 from .transaction import Transaction
 
 _FIVE_MINUTES = 300_000
@@ -12,11 +13,6 @@ _COUNTED = 10_000
 """The most tasks of a kind to count, by an index alone. More queued and more waiting tasks are counted elsewhere."""
 _SAMPLE = 2_000
 """The most rows of a kind to read. For more tasks, the other numbers are estimated from these rows."""
-_NAMESPACES = (  # one look-up in an index for each namespace
-    'WITH RECURSIVE names (agent) AS (SELECT MIN(agent) FROM task UNION ALL'
-    ' SELECT (SELECT MIN(task.agent) FROM task WHERE task.agent > names.agent) FROM names WHERE agent IS NOT NULL)'
-    ' SELECT agent FROM names WHERE agent IS NOT NULL UNION SELECT agent FROM queue ORDER BY 1'
-)
 _WAITS = f'state IN {tuple(sorted(INTERRUPTED, reverse=True))}'
 _NUMBERS = ', '.join(
     f'(SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE agent = ? AND {of} LIMIT {_COUNTED}) AS counted)'
@@ -65,7 +61,7 @@ def paused(agent: str) -> Transaction[bool]:
 
 def counts(agent: str, *, at: int, every: bool) -> Transaction[list[QueueCounts]]:
     """See `Housekeeping.queues`."""
-    names = [row[0] for row in (yield _NAMESPACES, ())] if every else [agent]
+    names = [row[0] for row in (yield NAMESPACES, ())] if every else [agent]
     found: list[QueueCounts] = []
     for name in names:
         found += [(yield from _counts(name, at))]

@@ -323,7 +323,7 @@ WATCH = 10_000
 
 _RENEW = 'UPDATE process SET until = a2a_clock() + ?, hears = ? WHERE agent = ? AND id = ? RETURNING id'
 _ENTER = 'INSERT INTO process (agent, id, until, hears) VALUES (?, ?, a2a_clock() + ?, ?)'
-_FORGET_PROCESSES = 'DELETE FROM process WHERE agent = ? AND until < a2a_clock()'
+FORGET_PROCESSES = 'DELETE FROM process WHERE agent = ? AND until < a2a_clock()'
 _FORGET_READERS = 'DELETE FROM reader WHERE agent = ? AND process NOT IN (SELECT id FROM process WHERE agent = ?)'
 _READ = (
     'INSERT INTO reader (agent, task_id, process, wants) VALUES (?, ?, ?, ?)'
@@ -380,7 +380,7 @@ def keep(agent: str, process: str, kept: Kept) -> Transaction[Mapping[str, int]]
         yield LockName((agent, 'processes'))
         yield [
             (_ENTER, [(agent, process, WATCH, kept.hears)]),
-            (_FORGET_PROCESSES, [(agent,)]),
+            (FORGET_PROCESSES, [(agent,)]),
             (_FORGET_READERS, [(agent, agent)]),
         ]
         added = kept.reads

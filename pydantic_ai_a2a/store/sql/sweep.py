@@ -39,6 +39,9 @@ ROWS = 500
 """About the most rows to delete in one sweep: the queue waits for no long sweep."""
 TASKS = KEYS
 """The most tasks, or conversations, to delete in one sweep."""
+_BYTES = 16_000_000
+"""About the most bytes in the rows of tasks to delete in one sweep. SQLite keeps a copy of the rows in memory until the
+statement has ended, because the table has triggers."""
 _EXPIRED = 10
 """The most waiting tasks to fail in one sweep: each takes several statements."""
 _NO_LIMIT = 2**62
@@ -242,20 +245,23 @@ def _drop(agent: str, tasks: Sequence[str]) -> Transaction[tuple[Erased, list[st
 
 
 def _items(agent: str, tasks: Sequence[str], limit: int) -> Transaction[dict[str, int]]:
-    """Return the numbers of messages and artifacts of the first tasks, as many as reach a limit together."""
+    """Return the numbers of messages and artifacts of the first tasks, up to `limit`, and up to `_BYTES` together."""
     if not tasks:
         return {}
     ids, _, values = _among(agent, tasks)
     rows = yield (
-        'SELECT id, (SELECT COUNT(*) FROM item WHERE item.agent = task.agent AND item.task_id = task.id), ending'
-        f' FROM task WHERE {ids}',
+        'SELECT id, (SELECT COUNT(*) FROM item WHERE item.agent = task.agent AND item.task_id = task.id), ending,'
+        f' LENGTH(message) + COALESCE(LENGTH(own_messages), 0) FROM task WHERE {ids}',
         values,
     )
-    numbers = {row_id: items + reads.number_items(ending) for row_id, items, ending in rows}
+    numbers = {row[0]: (row[1] + reads.number_items(row[2]), row[3] + len(row[2] or b'')) for row in rows}
     first: dict[str, int] = {}
+    room = _BYTES
     for task_id in tasks:
-        if task_id in numbers and sum(first.values()) < limit:
-            first[task_id] = 1 + numbers[task_id]  # the row of the task has its first message
+        if task_id in numbers and sum(first.values()) < limit and room > 0:
+            items, size = numbers[task_id]
+            first[task_id] = 1 + items  # the row of the task has its first message
+            room -= size
     return first
 
 

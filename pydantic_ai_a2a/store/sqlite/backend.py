@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from ...clock import SYSTEM, Clock
 from ..events import ThreadFuture
@@ -103,6 +105,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         self.clock = clock
         make_process = partial(SqliteProcess, file, namespace, reader_lag, clock)
         super().__init__(file, str(file.path.resolve()), namespace, make_process)
+        self.target = shlex.join(['--backend', f'sqlite:///{quote(self.place)}'])
 
     async def after_sweep(self, swept: Swept) -> None:
         """Give back free pages, and note the clock in the file."""

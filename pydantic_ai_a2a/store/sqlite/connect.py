@@ -124,6 +124,8 @@ def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migra
     connection.execute(f'PRAGMA busy_timeout = {round(file.busy_timeout * 1000)}')
     connection.execute(f'PRAGMA synchronous = {file.synchronous}')
     connection.execute(f'PRAGMA wal_autocheckpoint = {_WAL_PAGES}')
+    # Sorts and statements of many rows spill. A container with a read-only root has no folder for temporary files.
+    connection.execute('PRAGMA temp_store = MEMORY')
     connection.execute('BEGIN IMMEDIATE')
     perform(connection, missing(migrations))
     connection.execute('COMMIT')
@@ -176,6 +178,9 @@ def vacuum(file: SqliteFile) -> None:
     try:
         with closing(connect(file)) as connection:
             connection.execute(SHRINKS)
+            # A copy of the whole file may exceed the memory, and folders for temporary files may be small or read-only.
+            connection.execute('PRAGMA temp_store = FILE')
+            connection.execute(f'PRAGMA temp_store_directory = {_literal(str(file.path.parent))}')
             connection.execute('VACUUM')
             in_use: int = connection.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0]
     except sqlite3.Error as error:
@@ -184,6 +189,10 @@ def vacuum(file: SqliteFile) -> None:
         raise BackendUnusable(
             f'The WAL of {file.path} cannot be emptied, because other connections still read the WAL: try again later.'
         )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> str:

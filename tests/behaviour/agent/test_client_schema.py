@@ -218,7 +218,7 @@ async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(
 
 async def test_the_schema_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
-    agent = Agent(TestModel(custom_output_args=PARIS))
+    agent = Agent(TestModel(custom_output_args=PARIS), name='agent')
     agent.tool_plain(requires_approval=True)(look_around)
     async with serving(agent, backend=url, results=ALLOWED) as client:
         task = await client.send(wanting())

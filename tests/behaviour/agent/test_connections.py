@@ -1,10 +1,13 @@
-"""The server looks at the connections to MCP servers after a failure, once."""
+"""The server looks at the connections to MCP servers after a failure, once, and begins no run meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
+import fastmcp
+import pytest
 from fastmcp.client.transports import FastMCPTransport
 from mcp.server import MCPServer
 from pydantic_ai import Agent
@@ -13,8 +16,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a.agent.connections import Connections
 
-from ...client import LIMIT, Client, lifespan, texts
+from ...client import LIMIT, Client, lifespan, state_of, texts
 
 
 class Server(MCPServer):
@@ -25,11 +29,14 @@ class Server(MCPServer):
     def __init__(self) -> None:
         super().__init__('server')
         self.looked_at = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def list_tools(self) -> list[Any]:
         self.lists += 1
         if self.lists > 1:
             self.looked_at.set()
+            await self.answers.wait()
         return [*await super().list_tools()]
 
 
@@ -56,3 +63,90 @@ async def test_the_server_looks_once_at_a_connection_of_an_override_after_its_to
             for _ in range(1_000):
                 await asyncio.sleep(0)
             assert server.lists == 2
+
+
+async def test_no_run_begins_while_the_server_looks_at_a_connection() -> None:
+    server, begun = Server(), list[str]()
+
+    def counted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.append(info.function_tools[0].name)
+        return model(messages, info)
+
+    @server.tool()
+    def fail() -> str:
+        if len(begun) == 1:
+            raise ValueError('no')
+        return 'yes'
+
+    app = to_a2a(Agent(FunctionModel(counted), toolsets=[MCPToolset[object](FastMCPTransport(server))]))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        server.answers.clear()
+        assert 'Error' in texts(await Client(app).send())[0]
+        await server.looked_at.wait()
+        sending = asyncio.create_task(Client(app).send())
+        while not await app.list_tasks(state='working'):  # noqa: ASYNC110 - the worker tells nobody
+            await asyncio.sleep(0)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert len(begun) == 2  # the two requests of the first run
+        server.answers.set()
+        assert texts(await sending) == ['yes']
+
+
+class Pinged(fastmcp.Client[Any]):
+    """A client of an MCP server that answers pings, is too busy for them, or has died until the next connection."""
+
+    dead = False
+    pings = 0
+
+    def __init__(self, transport: Any, kind: str) -> None:
+        super().__init__(transport)
+        self.kind = kind
+
+    async def __aenter__(self) -> Any:
+        self.dead = False
+        return await super().__aenter__()
+
+    async def ping(self) -> bool:
+        self.pings += 1
+        if self.kind == 'busy':
+            await asyncio.Event().wait()
+        if self.dead:
+            raise ConnectionError
+        return True
+
+    async def list_tools(self, *args: Any, **options: Any) -> Any:
+        if self.dead:
+            raise ConnectionError
+        return await super().list_tools(*args, **options)
+
+
+@pytest.mark.parametrize('kind', ['living', 'busy', 'dying'])
+async def test_each_server_gets_a_ping_before_a_run_and_a_dead_one_is_connected_anew(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = Server()
+
+    @server.tool()
+    def fail() -> str:
+        return 'yes'
+
+    client = Pinged(FastMCPTransport(server), kind)
+    app = to_a2a(Agent(FunctionModel(model), toolsets=[MCPToolset[object](client)]))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client.dead = kind == 'dying'
+        task = await Client(app).send()
+        assert (state_of(task), texts(task)) == ('COMPLETED', ['yes'])
+        assert client.pings == 1
+    assert ('The agent was entered anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
+
+
+async def test_a_run_in_a_workflow_waits_for_no_connection() -> None:
+    async def run() -> Any:
+        raise LookupError('it has begun')
+
+    connections = Connections(Agent('test'))
+    connections.renewing = True
+    with pytest.raises(LookupError, match='it has begun'):
+        await connections.counted(run, in_workflow=True)

@@ -405,7 +405,7 @@ async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> No
 
 async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers() -> None:
     told: list[CallContext] = []
-    agent: Agent[Any, Any] = Agent(TestModel(), output_type=[AuthRequired, str])
+    agent: Agent[Any, Any] = Agent(TestModel(), name='agent', output_type=[AuthRequired, str])
 
     @agent.tool_plain
     def look() -> str:

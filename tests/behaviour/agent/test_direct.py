@@ -184,7 +184,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.begun, self.stopped = asyncio.Event(), asyncio.Event()
-        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer), name='agent')
 
     async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if prompts(messages)[-1] == 'quick':

@@ -61,7 +61,7 @@ class Stage:
 
     def __init__(self, *capabilities: AbstractCapability[Any]) -> None:
         self.seen: list[list[str]] = []
-        self.agent: Agent[Any, Any] = Agent(FunctionModel(self._model), capabilities=[*capabilities])
+        self.agent: Agent[Any, Any] = Agent(FunctionModel(self._model), name='agent', capabilities=[*capabilities])
         self.agent.tool_plain(self.look)
         self.agent.tool_plain(requires_approval=True)(self.delete)
 

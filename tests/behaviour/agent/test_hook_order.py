@@ -83,7 +83,7 @@ async def _stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[s
 
 def agent_with(*capabilities: AbstractCapability[Any], **options: Any) -> Agent[Any, Any]:
     agent: Agent[Any, Any] = Agent(
-        FunctionModel(_answer, stream_function=_stream), capabilities=[*capabilities], **options
+        FunctionModel(_answer, stream_function=_stream), name='agent', capabilities=[*capabilities], **options
     )
 
     @agent.tool_plain

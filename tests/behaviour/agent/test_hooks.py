@@ -24,7 +24,7 @@ from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
 from ..stage import Stage, heard, serving, told_in_log
 
-AGENT = Agent(FunctionModel(heard))
+AGENT = Agent(FunctionModel(heard), name='agent')
 
 
 class Told:

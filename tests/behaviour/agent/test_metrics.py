@@ -252,7 +252,7 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(b
             return ModelResponse(parts=[ToolCallPart('delete', {}, 'call')], usage=USAGE)
         return ModelResponse(parts=[TextPart('done')], usage=USAGE)
 
-    agent = Agent(FunctionModel(ask))
+    agent = Agent(FunctionModel(ask), name='agent')
 
     @agent.tool_plain(requires_approval=True)
     def delete() -> str:

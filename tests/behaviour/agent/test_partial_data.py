@@ -112,7 +112,9 @@ async def test_a_late_watcher_gets_the_newest_partial_data_first() -> None:
 @each_backend('memory', 'sqlite')
 async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(backend: str) -> None:
     writer = Writer(waits_before=3)
-    async with serving(Agent(writer.model, output_type=Recipe), results=PARTIAL, backend=backend) as client:
+    async with serving(
+        Agent(writer.model, name='agent', output_type=Recipe), results=PARTIAL, backend=backend
+    ) as client:
         async with client.send_streaming() as reader:
             task = (await anext(reader)).result['task']
             await writer.reached.wait()
@@ -240,6 +242,7 @@ async def test_a_call_that_waits_is_no_partial_data() -> None:
 
     agent = Agent(
         FunctionModel(stream_function=stream),
+        name='agent',
         output_type=[Recipe, DeferredToolRequests],
         tools=[Tool(pay, requires_approval=True)],
     )
@@ -249,7 +252,7 @@ async def test_a_call_that_waits_is_no_partial_data() -> None:
 
 async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outputs() -> None:
     seen: list[bool] = []
-    agent: Agent[Any, Any] = Agent(Writer().model, output_type=Recipe)
+    agent: Agent[Any, Any] = Agent(Writer().model, name='agent', output_type=Recipe)
 
     def check(ctx: RunContext[None], recipe: Recipe) -> Recipe:
         seen.append(ctx.partial_output)

@@ -56,7 +56,9 @@ async def _stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[s
 
 
 def agent_of(*output: Any) -> Agent[Any, Any]:
-    agent: Agent[Any, Any] = Agent(FunctionModel(_answer, stream_function=_stream), output_type=[*output] or str)
+    agent: Agent[Any, Any] = Agent(
+        FunctionModel(_answer, stream_function=_stream), name='agent', output_type=[*output] or str
+    )
 
     @agent.tool_plain
     def find() -> str:

@@ -167,7 +167,7 @@ class Desk:
     """An agent that calls its tool, with or without an approval, and then answers with what its model has read."""
 
     def __init__(self, *, approval: bool = False, input_type: Any = Order) -> None:
-        self.agent: Agent[Any, str] = Agent(FunctionModel(self._model), deps_type=object)
+        self.agent: Agent[Any, str] = Agent(FunctionModel(self._model), name='agent', deps_type=object)
         self.agent.tool(requires_approval=approval)(self.look)
         self.input_type = input_type
         self.seen: list[Any] = []
@@ -307,7 +307,7 @@ async def test_a_worker_of_ones_own_reads_the_validated_data() -> None:
             return super().build_message_history(history)
 
     read: list[list[Any]] = []
-    agent = Agent(FunctionModel(lambda messages, _: ModelResponse(parts=[TextPart(str(len(messages)))])))
+    agent = Agent(FunctionModel(lambda messages, _: ModelResponse(parts=[TextPart(str(len(messages)))])), name='agent')
     broker, storage = InMemoryBroker(), InMemoryStorage[Any]()
     worker = Reader(agent=agent, broker=broker, storage=storage)
     options: dict[str, Any] = {'storage': storage, 'broker': broker, 'workers': Workers(worker=worker)}

@@ -382,7 +382,7 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
 async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gave(
     error: Callable[[], Exception], options: dict[str, Any], backend: str, tmp_path: Any
 ) -> None:
-    agent: Agent[object, Any] = Agent(FunctionModel(model))
+    agent: Agent[object, Any] = Agent(FunctionModel(model), name='agent')
     deleted = waiting(agent, error)
     url = backend if backend == 'memory' else f'sqlite:///{tmp_path}/a.db'
     async with serving(agent, backend=url, **options) as client:
@@ -399,7 +399,7 @@ async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments(
         call = ToolCallPart('delete', {'path': 'ab'[len(returned)]}, 'c1') if len(returned) < 2 else None
         return ModelResponse(parts=[call or TextPart('done')])
 
-    agent: Agent[object, Any] = Agent(FunctionModel(answer))
+    agent: Agent[object, Any] = Agent(FunctionModel(answer), name='agent')
     deleted = waiting(agent, ApprovalRequired, times=0)
     async with serving(agent) as client:
         task = await client.send('delete')

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from fasta2a.schema import HttpSecurityScheme, SecurityScheme
 from fastapi import FastAPI
+from fastapi import HTTPException as FastAPIException
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection, Request
@@ -28,6 +30,7 @@ from pydantic_ai_a2a import (
     Caller,
     InvalidCredentials,
     JWTAuth,
+    Push,
     RequestInfo,
     StarletteAuth,
     hash_key,
@@ -38,7 +41,7 @@ from pydantic_ai_a2a.audit import LOGGER
 from pydantic_ai_a2a.errors import OverloadedError
 
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
-from ...client import Client, Exchange, lifespan, message, rpc
+from ...client import Client, Exchange, lifespan, message, rpc, state_of
 from ..refused import refusal, send, untouched
 from ..stage import audited, serving
 
@@ -187,6 +190,57 @@ async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> No
     refusal(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
     assert card['securitySchemes'].keys() == {'basic'}
+
+
+OPERATIONS: dict[str, dict[str, Any] | None] = {
+    'SendMessage': {'message': message()},
+    'SendStreamingMessage': {'message': message()},
+    'GetTask': {'id': 'unknown'},
+    'GetExtendedAgentCard': None,
+    'CreateTaskPushNotificationConfig': {'taskId': 'unknown', 'url': 'https://example.com/'},
+}
+
+
+@pytest.mark.parametrize('kind', [HTTPException, FastAPIException])
+@pytest.mark.parametrize('as_class', [False, True])
+async def test_a_function_of_the_application_refuses_with_its_own_status(
+    kind: type[HTTPException], as_class: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def current_user(request: Request) -> Caller:
+        raise kind(int(request.headers['x-status']), 'detail-1234', {'www-authenticate': 'Bearer'})
+
+    class Users(Authenticator):
+        async def authenticate(self, request: RequestInfo) -> Caller | None:
+            return await current_user(request.starlette())
+
+    auth = AllOf(KEYS, Users()) if as_class else current_user
+    access = Access(extended_card={})
+    async with untouched(auth=auth, access=access, push=Push()) as client:
+        for operation, params in OPERATIONS.items():
+            missing, denied, failed = [
+                await client.post(rpc(operation, params), {'X-Status': str(status), 'X-API-Key': BOB})
+                for status in (401, 403, 418)
+            ]
+            assert refusal(missing, status=401, id=None).code == -32000
+            assert ('ApiKey' in missing.headers['www-authenticate']) is as_class
+            assert as_class or missing.headers['www-authenticate'] == 'Bearer'
+            assert refusal(denied, status=403, id=None).code == -32000
+            assert b'detail-1234' not in missing.body + denied.body + failed.body
+            assert refusal(failed, id=None).code == -32603
+    events = [record['event'] for record in audited(caplog)]
+    assert events == ['authentication-missing', 'forbidden'] * len(OPERATIONS)
+
+
+async def test_another_way_may_find_a_caller_whom_a_function_does_not_know() -> None:
+    class Users(Authenticator):
+        async def authenticate(self, request: RequestInfo) -> Caller | None:
+            raise HTTPException(401)
+
+    async with serving(Agent('test'), auth=[Users(), KEYS]) as client:
+        refusal(await client.post(send()), status=401, id=None)
+        assert state_of(await Client(client.app, headers={'X-API-Key': BOB}).send()) == 'COMPLETED'
 
 
 async def test_callers_of_two_issuers_are_kept_apart() -> None:

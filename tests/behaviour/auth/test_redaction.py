@@ -68,7 +68,7 @@ SENTENCES = {
     'expired': 'The task waited too long.',
 }
 """All that a client reads about a failure, by its class; `bad-input` has what a worker of the user's
-own says, and `tool-conflict` the names of the client's tools."""
+own says, `refused-file` the names of the client's files, and `tool-conflict` the names of the client's tools."""
 ERRORS: Sequence[tuple[str, BaseException]] = [
     ('storage', errors.StoreFailed(SECRET)),
     ('no-model', errors.NoModel(SECRET)),
@@ -115,7 +115,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> str:
 def test_every_class_of_failure_is_shown() -> None:
     documented = {kind for kind, *_ in table(ROOT / 'docs' / 'errors.md', 'Kind')}
     others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
-    assert documented - {'bad-input', 'tool-conflict'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
+    own = {'bad-input', 'refused-file', 'tool-conflict'}
+    assert documented - own == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
     assert SENTENCES[EXPIRED_ATTEMPTS.kind] == EXPIRED_ATTEMPTS.sentence
 
 
@@ -198,7 +199,7 @@ async def test_an_error_is_its_own_sentence_and_a_correlation_id(
                 assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
                 assert SECRET not in str(answer) + told(spans)
                 # The log tells the operator why the agent cannot be entered, as it does for internal errors.
-                assert (SECRET in caplog.text) is (error is errors.AgentUnavailable)
+                assert (SECRET in caplog.text) is (error in (errors.AgentUnavailable, errors.AgentUnusable))
 
 
 async def test_what_is_no_error_of_the_protocol_is_an_internal_one(

@@ -292,8 +292,8 @@ WRITES = re.compile(r'\b(INSERT INTO|UPDATE|DELETE FROM) (task|checkpoint|event|
 @pytest.mark.parametrize(
     ('agent', 'commits'),
     [
-        (lambda: Agent(TestModel(call_tools=[])), 2),
-        (lambda: Agent(TestModel(), tools=[heard_of]), 4),
+        (lambda: Agent(TestModel(call_tools=[]), name='agent'), 2),
+        (lambda: Agent(TestModel(), name='agent', tools=[heard_of]), 4),
         (lambda: Steps().agent, 6),
     ],
     ids=['no step', 'one', 'two'],

@@ -77,7 +77,7 @@ async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_r
 ) -> None:
     file = tmp_path / 'agent.db'
     backend = f'sqlite:///{file}'
-    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=backend) as client:
         task = await client.send('hi')
         delete(file)
         with closing(sqlite3.connect(file)) as other:
@@ -86,7 +86,7 @@ async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_r
         assert await refused(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'failed')
     assert f'{file}-wal was deleted or replaced while it is open. Restart this process.' in caplog.text
-    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=backend) as client:
         assert await client.get_task(task['id']) == task
         await client.send('hi')
 
@@ -108,7 +108,9 @@ async def test_a_file_that_is_damaged_while_it_is_open_is_named_in_the_log_and_b
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}', workers=Workers(lease=3600)) as client:
+    async with serving(
+        Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}', workers=Workers(lease=3600)
+    ) as client:
         await client.send('hi')
         damage(file)
         assert await refused(client) == (503, '1', -32000)
@@ -141,7 +143,9 @@ def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pyt
 async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = os.umask(0)
     try:
-        async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{tmp_path}/agent.db') as client:
+        async with serving(
+            Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{tmp_path}/agent.db'
+        ) as client:
             await client.send('hi')
             modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     finally:
@@ -156,7 +160,7 @@ async def test_a_file_that_others_can_read_stays_as_it_is_and_the_log_says_so(
     file = tmp_path / 'agent.db'
     file.touch()
     file.chmod(0o644)
-    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         await client.send('hi')
     assert file.stat().st_mode & 0o777 == 0o644
     [told] = caplog.messages
@@ -187,7 +191,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
 ) -> None:
     monkeypatch.setattr(runs, 'EVERY', 1)  # the ends of the other tasks file the tasks before
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)
         others = [(await client.send(text))['id'] for text in ('second', 'third')]
         everything: dict[str, Any] = {'includeArtifacts': True}
@@ -207,7 +211,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)
         with pytest.raises(RpcError) as raised:
             await client.get_task(damaged)
@@ -220,7 +224,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
 
 async def test_a_task_in_an_unknown_state_can_be_erased_alone_and_with_its_context(tmp_path: Path) -> None:
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         app = client.a2a_app
         assert await app.erase_task(await written(client, file, STATE))
         await written(client, file, STATE)

@@ -45,7 +45,7 @@ def ids(events: list[Event]) -> list[int]:
 
 
 async def test_tasks_and_conversations_outlive_the_app(url: str) -> None:
-    agent = Agent(FunctionModel(heard))
+    agent = Agent(FunctionModel(heard), name='agent')
     async with serving(agent, backend=url) as client:
         first = await client.send(message('one', contextId='c'))
         before = await client.get_task(first['id'])
@@ -102,7 +102,7 @@ async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
 
 async def test_what_another_process_leaves_to_this_one_is_run_here(url: str) -> None:
     there = open_store(url, 'agent')
-    async with serving(Agent(FunctionModel(heard)), backend=url) as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
         await values.submit(there, values.message('hi', new='t', owner='/'))
         assert texts(await ended(client, 't')) == ['hi']
     there.close()
@@ -167,7 +167,7 @@ def speaker(*, fails: bool = False, gate: asyncio.Event | None = None) -> Agent[
         if gate is not None:
             await gate.wait()
 
-    return Agent(FunctionModel(stream_function=stream))
+    return Agent(FunctionModel(stream_function=stream), name='agent')
 
 
 def said(count: int) -> str:
@@ -220,7 +220,7 @@ async def test_a_run_that_is_cancelled_while_it_streams_keeps_what_was_said(url:
 
 @covers('five 1 s tasks at once')
 async def test_many_tasks_at_once_are_all_done(url: str) -> None:
-    async with serving(Agent(FunctionModel(heard)), backend=url) as client:
+    async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
         done = await asyncio.gather(*(client.send(message(f'{n}', contextId=f'c{n % 5}')) for n in range(50)))
     assert [state_of(task) for task in done] == ['COMPLETED'] * 50
     longest = max((texts(task)[0] for task in done), key=len)
@@ -228,7 +228,7 @@ async def test_many_tasks_at_once_are_all_done(url: str) -> None:
 
 
 def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> None:
-    app = to_a2a(Agent(FunctionModel(heard)), backend=url)
+    app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=url)
 
     async def send(text: str) -> list[str]:
         return texts(await asyncio.wait_for(Client(app).send(message(text, contextId='c')), LIMIT))
@@ -237,7 +237,7 @@ def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> Non
 
 
 async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) -> None:
-    app = to_a2a(Agent(FunctionModel(heard)), backend=file)
+    app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=file)
     assert list(tmp_path.iterdir()) == []
     async with lifespan(app):
         assert (tmp_path / 'agent.db').exists()
@@ -245,7 +245,7 @@ async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) ->
 
 @covers('`--workers 2`')
 def test_memory_is_refused_where_several_processes_serve_the_app(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = Agent(FunctionModel(heard))
+    agent = Agent(FunctionModel(heard), name='agent')
     config = uvicorn.Config('module:app', workers=4)
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
     to_a2a(agent, backend=file)

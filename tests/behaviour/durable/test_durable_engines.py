@@ -81,7 +81,7 @@ async def test_a_run_of_such_an_agent_is_cancelled_with_its_task(tmp_path: Path)
 
 async def test_a_workflow_that_a_tool_starts_is_done_once_when_the_tool_is_called_again(tmp_path: Path) -> None:
     done, paying, paid = list[str](), asyncio.Event(), asyncio.Event()
-    agent = Agent(TestModel(custom_output_text='Booked.'))
+    agent = Agent(TestModel(custom_output_text='Booked.'), name='agent')
 
     @DBOS.step()
     async def pay(room: str) -> str:

@@ -276,7 +276,7 @@ def test_what_an_engine_cannot_do_is_refused(kit: Kit, told: str, others: dict[s
 
 def test_an_agent_without_the_capability_of_the_engine_is_refused(kit: Kit) -> None:
     with pytest.raises(TypeError, match=rf'with the capability {type(kit.capability()).__name__}: Agent'):
-        to_a2a(Agent(TestModel()), **kit.options())
+        to_a2a(Agent(TestModel(), name='agent'), **kit.options())
 
 
 async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -> None:

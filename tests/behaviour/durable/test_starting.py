@@ -13,6 +13,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.exceptions import UserError
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Limits, Quotas, Rate, to_a2a
@@ -38,7 +39,7 @@ class Connection(FunctionToolset[object]):
         if self.inside == 1:
             try:
                 await self.connect()
-            except RuntimeError:
+            except (RuntimeError, ImportError):
                 self.inside = 0
                 raise
         return self
@@ -71,6 +72,33 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
     assert len([each for each in caplog.records if each.exc_info]) == 2  # a line for each of the two requests
     assert state_of(await Client(app).send()) == 'COMPLETED'
     assert len(await app.list_tasks()) == 1
+
+
+@pytest.mark.parametrize('kind', [UserError, ImportError])
+async def test_an_agent_that_lacks_a_key_or_a_package_is_no_outage(
+    kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[int] = []
+
+    async def connect() -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise kind('the key 1234 is wrong')
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]), limits=Limits(quotas=Quotas(rates=Rate(1000, 60))))
+    app.hosting.pauses = partial(repeat, 3600.0)
+    async with lifespan(app):
+        answer = await Client(app).post(send())
+        error = refusal(answer)
+        assert error.code == -32603
+        assert error.message.startswith('The agent cannot be started. The log of the server has the reason')
+        assert 'retry-after' not in answer.headers
+        assert b'1234' not in answer.body
+        [record] = [each for each in caplog.records if answer.headers['x-correlation-id'] in each.getMessage()]
+        assert (record.levelname, record.exc_info and str(record.exc_info[1])) == ('ERROR', 'the key 1234 is wrong')
+        assert (await Client(app).get('/health/ready')).status == 503
+        assert len(attempts) == 2  # one at the start, and one for the request
+        assert state_of(await Client(app).send()) == 'COMPLETED'
 
 
 @json_rpc('the request is written by hand')

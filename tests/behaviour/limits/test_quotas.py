@@ -61,7 +61,7 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
 
 async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
     options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
-    async with serving(Agent('test'), **options) as client:
+    async with serving(Agent('test', name='agent'), **options) as client:
         await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
         answer = await client.post(b'{')
     assert answer.json['error']['code'] == -32603
@@ -150,7 +150,9 @@ async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
 async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
     def app() -> A2AApp:
         return to_a2a(
-            Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', limits=Limits(quotas=Quotas(rates=Rate(10, DAY)))
+            Agent('test', name='agent'),
+            backend=f'sqlite:///{tmp_path}/agent.db',
+            limits=Limits(quotas=Quotas(rates=Rate(10, DAY))),
         )
 
     one, two = app(), app()

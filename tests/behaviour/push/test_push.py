@@ -144,7 +144,10 @@ async def test_a_webhook_is_nobody_who_watches() -> None:
 
 
 async def test_from_postgresql_every_event_arrives_in_order(postgres_url: str) -> None:
-    async with webhook(500, 200) as hook, serving(Agent('test'), backend=postgres_url, push=LOCAL) as client:
+    async with (
+        webhook(500, 200) as hook,
+        serving(Agent('test', name='agent'), backend=postgres_url, push=LOCAL) as client,
+    ):
         for n in range(1, 31):
             await client.send(taskPushNotificationConfig={'url': hook.url})
             received = await hook.got(3 * n + 1)

@@ -149,7 +149,9 @@ def test_a_backend_without_push_notifications_is_refused() -> None:
 
 @pytest.mark.parametrize('keys', [[], [Fernet.generate_key().decode()]])
 async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_path: Path) -> None:
-    async with serving(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys)) as client:
+    async with serving(
+        Agent('test', name='agent'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys)
+    ) as client:
         target = {'url': 'https://example.com/PATH', 'token': 'TOKEN'}
         task_id = (await client.send(message()))['id']
         created = await create(client, task_id, **target)

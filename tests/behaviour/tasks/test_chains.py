@@ -158,7 +158,11 @@ async def test_the_depth_of_a_message_is_stored_with_its_task(tmp_path: Path) ->
         return ModelResponse(parts=[TextPart('no') if isinstance(last, ToolReturnPart) else ToolCallPart('ask', {})])
 
     refused: list[str] = []
-    agent, peer, backend = Agent(FunctionModel(model)), to_a2a(Agent('test')), f'sqlite:///{tmp_path}/agent.db'
+    agent, peer, backend = (
+        Agent(FunctionModel(model), name='agent'),
+        to_a2a(Agent('test')),
+        f'sqlite:///{tmp_path}/agent.db',
+    )
 
     @agent.tool_plain
     async def ask() -> None:

@@ -152,7 +152,7 @@ async def test_queued_tasks_never_start_and_fail_with_a_reason_and_streams_end_w
 @covers(ROW)
 async def test_a_run_that_does_not_stop_holds_the_server_up_for_a_bounded_time_and_its_task_fails() -> None:
     running, release = asyncio.Event(), asyncio.Event()
-    agent = Agent(TestModel())
+    agent = Agent(TestModel(), name='agent')
 
     @agent.tool_plain
     async def stubborn() -> None:

@@ -269,7 +269,7 @@ async def test_a_model_or_a_function_that_raises_stop_async_iteration_is_called_
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise AssertionError(await stop())
 
-    agent = Agent(FunctionModel(answer), instructions=stop if place == 'instructions' else None)
+    agent = Agent(FunctionModel(answer), name='agent', instructions=stop if place == 'instructions' else None)
     async with serving(agent, backend='memory' if backend == 'memory' else f'sqlite:///{tmp_path}/a.db') as client:
         task = await client.send('hi')
     assert (state_of(task), calls) == ('FAILED', [place])

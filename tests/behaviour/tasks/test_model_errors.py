@@ -184,7 +184,7 @@ async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again(backe
             yield word
 
     backend.queue = FailsToEmit(backend.queue)
-    agent = Agent(FunctionModel(stream_function=stream))
+    agent = Agent(FunctionModel(stream_function=stream), name='agent')
     workers = fixed(Workers, retry_on=always, **SOON)
     async with (
         serving(agent, backend=backend, workers=workers, results=Results(interval=0)) as client,
@@ -314,7 +314,7 @@ async def test_text_of_a_failed_try_is_replaced(store: str) -> None:
             raise ModelHTTPError(503, 'model')
         yield 'hello.'
 
-    agent = Agent(FunctionModel(stream_function=stream))
+    agent = Agent(FunctionModel(stream_function=stream), name='agent')
     results = Results(stream='mark', interval=0)
     async with (
         serving(agent, backend=store, workers=fixed(Workers, **SOON), results=results) as client,
@@ -514,7 +514,7 @@ async def test_many_tasks_wait_for_their_provider_and_other_work_goes_on(store: 
             raise BUSY
         return heard(messages, info) if called else ModelResponse(parts=[ToolCallPart('work', {'prompt': prompt})])
 
-    agent = Agent(FunctionModel(answer))
+    agent = Agent(FunctionModel(answer), name='agent')
 
     @agent.tool_plain
     async def work(prompt: str) -> str:

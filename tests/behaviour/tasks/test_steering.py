@@ -293,7 +293,7 @@ async def test_a_run_that_ends_badly_hands_on_what_it_has_not_read(how: str, whi
             raise RuntimeError('broken')
         return ModelResponse(parts=[ToolCallPart('refuse', {})])
 
-    agent: Agent[object, Any] = Agent(FunctionModel(model))
+    agent: Agent[object, Any] = Agent(FunctionModel(model), name='agent')
 
     @agent.tool_plain
     async def refuse() -> str:
@@ -356,7 +356,7 @@ class Crowd:
         self.heard: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         """Prompts of runs that failed before the model had answered: their tasks tell of it."""
-        self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer))
+        self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer), name='agent')
         self.agent.tool_plain(self.work)
         self._works_on = works_on
 

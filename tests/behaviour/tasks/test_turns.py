@@ -25,7 +25,7 @@ class Writer:
     """An agent that streams `<prompt>: `, waits for the gate of the prompt, and then streams `done`, fails or asks."""
 
     def __init__(self) -> None:
-        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer, stream_function=self._stream))
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer, stream_function=self._stream), name='agent')
         self.agent.tool_plain(requires_approval=True)(self.delete)
         self.begun = {prompt: asyncio.Event() for prompt in ('one', 'two', 'three', 'fail', 'delete')}
         self.gates = {prompt: asyncio.Event() for prompt in self.begun}

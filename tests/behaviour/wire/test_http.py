@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 from collections.abc import Mapping
 from itertools import product
 from urllib.parse import quote
 
+import httpx
 import pytest
 from fasta2a.schema import AgentExtension
 from inline_snapshot import snapshot
@@ -14,7 +16,7 @@ from pydantic_ai import Agent
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Caller, Limits
+from pydantic_ai_a2a import Caller, Limits, serve
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import Exchange, message, rpc, state_of
@@ -97,6 +99,43 @@ async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str 
     error = refusal(answer, status=415, id=None)
     assert (error.code, error.message) == (-32600, spoken().text('The request body must be application/json.'))
     assert 'access-control-allow-origin' not in answer.headers
+
+
+COMPRESSED = 'The request body must not be compressed: send it without Content-Encoding.'
+
+
+@pytest.mark.parametrize('encoding', ['gzip', 'br', 'Deflate', 'zstd', 'identity, gzip', 'unknown'])
+async def test_a_compressed_body_is_refused(encoding: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(send(), {'Content-Encoding': encoding})
+    error = refusal(answer, status=415, id=None)
+    assert (error.code, error.message) == (-32600, spoken().text(COMPRESSED))
+    assert answer.headers['accept-encoding'] == 'identity'
+
+
+@pytest.mark.parametrize('encoding', ['', ' Identity '])
+async def test_a_body_that_is_not_compressed_may_say_so(encoding: str) -> None:
+    async with serving(Agent('test')) as client:
+        assert (await client.post(send(), {'Content-Encoding': encoding})).status == 200
+
+
+@unversioned('the paths of both bindings')
+async def test_compressed_bodies_over_a_connection() -> None:
+    body, headers = gzip.compress(b'{}'), {'Content-Type': 'application/json', 'Content-Encoding': 'gzip'}
+    with serve(Agent('test')) as server:
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+            for path in (
+                '/',
+                '/message:send',
+                '/message:stream',
+                '/tasks/t:cancel',
+                '/tasks/t/pushNotificationConfigs',
+            ):
+                answer = await client.post(path, content=body)
+                assert (answer.status_code, answer.headers['accept-encoding']) == (415, 'identity'), path
+                assert answer.headers['connection'] == 'close'  # the body was not read
+                assert answer.json()['error']['message'] == COMPRESSED
+            assert (await client.get('/health/live')).status_code == 200
 
 
 @unversioned('no operation is called')

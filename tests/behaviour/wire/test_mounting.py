@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from pydantic_ai import Agent, FunctionToolset
@@ -14,11 +17,11 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Host, Mount, Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AApp, mount, to_a2a
+from pydantic_ai_a2a import A2AApp, A2AClient, catalogue, mount, serve, to_a2a
 
 from ...client import Client, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken, unversioned
@@ -183,9 +186,6 @@ async def test_the_url_on_a_mounted_card_ends_in_a_slash_and_can_be_called(paren
 @NO_CALL
 @BOTH
 async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
-    def hello(_: Request) -> PlainTextResponse:
-        return PlainTextResponse('world')
-
     app = parent(routes=[Route('/hello', hello)])
     mount(app, '/agent', to_a2a(saying('hi')))
     async with lifespan(app):
@@ -194,6 +194,85 @@ async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
         assert (await Client(app).get('/agent', method='PUT')).status == 405
     if isinstance(app, FastAPI):
         assert list(app.openapi()['paths']) == []
+
+
+@NO_CALL
+@BOTH
+@pytest.mark.parametrize(
+    ('earlier', 'path'),
+    [('/agent', '/agent'), ('/agent', '/agent/'), ('/', '/'), ('/', '/agent'), ('/team', '/team/a'), ('/{x}', '/a')],
+)
+async def test_a_path_that_another_mount_answers_is_refused(parent: Parent, earlier: str, path: str) -> None:
+    app = parent()
+    mount(app, earlier, to_a2a(saying('hi')))
+    with pytest.raises(ValueError, match=re.escape(f'no request would reach an app at {path}')):
+        mount(app, path, to_a2a(saying('ho')))
+    async with lifespan(app):
+        assert (await Client(app).get(f'{earlier.removesuffix("/")}/{CARD}')).status == 200
+
+
+@NO_CALL
+@BOTH
+async def test_a_mount_below_a_later_mount_is_reached(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
+    app = parent()
+    for path in ('/team/ann', '/team', '/'):
+        mount(app, path, to_a2a(saying('hi'), name=f'at {path}'))
+    async with lifespan(app):
+        for path in ('/team/ann', '/team', ''):
+            assert (await Client(app).get(f'{path}/{CARD}')).json['name'] == f'at {path or "/"}'
+    assert caplog.messages == []
+
+
+@NO_CALL
+@BOTH
+async def test_routes_that_a_mount_hides_are_named(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
+    app = parent()
+    app.router.routes.append(Host('docs.example.com', Starlette()))
+    mount(app, '/agent', to_a2a(saying('hi')))
+    mount(app, '/', to_a2a(saying('hi')))
+    app.router.routes.append(Host('www.example.com', Starlette()))
+    app.router.routes.append(Route('/agent', hello))
+    app.router.routes.append(Route('/hello/{name}', hello))
+    app.mount('/static', Starlette())
+    async with lifespan(app):
+        pass
+    assert sorted(caplog.messages) == [
+        'No request reaches /agent, /hello/{name}, /static, because the app that is mounted at / answers there: call'
+        ' mount() after adding the other routes.',
+        'No request reaches /agent, because the app that is mounted at /agent answers there: call mount() after adding'
+        ' the other routes.',
+    ]
+
+
+def hello(_: Request) -> PlainTextResponse:
+    return PlainTextResponse('world')
+
+
+@NO_CALL
+@BOTH
+@pytest.mark.parametrize('path', ['/my agent', '/100%', '/100%25', '/größe/雪', '/a:b@c', '/a?b#c', '/{name}'])
+async def test_urls_below_any_path_can_be_called(parent: Parent, path: str) -> None:
+    app = parent()
+    mount(app, path, catalogue({'/größe': to_a2a(saying('hi'), docs_url='/die Seite')}))
+    with serve(app, anonymous=True) as server:
+        async with httpx.AsyncClient(follow_redirects=True) as client:
+            at = quote(path.replace('{', '').replace('}', ''))
+            linkset = (await client.get(f'{server.url.removesuffix("/")}{at}/.well-known/api-catalog')).json()[
+                'linkset'
+            ]
+            links = linkset[1]
+            card_url, docs_url = links['service-desc'][0]['href'], links['service-doc'][0]['href']
+            card = (await client.get(card_url)).json()
+            [url] = {interface['url'] for interface in card['supportedInterfaces']}
+            assert url == linkset[0]['item'][0]['href']
+            assert (await client.get(f'{url}nothing')).json()['agentCard'] == card_url
+            page = await client.get(url, headers={'Accept': 'text/html'})
+            assert page.url == docs_url
+            assert (await client.get(f'{docs_url}/main.js')).status_code == 200
+            if '{' not in path:
+                assert server.docs_url == docs_url
+        async with A2AClient(url) as agent:
+            assert (await agent.send('hello')).text == 'hi'
 
 
 @BOTH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMess
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
+from pydantic_ai_a2a import Results
+
 from ...client import RpcError, message, rpc, state_of, texts
-from ...dialects import spoken
+from ...dialects import only, spoken
 from ..refused import refusal, untouched
 from ..stage import Stage, ended, serving
 
@@ -103,6 +106,46 @@ async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_
     )
     if spoken().has_details:
         assert error.data[0]['metadata']['field'] == 'configuration.acceptedOutputModes'
+
+
+@only('1.0', '0.3 has no media type of text')
+@pytest.mark.parametrize(
+    ('declared', 'accepted', 'media_type'),
+    [
+        (None, None, 'text/plain'),
+        (None, ['text/markdown', 'text/plain'], 'text/plain'),
+        (['text/markdown'], None, 'text/markdown'),
+        (['text/markdown'], ['text/*'], 'text/markdown'),
+        (['text/markdown'], ['*/*'], 'text/markdown'),
+        (['text/markdown'], ['text/markdown;q=1', 'text/plain'], 'text/markdown'),
+        (['text/markdown'], ['text/plain'], 'text/plain'),
+        (['text/plain', 'text/markdown'], None, 'text/plain'),
+        (['text/plain', 'text/markdown'], ['text/markdown'], 'text/markdown'),
+        (['text/*'], None, 'text/plain'),
+    ],
+)
+async def test_text_has_the_declared_type_that_the_client_accepts(
+    declared: list[str] | None, accepted: list[str] | None, media_type: str
+) -> None:
+    configuration: dict[str, Any] = {} if accepted is None else {'acceptedOutputModes': accepted}
+    agent = Agent(TestModel(custom_output_text='*Hello* world'))
+    async with serving(agent, default_output_modes=declared, results=Results(stream='mark', interval=0)) as client:
+        task = await client.send(**configuration)
+        async with client.send_streaming(**configuration) as stream:
+            events = [event.result for event in await stream.rest()]
+    parts = [part for item in [*task['artifacts'], task['history'][-1]] for part in item['parts']]
+    pieces = [event['artifactUpdate']['artifact']['parts'] for event in events if 'artifactUpdate' in event]
+    assert len(pieces) > 2
+    assert {part['mediaType'] for part in [*parts, *chain(*pieces)]} == {media_type}
+
+
+@only('1.0', '0.3 has no media type of text')
+async def test_data_as_text_has_a_type_that_the_client_accepts() -> None:
+    agent = Agent(TestModel(), output_type=int)
+    async with serving(agent, default_output_modes=['application/json', 'text/markdown']) as client:
+        for accepted in ('text/markdown', 'text/plain'):
+            [part] = (await client.send(acceptedOutputModes=[accepted]))['artifacts'][0]['parts']
+            assert (part['text'], part['mediaType']) == ('0', accepted)
 
 
 async def test_what_the_card_says_is_taken_too() -> None:

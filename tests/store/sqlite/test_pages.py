@@ -35,7 +35,7 @@ def pages(log: Path) -> int:
 @pytest.mark.parametrize('context', [{}, {'contextId': 'c'}], ids=['new contexts', 'one context'])
 async def test_a_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / 'tasks.db'
-    app = to_a2a(Agent(TestModel(custom_output_text='The answer.')), backend=f'sqlite:///{file}')
+    app = to_a2a(Agent(TestModel(custom_output_text='The answer.'), name='agent'), backend=f'sqlite:///{file}')
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
         for turn in range(TURNS + COUNTED):
@@ -62,7 +62,7 @@ async def test_a_turn_takes_few_statements_and_makes_few_tables_in_memory(
 
     monkeypatch.setattr(sqlite3, 'connect', traced)
     file = tmp_path / 'tasks.db'
-    app = to_a2a(Agent(TestModel(custom_output_text='The answer.')), backend=f'sqlite:///{file}')
+    app = to_a2a(Agent(TestModel(custom_output_text='The answer.'), name='agent'), backend=f'sqlite:///{file}')
     async with lifespan(app), asyncio.timeout(LIMIT):
         await Client(app).send('hello')
         statements.clear()

@@ -143,3 +143,16 @@ async def test_a_file_without_the_setting_gives_back_pages_once_it_was_compacted
     grown, free = pages(path)
     await backend.housekeeping.sweep(Retention(), at=AT)
     assert pages(path) == (grown - PAGES, free - PAGES)
+
+
+async def test_a_sweep_deletes_few_large_tasks_at_once(backend: SqliteFileBackend, path: Path) -> None:
+    """SQLite copies the deleted rows into memory until the end of the statement."""
+    for n in range(12):
+        await submit(backend, message('x' * LARGE, new=f't{n}', context=f'c{n}'))
+        await run(backend, f't{n}')
+    swept: list[tuple[bool, int]] = []
+    for _ in range(4):
+        full = (await backend.housekeeping.sweep(KEEP, at=LATER)).full
+        with closing(sqlite3.connect(path)) as connection:
+            swept += [(full, *connection.execute('SELECT COUNT(*) FROM task').fetchone())]
+    assert swept == [(True, 9), (True, 6), (True, 3), (False, 0)]

@@ -1,0 +1,228 @@
+"""The name under which tasks are stored, and what the log says of the other names and agents of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Messages, Retention, to_a2a
+from pydantic_ai_a2a.errors import AgentUnnamed, StoreUnavailable
+from pydantic_ai_a2a.runs.presence import present
+from pydantic_ai_a2a.store.postgres.settings import Postgres
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
+from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+
+from ...bounds import LIMIT
+from ...client import lifespan, message
+from ...clocks import SetClock
+from ...commands.command import command
+from ...dialects import unversioned
+from ...tables import each_case
+from ..stage import heard, serving
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+
+@pytest.fixture(params=['file', 'postgres'])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store."""
+    return f'sqlite:///{tmp_path}/office.db' if request.param == 'file' else request.getfixturevalue('postgres_url')
+
+
+def named(name: str) -> Agent[None, str]:
+    return Agent(FunctionModel(heard), name=name)
+
+
+def skill(*ids: str) -> Any:
+    return [{'id': name, 'name': name, 'description': name, 'tags': ['x']} for name in ids]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if 'namespace' in record.getMessage()]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {'retention': Retention(namespace='')},
+    {'name': ''},
+    {'messages': Messages(reply='message')},
+]
+
+
+@each_case('options', OPTIONS)
+@each_case('wrap', [Agent, WrapperAgent], ids=lambda wrap: wrap.__name__)
+def test_an_agent_without_a_name_is_refused_a_file_and_a_database(
+    url: str, wrap: Callable[[Any], AbstractAgent[Any, Any]], options: dict[str, Any]
+) -> None:
+    weather = wrap('test' if wrap is Agent else Agent('test'))
+    with pytest.raises(AgentUnnamed) as refused:
+        to_a2a(weather, backend=Postgres(url) if url.startswith('postgres') else url, **options)
+    assert str(refused.value) == (
+        "The agent has no name, under which its tasks would be stored: write Agent(…, name='weather'),"
+        " to_a2a(name='weather') or Retention(namespace='weather'). Tasks that were stored without a name are under"
+        " 'agent', and Retention(namespace='agent') keeps them."
+    )
+
+
+async def test_each_way_out_gives_the_tasks_a_name(url: str) -> None:
+    weather = Agent(FunctionModel(heard))
+    ways: list[dict[str, Any]] = [{'name': 'weather'}, {'retention': Retention(namespace='weather')}]
+    for options in ways:
+        async with serving(weather, backend=url, **options) as client:
+            await client.send(message('one', contextId='c'))
+    assert weather.name is None  # no run of a server gives the agent a name
+    with pytest.raises(AgentUnnamed):
+        to_a2a(weather, backend=url)
+    await weather.run('hello')  # Pydantic AI takes the name of the variable
+    async with serving(weather, backend=url) as client:
+        task = await client.send(message('two', contextId='c'))
+    assert task['artifacts'][0]['parts'][0]['text'] == 'one + one + two'
+
+
+async def test_tasks_in_memory_and_in_a_store_of_ones_own_need_no_name(tmp_path: Path) -> None:
+    own = SqliteFileBackend(SqliteFile.of(f'sqlite:///{tmp_path}/own.db'), 'mine', reader_lag=10**6)
+    ways: list[dict[str, Any]] = [{}, {'backend': own}, {'storage': InMemoryStorage()}]
+    for options in ways:
+        async with serving(Agent(FunctionModel(heard)), **options) as client:
+            assert (await client.send())['artifacts']
+
+
+def test_a_command_refuses_an_agent_without_a_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'unnamed.py').write_text("from pydantic_ai import Agent\njoker = Agent('test')\n")
+    for name in ('serve', 'worker', 'queue'):
+        ended = command(capsys, name, 'unnamed:joker', '--backend', 'sqlite:///office.db')
+        assert ended.code == 2
+        assert "The agent has no name, under which its tasks would be stored: write Agent(…, name='joker')" in ended.err
+
+
+@pytest.mark.parametrize('direct', [False, True], ids=['task', 'message'])
+async def test_an_agent_with_another_name_than_before_is_told_once(
+    url: str, direct: bool, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = Messages(reply='message' if direct else 'task')
+    for name in ('weather', 'joker'):  # the first one of a store is told nothing
+        async with serving(named(name), backend=url, messages=messages) as client:
+            await client.call('SendMessage', {'message': message()})
+    [line] = warnings(caplog)
+    caplog.clear()
+    async with serving(named('joker'), backend=url):
+        pass
+    assert not warnings(caplog)
+    place = re.escape(str(Postgres(url).place)) if url.startswith('postgres') else '.*office.db'
+    shown = re.fullmatch(
+        rf"The namespace 'joker' has no data in the (SQLite file|PostgreSQL database) {place}, which has data of"
+        r" 'weather'\. If the agent had another name before, Retention\(namespace=…\) with that name keeps its tasks\."
+        r' To see all: pydantic-ai-a2a (queue .*)',
+        line,
+    )
+    assert shown is not None, line
+    arguments = shown[2].replace('MODULE:APP', f'--backend {url}').split()
+    rows = (await asyncio.to_thread(command, capsys, *arguments, '--json')).lines
+    assert [row['namespace'] for row in rows] == ['joker', 'weather']
+
+
+async def test_many_namespaces_are_named_in_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url = f'sqlite:///{tmp_path}/an office.db'
+    for n in range(11):
+        async with serving(named(f'agent {n:02}'), backend=url) as client:
+            await client.send()
+    caplog.clear()
+    async with serving(named('another'), backend=url):
+        pass
+    [line] = warnings(caplog)
+    assert "has data of 'agent 00', 'agent 01'," in line
+    assert "'agent 09', …. If" in line
+    assert line.endswith(f'queue --backend sqlite:///{tmp_path}/an%20office.db')
+
+
+@pytest.mark.parametrize(
+    ('options', 'others', 'told'),
+    [
+        ({}, {}, None),
+        ({'skills': skill('a', 'b')}, {'skills': skill('b', 'a')}, None),
+        ({}, {'name': "bob's\n"}, ("serves 'agent', and", 'serves "bob\'s\\n". Each')),
+        ({}, {'skills': skill('a', 'b')}, ("serves 'agent', and", "serves 'agent' with the skills 'a', 'b'. Each")),
+        ({'skills': skill('x' * 400)}, {'skills': skill('x' * 401)}, ("serves 'agent' with the skills 'xx", 'xxx… (')),
+    ],
+    ids=['equal', 'in another order', 'another name', 'other skills', 'long'],
+)
+async def test_a_process_that_serves_something_else_is_named_once(
+    url: str, options: dict[str, Any], others: dict[str, Any], told: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two workers of one process cannot share a namespace: the second one is a server without a worker here."""
+    office = Retention(namespace='office')
+    first, second = (to_a2a(named('agent'), backend=url, retention=office, **given) for given in (options, others))
+    third = to_a2a(named('third'), backend=url, retention=office)
+    second.hosting.runs_tasks = third.hosting.runs_tasks = False
+    async with asyncio.timeout(LIMIT):
+        async with lifespan(first):
+            assert not warnings(caplog)
+            for _ in range(2):
+                async with lifespan(second):
+                    pass
+        lines = warnings(caplog)
+        assert len(lines) == (told is not None)
+        for line in lines:
+            assert line.startswith("Another process of the namespace 'office' of the ")
+            assert all(text in line for text in told), line
+        caplog.clear()
+        async with lifespan(third):
+            assert not warnings(caplog)  # the others have left
+
+
+def test_a_process_counts_until_its_lease_expires(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, clock = SqliteFile.of(f'sqlite:///{tmp_path}/office.db'), SetClock()
+
+    async def announced(service: str, *, lease: int = 30_000, again: bool = False) -> list[str]:
+        """What the log says at the announcement of a process, which is then killed."""
+        caplog.clear()
+        backend = SqliteFileBackend(file, 'office', reader_lag=10**6, clock=clock)
+        await backend.announce(service, lease=lease)
+        if again:
+            clock.passed += 20_000
+            await backend.announce(service, lease=lease)
+        backend.close()
+        return warnings(caplog)
+
+    async def all_announced() -> None:
+        assert not await announced('weather', again=True)
+        clock.passed += 20_000
+        assert 'serves weather, and this one serves joker' in (await announced('joker'))[0]
+        assert 'serves joker, and weather, and this one serves clerk' in (await announced('clerk', lease=0))[0]
+        clock.passed += 10_001
+        assert 'serves joker, and this one serves maid' in (await announced('maid', lease=0))[0]
+        clock.passed += 30_000
+        assert not await announced('other')
+
+    asyncio.run(all_announced())
+
+
+async def test_a_service_is_announced_as_long_as_it_lives_also_after_an_outage() -> None:
+    announced: list[int] = []
+    renewed = asyncio.Event()
+
+    class Shared(MemoryBackend):
+        async def announce(self, service: str, *, lease: int) -> None:
+            announced.append(lease)
+            if len(announced) == 1:
+                raise StoreUnavailable
+            if len(announced) == 3:
+                renewed.set()
+
+    async with asyncio.timeout(LIMIT), present(Shared('office', reader_lag=1), 'weather', lease=0.03):
+        await renewed.wait()
+    assert announced[:3] == [30, 30, 30]
+    assert announced[-1] == 0
