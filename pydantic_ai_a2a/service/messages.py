@@ -117,7 +117,8 @@ class Submissions:
         if params.push_config is not None:
             registration = registration_of(self._push)
             target = params.push_config
-            push_config, push_url = registration.config(target, call.dialect, params.push_field), target.url
+            push_config = registration.config(target, call.caller, call.dialect, params.push_field)
+            push_url = target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message, declares_tools = params.message, False

@@ -58,9 +58,15 @@ parent.mount('/bob', to_a2a(agent, name='bob', backend=BACKEND))
 # --- an app that calls webhooks on this machine
 
 
+QUESTIONS = 10
+
+
 def step(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Three calls of the tool, each with a note, and then the answer."""
+    """Three calls of the tool, each with a note, or so many questions after `question me`, and then the answer."""
     n = len(messages) // 2
+    questioned = prompts(messages)[0] == 'question me'
+    if questioned and n < QUESTIONS:
+        return ModelResponse(parts=[ToolCallPart('question', {})])
     if n < 3:
         return ModelResponse(parts=[TextPart(f'Step {n}.'), ToolCallPart('work', {})])
     return ModelResponse(parts=[TextPart('Done.')])
@@ -72,6 +78,11 @@ notifying = Agent(FunctionModel(step), name='notifier')
 @notifying.tool_plain
 def work() -> str:
     return 'worked'
+
+
+@notifying.tool_plain
+def question() -> str:
+    raise InputRequired('Go on?')
 
 
 notifier = to_a2a(
