@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.middleware.cors import CORSMiddleware
 
-from pydantic_ai_a2a import InputRequired, Push, Workers, mount, to_a2a
+from pydantic_ai_a2a import InputRequired, Progress, Push, Results, Workers, mount, to_a2a
 
 from ..behaviour.stage import prompts
 from ..bounds import LIMIT
@@ -91,6 +91,7 @@ notifier = to_a2a(
     push=fixed(
         Push, private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20
     ),
+    results=Results(progress=Progress(notes=True)),
 )
 
 
