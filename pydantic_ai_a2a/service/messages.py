@@ -27,6 +27,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..protocol import stored
+from ..protocol.fields import LIVE
 from ..settings import LONG, Approvals, Approvers, Settings
 from ..store.ports import Answer, Pause, Submission, TaskReader
 from ..types import (
@@ -194,6 +195,8 @@ def _request(params: SendParams, call: Call, schema: Schema | None) -> bytes | N
         request['metadata'] = params.metadata
     if params.extensions:
         request['extensions'] = params.extensions
+    if call.live and params.return_immediately:  # the client will follow the task: the run does not wait for the reader
+        request[LIVE] = True
     if call.kept is not None:
         request['call'] = call.kept
     if depth := chains.depth.get():
