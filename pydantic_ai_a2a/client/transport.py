@@ -255,8 +255,10 @@ class Transport:
             headers['a2a-version'] = codec.dialect
         if isinstance(params, SendParams) and (depth := chains.depth.get()) is not None:
             headers[chains.HEADER] = str(depth + 1)
-        extensions = params.extensions if isinstance(params, SendParams) else ()
-        if operation.stream and self._live:
+        extensions, follows = (), operation.stream
+        if isinstance(params, SendParams):
+            extensions, follows = params.extensions, operation.stream or params.return_immediately
+        if follows and self._live:
             extensions = (*extensions, LIVE_TEXT_URI)
         if extensions:
             headers[codec.extensions_header] = ', '.join(extensions)

@@ -366,6 +366,16 @@ def is_asked(request: bytes) -> bool:
     return _URI in request and RUN_METADATA_URI in from_json(request).get('extensions', ())
 
 
+LIVE = 'live'
+"""The field of a stored request that wants live text before there is a reader."""
+_LIVE = b'"live":true'
+
+
+def wants_live(request: bytes | None) -> bool:
+    """Return True if the message of a run has activated live text for readers that follow later."""
+    return request is not None and _LIVE in request and LIVE in from_json(request)
+
+
 def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: Iterable[Any]) -> bytes:
     """Return a task's metadata after a run, as a JSON object.
 

@@ -160,7 +160,9 @@ def piece(update: bytes) -> tuple[bool, bool]:
 # Live text: the events whose form depends on the reader of the stream. They are the pieces of the answer, its notes,
 # and the whole text at the end of the pieces. They are A2A like all events, but with the ids of the task behind the
 # artifact or the status instead of before it: so they are found without parsing.
-_LIVE = (b'{"artifactUpdate":{"artifact":', b'{"statusUpdate":{"status":')
+NOTE = b'{"statusUpdate":{"status":'
+"""The beginning of a `note`."""
+_LIVE = (b'{"artifactUpdate":{"artifact":', NOTE)
 _LAST = b',"lastChunk":true}}'
 _PARTS = b'"parts":['
 
@@ -168,6 +170,11 @@ _PARTS = b'"parts":['
 def is_live(update: bytes) -> bool:
     """Return True for live text: a piece of an answer, the whole text after its pieces, or a note."""
     return update.startswith(_LIVE)
+
+
+def is_note(update: bytes) -> bool:
+    """Return True for the live text that is a note."""
+    return update.startswith(NOTE)
 
 
 def ends_pieces(update: bytes) -> bool:
@@ -237,18 +244,29 @@ def joined(values: Sequence[bytes], separator: bytes) -> list[bytes]:
 def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes], *, partial: bool = True) -> list[bytes]:
     """Return the artifacts after `artifactUpdate` payloads, with adjacent text chunks joined (§4.2.2).
 
+    A note shows that the pieces before it were no answer: the artifact is as it was before them.
+
     Args:
         artifacts: The stored artifacts.
-        updates: The payloads.
+        updates: The payloads, with the notes.
         partial: False to leave out artifacts with partial data, of runs that have ended without a result.
     """
     parts: dict[str, dict[str, Any]] = {}
     for body in artifacts:
         artifact = from_json(body)
         parts[artifact['artifactId']] = artifact
+    before, text_id = parts.copy(), None
     for payload in updates:
+        if is_note(payload):
+            if text_id is not None:
+                del parts[text_id]
+                parts |= {text_id: before[text_id]} if text_id in before else {}
+                text_id = None
+            continue
         update = from_json(payload)['artifactUpdate']
         artifact = update['artifact']
+        if is_live(payload):
+            text_id = None if ends_pieces(payload) else artifact['artifactId']
         whole = parts.get(artifact['artifactId'])
         if whole is None or not update.get('append'):
             parts[artifact['artifactId']] = artifact

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 
 from pydantic_core import from_json, to_json
 
 from .. import encryption
-from ..errors import InternalError, InvalidParamsError, PrivateAddressError
-from ..protocol import stored
+from ..errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
 from ..protocol.fields import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..store.ports import PushConfig, PushConfigs, Takes
-from ..types import PushTarget, Registered
+from ..types import Caller, PushTarget, Registered
 from .addresses import AddressPolicy, AddressRefused, PrivateHost
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+_OF_CALLER = re.compile('caller-[0-9a-f]{32}')
+"""The ids that the server makes of callers. No caller may write such an id of another caller."""
+
+
+def id_for(caller: Caller) -> str:
+    """Return the id of the configuration that a caller registers without an id, in each of its tasks.
+
+    Several callers may be one owner, and each has its own configuration.
+    """
+    key = replace(caller, owns_as='').owner
+    return f'caller-{sha256(key.encode()).hexdigest()[:32]}'
 
 
 class Registration:
@@ -37,25 +51,42 @@ class Registration:
         self._guard = AddressPolicy(settings.private_hosts)
         self._cipher = cipher
 
-    def config(self, target: PushTarget, dialect: str, at: str) -> PushConfig:
+    def config(self, target: PushTarget, caller: Caller, dialect: str, at: str) -> PushConfig:
         """Return the stored form of a target.
 
         Args:
             target: The target.
+            caller: The caller of the request.
             dialect: Name of the request's codec.
             at: The field of the params that holds the target; empty if the params are the target.
 
         Raises:
-            InvalidParamsError: The URL can never be called. Names are not resolved, because their addresses may change.
+            InvalidParamsError: The URL can never be called, or the id is for another caller. Names are not resolved,
+                because their addresses may change.
         """
+        place = f'{at}.' if at else ''
         try:
             self._guard.check_url(target.url)
         except AddressRefused as refused:
             kind = PrivateAddressError if isinstance(refused, PrivateHost) else InvalidParamsError
-            raise kind.of(f'{at}.url' if at else 'url', str(refused)) from None
-        target = target if target.id else replace(target, id=stored.new_id())
+            raise kind.of(f'{place}url', str(refused)) from None
+        own = id_for(caller)
+        if target.id != own and _OF_CALLER.fullmatch(target.id):
+            raise InvalidParamsError.of(f'{place}id', 'names the webhook of another caller: choose another id')
+        target = target if target.id else replace(target, id=own)
         takes = 'statuses' if codec_of(dialect).pushes_tasks else self._takes
         return PushConfig(id=target.id, version=dialect, takes=takes, body=self._cipher.dump(target))
+
+    async def find(self, task_id: str, caller: Caller, config_id: str) -> PushConfig:
+        """Return a configuration of a task; for an empty id, that of the caller without an id, else the oldest.
+
+        Raises:
+            TaskNotFoundError: The owner has no such task, or the task no such configuration.
+        """
+        if not config_id:
+            with suppress(TaskNotFoundError):
+                return await self.configs.get(task_id, caller.owner, id_for(caller))
+        return await self.configs.get(task_id, caller.owner, config_id or None)
 
     def registered(self, task_id: str, config: PushConfig, correlation_id: str) -> Registered:
         """Return a configuration of a task for an answer.

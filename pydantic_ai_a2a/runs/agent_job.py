@@ -35,6 +35,7 @@ from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, Va
 from ..conversion.stream import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
 from ..errors import A2AError, BadInput, StoreFailed
 from ..protocol import stored
+from ..protocol.fields import wants_live
 from ..quotas import Metering
 from ..settings import LONG, Settings
 from ..store.ports import Backend, Claim, Tried
@@ -137,7 +138,7 @@ class AgentJob:
             run_id=run_id,
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
-            watched_live=partial(self._backend.events.watched, claim.header.id, live=True),
+            watched_live=self._watched_live(claim, recorder),
             emit=recorder.write,
             partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
             text_output=self._outputs.streams_text and client is None and accepted.text,
@@ -158,6 +159,11 @@ class AgentJob:
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
+
+    def _watched_live(self, claim: Claim, recorder: Recorder) -> Callable[[], bool]:
+        watched = partial(self._backend.events.watched, claim.header.id, live=True)
+        # A message that enters the run may want live text, too.
+        return (lambda: recorder.live or watched()) if recorder.live or self._steers else watched
 
     async def validated(self, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
         """Return the validated data that has begun a task; None without `Messages.input_type`."""
@@ -214,7 +220,8 @@ class AgentJob:
             messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
             # Callers may share an owner. The run has the rights of its own caller, so it ends before a message of
             # another caller, which gets a run of its own.
-            own = takewhile(lambda message: _sent_by(message[2]) == sender, messages)
+            own = [*takewhile(lambda message: _sent_by(message[2]) == sender, messages)]
+            recorder.live = recorder.live or any(wants_live(request) for _, _, request in own)
             return [(row, await self._messages.content(body, claim, recorder)) for row, body, _ in own]
 
         def take(row: int) -> None:

@@ -28,6 +28,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..protocol import stored
+from ..protocol.fields import LIVE
 from ..settings import LONG, Approvals, Approvers, Settings
 from ..store.ports import Answer, Pause, Submission, TaskReader
 from ..types import (
@@ -118,7 +119,8 @@ class Submissions:
         if params.push_config is not None:
             registration = registration_of(self._push)
             target = params.push_config
-            push_config, push_url = registration.config(target, call.dialect, params.push_field), target.url
+            push_config = registration.config(target, call.caller, call.dialect, params.push_field)
+            push_url = target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message, declares_tools = params.message, False
@@ -194,6 +196,8 @@ def _request(params: SendParams, call: Call, schema: Schema | None) -> bytes | N
         request['metadata'] = params.metadata
     if params.extensions:
         request['extensions'] = params.extensions
+    if call.live and params.return_immediately:  # the client will follow the task: the run does not wait for the reader
+        request[LIVE] = True
     if call.kept is not None:
         request['call'] = call.kept
     if depth := chains.depth.get():

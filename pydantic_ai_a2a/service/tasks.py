@@ -368,7 +368,8 @@ class Service:
     async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = registration_of(self._push)
-        task_id, config = params.task_id, registration.config(params.target, call.dialect, params.field)
+        task_id = params.task_id
+        config = registration.config(params.target, call.caller, call.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
         return registration.registered(task_id, config, call.correlation_id)
 
@@ -376,7 +377,7 @@ class Service:
         """Return a webhook of a task (§3.1.8)."""
         registration = registration_of(self._push)
         task_id = params.task_id
-        config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
+        config = await registration.find(task_id, call.caller, params.id)
         return registration.registered(task_id, config, call.correlation_id)
 
     async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:

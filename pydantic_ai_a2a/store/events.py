@@ -341,10 +341,17 @@ class EventBus:
             for waiter in self._waiters.get(task_id, ()):
                 waiter.prepared = final, task
 
-    async def wait(self, task_id: str, after: int, stopped: Stopped) -> None:
-        """Wait until an event after a number stops the task; return at once if `stopped` returns true."""
+    async def wait(
+        self, task_id: str, after: int, stopped: Stopped, on_wait: Callable[[], object] | None = None
+    ) -> None:
+        """Wait until an event after a number stops the task; return at once if `stopped` returns true.
+
+        `on_wait` is called once the waiting caller is registered.
+        """
         ending = BusEnding(self, task_id, stopped)
         try:
+            if on_wait is not None:
+                on_wait()
             if not await stopped(after):
                 await ending.wait(after)
         finally:

@@ -1064,9 +1064,10 @@ class Sink(ABC):
     ) -> None:
         """Store events, and the status of the task if one is given.
 
-        The message of the previous status moves into the history. A checkpoint is stored in the same transaction, and
-        `claim` returns the checkpoint to the task's next holder. Only durable backends get checkpoints. After
-        `StoreUnavailable` the caller repeats the call: the events are stored once.
+        The message of the previous status moves into the history. If the last event is a `note` for readers of live
+        text, the status stays, and the message of the note goes into the history. A checkpoint is stored in the same
+        transaction, and `claim` returns the checkpoint to the task's next holder. Only durable backends get
+        checkpoints. After `StoreUnavailable` the caller repeats the call: the events are stored once.
 
         Raises:
             LeaseLost: The claim is no longer valid.

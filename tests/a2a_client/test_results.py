@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -24,7 +25,16 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, A2AError, AuthRequired, InputRequired, RemoteError, RemoteProtocolError, to_a2a
+from pydantic_ai_a2a import (
+    A2AClient,
+    A2AError,
+    AuthRequired,
+    InputRequired,
+    RemoteError,
+    RemoteProtocolError,
+    Results,
+    to_a2a,
+)
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.client.messages import message_of
 from pydantic_ai_a2a.errors import UnsupportedOperationError
@@ -220,6 +230,34 @@ async def test_a_task_that_has_not_completed_has_no_output(state: str, says: str
         assert str(failed.value) == says
         with pytest.raises(RemoteError, match=says):
             await client.send_text('Hello.', return_immediately=True)
+
+
+@pytest.mark.parametrize(('version', 'binding'), [('1.0', 'JSONRPC'), ('1.0', 'HTTP+JSON'), ('0.3', 'JSONRPC')])
+async def test_a_task_that_is_returned_at_once_writes_its_text_for_who_subscribes_later(
+    version: Any, binding: Any
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'It '
+        begun.set()
+        await go_on.wait()
+        yield 'is sunny.'
+
+    async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await go_on.wait()
+        return ModelResponse(parts=[TextPart('It is sunny.')])
+
+    app = to_a2a(Agent(FunctionModel(whole, stream_function=stream)), results=Results(interval=0))
+    async with A2AClient(app, version=version, binding=binding) as client, asyncio.timeout(LIMIT):
+        task: Any = (await client.send('hello', return_immediately=True)).outcome
+        await begun.wait()
+        texts: list[str] = []
+        async for update in client.subscribe(task['id']):
+            go_on.set()
+            texts.append(update.result.text)
+    assert (texts[0], texts[-1]) == ('It ', 'It is sunny.')
 
 
 async def test_an_agent_that_answers_without_a_task() -> None:

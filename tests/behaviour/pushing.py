@@ -29,8 +29,9 @@ async def create(client: Client, task_id: str, **target: Any) -> Json:
     return await _call(client, 'Create', taskId=task_id, **target)
 
 
-async def get(client: Client, task_id: str, config_id: str) -> Json:
-    return await _call(client, 'Get', taskId=task_id, id=config_id)
+async def get(client: Client, task_id: str, config_id: str | None) -> Json:
+    """One configuration of a task; only 0.3 takes a request without an id."""
+    return await _call(client, 'Get', taskId=task_id, **({} if config_id is None else {'id': config_id}))
 
 
 async def listed(client: Client, task_id: str) -> list[Json]:

@@ -48,6 +48,7 @@ def _run(request: dict[str, Any], output: int, errors: int) -> None:
     os.chdir(request['cwd'])
     os.environ.clear()
     os.environ.update(request['environment'])
+    sys.modules.pop('uvloop')  # a server with `--loop asyncio` does not import it
     first, *rest = request['arguments']
     if first == '-m':
         module, *rest = rest

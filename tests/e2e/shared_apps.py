@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.middleware.cors import CORSMiddleware
 
-from pydantic_ai_a2a import InputRequired, Push, Workers, mount, to_a2a
+from pydantic_ai_a2a import InputRequired, Progress, Push, Results, Workers, mount, to_a2a
 
 from ..behaviour.stage import prompts
 from ..bounds import LIMIT
@@ -58,9 +58,15 @@ parent.mount('/bob', to_a2a(agent, name='bob', backend=BACKEND))
 # --- an app that calls webhooks on this machine
 
 
+QUESTIONS = 10
+
+
 def step(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Three calls of the tool, each with a note, and then the answer."""
+    """Three calls of the tool, each with a note, or so many questions after `question me`, and then the answer."""
     n = len(messages) // 2
+    questioned = prompts(messages)[0] == 'question me'
+    if questioned and n < QUESTIONS:
+        return ModelResponse(parts=[ToolCallPart('question', {})])
     if n < 3:
         return ModelResponse(parts=[TextPart(f'Step {n}.'), ToolCallPart('work', {})])
     return ModelResponse(parts=[TextPart('Done.')])
@@ -74,12 +80,18 @@ def work() -> str:
     return 'worked'
 
 
+@notifying.tool_plain
+def question() -> str:
+    raise InputRequired('Go on?')
+
+
 notifier = to_a2a(
     notifying,
     backend=BACKEND,
     push=fixed(
         Push, private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20
     ),
+    results=Results(progress=Progress(notes=True)),
 )
 
 

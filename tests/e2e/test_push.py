@@ -24,9 +24,10 @@ from google.protobuf.json_format import ParseDict
 
 from ..reserved_ports import port_of, reserved_port
 from ..webhooks import HANGS, Received, Webhook, url_at, webhook
-from .official import BINDINGS, DEPLOYMENTS, Deployed, deployed, official_client, over, say, task_of
+from .official import BINDINGS, DEPLOYMENTS, Deployed, deployed, official_client, over, say, state_of, task_of
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
+from .shared_apps import QUESTIONS
 from .test_cli import command
 from .venvs import python_with_a2a_sdk_0_3
 
@@ -181,6 +182,50 @@ async def registers(client: Client) -> None:
     gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
     await client.delete_task_push_notification_config(gone)
     assert list((await client.list_task_push_notification_configs(every)).configs) == []
+
+
+ANSWERED = [['WORKING', 'INPUT_REQUIRED']] * QUESTIONS + [['WORKING', 'Done. lastChunk', 'COMPLETED']]
+"""The notifications after the first message, and after each answer."""
+
+
+@pytest.mark.parametrize('binding', BINDINGS)
+async def test_the_official_client_registers_its_webhook_once_for_all_messages_of_a_task(
+    shared: Deployed, binding: str
+) -> None:
+    with over(binding):
+        async with webhook() as hook, asyncio.timeout(LIMIT):
+            config = TaskPushNotificationConfig(url=hook.url)
+            async with official_client(shared.url, streaming=False, push_notification_config=config) as client:
+                task = await task_of(client.send_message(say('question me')))
+                await hook.got(2)
+                for n in range(QUESTIONS):
+                    task = await task_of(client.send_message(say('yes', task_id=task.id, context_id=task.context_id)))
+                    await hook.got(sum(map(len, ANSWERED[: n + 2])))
+                every = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+                configs = (await client.list_task_push_notification_configs(every)).configs
+    assert state_of(task) == 'TASK_STATE_COMPLETED'
+    assert [each.says for each in hook.received] == [says for told in ANSWERED for says in told]
+    assert [each.url for each in configs] == [hook.url]
+
+
+async def test_the_official_client_of_0_3_registers_its_webhook_once_for_all_messages_of_a_task(
+    server: Process,
+) -> None:
+    python = await asyncio.to_thread(python_with_a2a_sdk_0_3)
+    async with webhook() as hook, asyncio.timeout(LIMIT):
+        configs = [{'url': hook.url}]
+        async with client_0_3(python, server.url, streaming=False, push_notification_configs=configs) as client:
+            task = await client.task_of('question me')
+            for n in range(QUESTIONS):
+                await hook.got(2 * n + 2)
+                task = await client.task_of('yes', task_id=task['id'], context_id=task['contextId'])
+            await hook.got(2 * QUESTIONS + 2)
+    assert task['status']['state'] == 'completed'
+    assert [each.says for each in hook.received] == [
+        *['task working', 'task input-required'] * QUESTIONS,
+        'task working',
+        'task completed',
+    ]
 
 
 async def test_the_official_client_of_0_3_registers_and_reads(server: Process) -> None:

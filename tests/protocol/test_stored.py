@@ -36,6 +36,23 @@ def test_chunks_of_text_are_joined_and_other_parts_stay_between_them() -> None:
     ]
 
 
+def test_a_note_drops_the_pieces_before_it_and_no_answer() -> None:
+    def texts(*updates: bytes) -> list[str]:
+        kept = to_json({'artifactId': 'earlier', 'parts': [{'text': 'kept'}]})
+        return [from_json(body)['parts'][0]['text'] for body in stored.assemble([kept], updates)]
+
+    text, earlier = (stored.TextArtifact('t', 'c', name, 'result') for name in ('now', 'earlier'))
+    pieces = [text.piece('Let me ', first=True), text.piece('look.', first=False)]
+    note = stored.note('t', 'c', stored.status('working', 0, None))
+    answer = text.piece('Sunny', first=True)
+    whole = stored.whole_text('t', 'c', to_json({'artifactId': 'now', 'parts': [{'text': 'Sunny.'}]}))
+    assert texts(*pieces) == ['kept', 'Let me look.']
+    assert texts(*pieces, note) == texts(note) == ['kept']
+    assert texts(*pieces, note, answer) == ['kept', 'Sunny']
+    assert texts(*pieces, note, answer, whole, note) == ['kept', 'Sunny.']
+    assert texts(earlier.piece('Let me look.', first=True), note) == ['kept']
+
+
 def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> None:
     parts = stored.text_parts('Grüße "x"\n')
     joined = stored.with_ids(stored.message('m', b'ROLE_AGENT', parts, b',"metadata":{"k":1}'), 't', 'c')

@@ -264,6 +264,30 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
     assert given == [StoredTask(header, [], []), None]
 
 
+async def test_a_process_looks_for_the_end_of_a_task_once_the_waiting_caller_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look before tells no other process of the caller, and the next look of PostgreSQL is 5 seconds later."""
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    stop = backend.listen(nothing, nothing)
+    await submit(backend, message('hi', new='t'))
+    waking, wanted = backend.process.wake, list[dict[str, int]]()
+
+    def wake() -> None:
+        wanted.append(dict(backend.event_bus.wanted()))
+        waking()
+
+    monkeypatch.setattr(backend.process, 'wake', wake)
+    waiting = asyncio.ensure_future(backend.events.wait('t', 0))
+    async with asyncio.timeout(LIMIT):
+        await backend.reader.load('t', None)
+        await backend.queue.cancel('t', None, at=0)
+        await waiting
+    assert {'t': 0} in wanted
+    stop()
+    backend.close()
+
+
 @pytest.mark.parametrize('metadata', [None, b'{"usage":1}'])
 async def test_the_end_of_a_plain_task_is_the_task_that_is_stored(tmp_path: Path, metadata: bytes | None) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)

@@ -292,6 +292,14 @@ class OutboxSuite(PortSuite):
         assert first.config.body == b'new'
         assert in_short(first.event) == '1 working'
 
+    async def test_listeners_hear_of_a_webhook_whose_task_may_have_gone_on_meanwhile(self, backend: Backend) -> None:
+        heard: list[str] = []
+        await submit(backend, message(new='t'))
+        stop = outbox_of(backend).listen(lambda: heard.append('due'))
+        await register(backend, 'c')
+        stop()
+        assert heard
+
     async def test_listeners_hear_when_something_may_be_due(self, backend: Backend) -> None:
         heard: list[str] = []
         stop = outbox_of(backend).listen(lambda: heard.append('due'))

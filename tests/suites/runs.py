@@ -11,8 +11,9 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.store.ports import Backend, Status
-from pydantic_ai_a2a.types import StoredTask, TaskHeader
+from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from .base import PortSuite
 from .values import (
@@ -137,6 +138,22 @@ class RunSuite(PortSuite):
         assert await history(backend, 't') == ['hi', 'first']
         await backend.queue.finish(claimed, ending(claimed, after=3, history=[('', b'{"parts":[{"text":"done"}]}')]))
         assert await history(backend, 't') == ['hi', 'first', 'second', 'done']
+
+    async def test_the_message_of_a_note_for_readers_of_live_text_is_only_in_the_history(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't')
+        told, body = b'{"parts":[{"text":"told"}]}', b'{"parts":[{"text":"note"}]}'
+        await backend.queue.emit(claimed, [status_event(2, 'working')], Status('working', AT + 2, told))
+        note = TaskEvent(3, 'working', stored.note('t', 'context of t', stored.status('working', AT + 3, body)))
+        await backend.queue.emit(claimed, [note], Status('working', AT + 3, body))
+        task = await load(backend, 't')
+        assert (task.header.status_message, task.header.status_at) == (told, AT + 2)
+        assert await history(backend, 't') == ['hi', 'note']
+        assert await events(backend, 't', after=2) == [note]
+        await backend.queue.finish(claimed, ending(claimed, after=3))
+        assert await history(backend, 't') == ['hi', 'note', 'told']
 
     async def test_a_claim_that_was_taken_away_writes_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
@@ -343,10 +360,10 @@ class RunSuite(PortSuite):
     async def test_metadata_of_a_run_is_there_for_the_one_that_follows_it(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
-        for n, (metadata, stored) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
+        for n, (metadata, kept) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
             await submit(backend, message(f'message {n}', to='t'))
             following = await next_run(backend, claimed, ending(claimed, metadata=metadata))
-            assert following.header.metadata == stored
+            assert following.header.metadata == kept
             claimed = following
 
     async def test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later(self, backend: Backend) -> None:

@@ -324,8 +324,8 @@ class SqlEvents(Port, EventLog):
         return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
-        self.database.wake()
-        await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
+        on_wait = self.database.wake  # once the waiter is registered: a look before would not tell others of the waiter
+        await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id), on_wait)
 
     _stopped_after = reading(reads.stopped_after)
 
@@ -474,6 +474,7 @@ class SqlPushConfigs(Port, PushConfigs):
     async def create(self, task_id: str, owner: str, config: PushConfig, *, limit: int) -> None:
         await self.database.write(_CREATE, self.agent, task_id, owner, config, limit=limit)
         self._due.add(task_id)
+        self._due.tell()  # the task may have stored an event between the commit and `add`
 
     get = reading(outbox.get_config)
     list = reading(outbox.list_all)

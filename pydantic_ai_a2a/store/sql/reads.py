@@ -18,7 +18,7 @@ from ..ports import Pause
 from . import ranges
 from .contexts import QUEUED
 from .transaction import LockName, LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
-from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, UPDATES, header_of, log_from_now
+from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now, updates
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -92,8 +92,8 @@ def _with_items(
     if not artifacts:
         return StoredTask(header, history, None)
     if header.state not in TERMINAL:
-        updates = yield UPDATES, (agent, header.id)
-        if payloads := [row[0] for row in updates if live or not stored.is_live(row[0])]:
+        logged = yield updates(agent, header.id)
+        if payloads := [row[0] for row in logged if live or not stored.is_live(row[0])]:
             check_stored(header.id, *payloads)
             bodies = stored.assemble(bodies, payloads, partial=header.state == 'working')
     return StoredTask(header, history, bodies)

@@ -12,6 +12,7 @@ from pydantic_ai.usage import RunUsage
 
 from ...conversion import stream
 from ...errors import AnswerNeeded, InvalidParamsError, LeaseLost
+from ...protocol import stored
 from ...types import INTERRUPTED, STOPPED, TERMINAL, TaskEvent, TaskHeader
 from ..histories import (
     dump_message,
@@ -298,7 +299,11 @@ def emit(
             yield from _check_emitted(agent, claimed, event)
             return
         push = rows[0][1]
-    if status is not None:
+    if status is not None and stored.is_note(events[-1].payload):
+        # Only readers of live text see the note as a status. The history has it for all.
+        assert status.message is not None
+        yield [add_items(agent, header.id, [('message', '', status.message)])]
+    elif status is not None:
         yield set_status(agent, header.id, status)
     if checkpoint is not None:
         yield from save_checkpoint(agent, claimed, checkpoint)
@@ -489,11 +494,11 @@ def release(
     agent: str, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
 ) -> Transaction[None]:
     """See `TaskQueue.release`."""
-    stored = None if tried is None else dump_tried(tried)
+    dumped = None if tried is None else dump_tried(tried)
     rows = yield (
         'UPDATE task SET holder = NULL, lease_until = a2a_clock() + ?, tried = COALESCE(?, tried)'
         f' WHERE {HELD} RETURNING paid',
-        (pause, stored, agent, claim.header.id, claim.fence, claim.holder),
+        (pause, dumped, agent, claim.header.id, claim.fence, claim.holder),
     )
     if rows and charges:
         yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)

@@ -16,7 +16,7 @@ from ..ports import SealedCredential, Status, Takes
 from ..rules import status_event
 from . import conversations
 from .contexts import NEXT, release_context
-from .transaction import LockName, LockTasks, Transaction, Write
+from .transaction import LockName, LockTasks, Statement, Transaction, Write
 
 LAST_EVENT = (
     'COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id'
@@ -159,17 +159,24 @@ def delete_due(agent: str, table: str, key: str, due: str, until: int, *, limit:
     return len(rows)
 
 
-UPDATES = f'SELECT payload FROM event WHERE {OF_TASK} AND state IS NULL ORDER BY n'
-"""Reads the logged artifact updates of a task."""
+_UPDATES = (
+    f'SELECT payload FROM event WHERE {OF_TASK} AND (state IS NULL OR substr(payload, 1, {len(stored.NOTE)}) = ?)'
+    ' ORDER BY n'
+)
+
+
+def updates(agent: str, task_id: str) -> Statement:
+    """Return the query of the logged artifact updates of a task, and of its notes for readers of live text."""
+    return _UPDATES, (agent, task_id, stored.NOTE)
 
 
 def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
     """Store the streamed artifacts of a task without a result: readers have seen the artifacts (§4.2.2)."""
-    updates = yield UPDATES, (agent, task_id)
-    if not updates:
+    rows = yield updates(agent, task_id)
+    if not rows:
         return
     before = yield f"DELETE FROM item WHERE {OF_TASK} AND kind = 'artifact' RETURNING body", (agent, task_id)
-    bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates), partial=False)
+    bodies = stored.assemble((row[0] for row in before), (row[0] for row in rows), partial=False)
     items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
     yield [add_items(agent, task_id, items)]
 
@@ -287,7 +294,8 @@ def enqueue_deliveries(
     rows: list[tuple[TaskEvent, tuple[int, int]]] = []
     for event in events:
         if event.state is not None:
-            rows.append((event, _ALL))
+            if not stored.is_note(event.payload):  # a note for readers of live text is not for webhooks
+                rows.append((event, _ALL))
             continue
         whole, last = stored.piece(event.payload)
         rows.append((event, _WHOLE if whole else _CHUNKS))

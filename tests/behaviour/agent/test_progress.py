@@ -14,16 +14,18 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results
+from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Push, Results
 
 from ...client import Event, Stream, message, state_of, texts
-from ...dialects import spoken
+from ...dialects import only, spoken
 from ...tables import each_case
+from ...webhooks import webhook
 from ..rows import covers
 from ..stage import serving
 
 ROW = covers('thinking, tool calls')
 ALL = Progress(thinking=True, tools=True)
+NOTES = Progress(notes=True, thinking=True, tools=True)
 
 
 def turn(messages: list[ModelMessage]) -> int:
@@ -175,7 +177,7 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
         return 'sun'
 
     async with (
-        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL)) as client,
+        serving(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=NOTES)) as client,
         client.send_streaming() as reader,
     ):
         task = (await anext(reader)).result['task']
@@ -413,3 +415,109 @@ async def test_a_call_that_is_deferred_again_and_again_is_shown_once_with_the_ar
             async with client.live.send_streaming(sent) as reader:
                 events += await until_it_waits(reader)
     assert tool_steps(events) == [OTHER, RETURN]
+
+
+# --- text beside a tool call ------------------------------------------------------------------------------------------
+
+
+class Looking:
+    """An agent that looks until it is told to go on, with text beside the call."""
+
+    def __init__(self, *, streams: bool) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        model = FunctionModel(answer, stream_function=stream) if streams else FunctionModel(answer)
+        self.agent = Agent(model, tools=[self.look])
+
+    async def look(self, where: str) -> str:
+        self.begun.set()
+        await self.go_on.wait()
+        return 'sun'
+
+
+EACH_MODEL = pytest.mark.parametrize('streams', [True, False], ids=['streaming', 'plain'])
+EACH_SETTING = pytest.mark.parametrize('notes', [False, True], ids=['by default', 'with notes'])
+
+
+@ROW
+@EACH_MODEL
+@EACH_SETTING
+async def test_text_beside_a_tool_call_is_for_readers_of_live_text_and_with_notes_for_all(
+    streams: bool, notes: bool
+) -> None:
+    looking = Looking(streams=streams)
+    results = Results(interval=0, progress=Progress(notes=notes))
+    async with (
+        serving(looking.agent, results=results) as client,
+        client.live.send_streaming() as asked,
+    ):
+        task_id = (await anext(asked)).result['task']['id']
+        await looking.begun.wait()
+        async with client.subscribe(task_id) as plain, client.live.subscribe(task_id) as late:
+            tasks = [(await anext(reader)).result['task'] for reader in (plain, late)]
+            tasks.append(await client.get_task(task_id))
+            if client.dialect.has_lists:
+                tasks += (await client.call('ListTasks', {'includeArtifacts': True}))['tasks']
+            looking.go_on.set()
+            seen = [shown(await reader.rest()) for reader in (plain, late, asked)]
+        ended = await client.get_task(task_id)
+    said = [texts({'artifacts': [task['status'].get('message', {'parts': []})]}) for task in tasks]
+    assert said == [['Let me look.'] if notes else []] * len(tasks)
+    if not notes:
+        assert [texts(task) for task in tasks] == [[]] * len(tasks)
+    assert seen[0] == ['It is sunny.', ('COMPLETED',)]
+    assert ('WORKING', 'Let me look.') in seen[2]
+    assert [each['parts'][0]['text'] for each in ended['history']] == ['hello', 'Let me look.', 'It is sunny.']
+    assert texts(ended) == ['It is sunny.']
+
+
+@EACH_MODEL
+@EACH_SETTING
+@pytest.mark.parametrize('chunks', [False, True], ids=['whole', 'chunks'])
+async def test_text_beside_a_tool_call_is_for_webhooks_only_with_notes(
+    streams: bool, notes: bool, chunks: bool
+) -> None:
+    looking = Looking(streams=streams)
+    results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'], chunks=chunks)
+    looking.go_on.set()
+    async with webhook() as hook, serving(looking.agent, push=push, results=results) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
+        received = await hook.got(4 if notes else 3)
+    assert [each.says for each in received] == [*['WORKING'] * (1 + notes), 'It is sunny. lastChunk', 'COMPLETED']
+    assert ('Let me look.' in str([each.body for each in received])) == notes
+
+
+@only('0.3', 'webhooks of 0.3 get the whole task')
+@EACH_SETTING
+async def test_text_beside_a_tool_call_is_no_status_for_webhooks_of_0_3(notes: bool) -> None:
+    looking = Looking(streams=True)
+    results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'])
+    looking.go_on.set()
+    async with webhook() as hook, serving(looking.agent, push=push, results=results) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
+        received = await hook.got(3 if notes else 2)
+    said = [each.json['status'].get('message', {'parts': []})['parts'] for each in received]
+    assert [[part['text'] for part in parts] for parts in said] == [[], *[['Let me look.']] * notes, []]
+
+
+@pytest.mark.parametrize('way', ['cancel', 'failure'])
+async def test_a_task_that_ends_in_a_tool_does_not_keep_the_text_beside_its_call_as_an_answer(way: str) -> None:
+    looking = Looking(streams=True)
+
+    async def fail(where: str) -> str:
+        raise LookupError
+
+    agent = (
+        looking.agent
+        if way == 'cancel'
+        else Agent(FunctionModel(answer, stream_function=stream), tools=[Tool(fail, name='look')])
+    )
+    async with serving(agent, results=Results(interval=0)) as client, client.live.send_streaming() as asked:
+        task_id = (await anext(asked)).result['task']['id']
+        if way == 'cancel':
+            await looking.begun.wait()
+            await client.call('CancelTask', {'id': task_id})
+        seen = shown(await asked.rest())
+        task = await client.get_task(task_id)
+    assert 'Let me look.' in seen
+    assert texts(task) == []
+    assert 'Let me look.' in [part['text'] for each in task['history'] for part in each['parts']]

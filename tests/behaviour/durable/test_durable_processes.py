@@ -23,7 +23,7 @@ from pydantic_ai_a2a.store.postgres.statements import CLOCK
 
 from ...client import state_of, texts
 from ...dialects import unversioned
-from ...e2e.server import LIMIT, uvicorn
+from ...e2e.server import LIMIT, SERVERS, uvicorn
 from ...long import size
 from ...reserved_ports import port_of, reserved_port
 from ..asking import asked, result, tool
@@ -69,11 +69,12 @@ def start(tmp_path: Path, store: str) -> Start:
     return run
 
 
+@SERVERS
 @covers('SIGTERM')
 async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_conversation_goes_on(
-    start: Start,
+    start: Start, options: tuple[str, ...]
 ) -> None:
-    with start('puppet:app', lease=1.0) as remote:
+    with start('puppet:app', *options, lease=1.0) as remote:
         before = await remote.send('say hello', contextId='c')
         task = await remote.send('wait gate', contextId='c', wait=False)
         queued = await remote.send('recall', contextId='c', wait=False)
@@ -82,7 +83,7 @@ async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_c
             number, snapshot = await anext(events)
         assert (number, snapshot['task']['id']) == (1, task['id'])
         await kill(remote.server)
-    with start('puppet:app', lease=1.0) as remote:
+    with start('puppet:app', *options, lease=1.0) as remote:
         await remote.gates.reached('gate')
         await remote.gates.open('gate')
         async with remote.subscribe(task['id'], Last_Event_ID='1') as events:
@@ -171,12 +172,13 @@ async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_wh
 
 
 @FILE
+@SERVERS
 @covers('cancel a running task')
 async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_context_goes_on(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    options: dict[str, Any] = {'cancel_grace': 0.1}
-    with start('puppet:app', *BOUNDED, **options) as one, start('puppet:app', *BOUNDED, **options) as two:
+    hasty = partial(start, 'puppet:app', *BOUNDED, *options, cancel_grace=0.1)
+    with hasty() as one, hasty() as two:
         task = await one.send('use gate', wait=False)
         here, there = await where('gate', one, two)
         async with there.subscribe(task['id']) as events:
@@ -204,8 +206,12 @@ async def noticed(here: Remote, there: Remote) -> None:
             return
 
 
-async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(start: Start) -> None:
-    with start('puppet:app', *BOUNDED) as one, start('puppet:app', *BOUNDED) as two:
+@SERVERS
+async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(
+    start: Start, options: tuple[str, ...]
+) -> None:
+    app = partial(start, 'puppet:app', *BOUNDED, *options)
+    with app() as one, app() as two:
         task = await one.send('use gate', wait=False)
         here, there = await where('gate', one, two)
         assert state_of(await there.call('GetTask', id=task['id'])) == 'WORKING'
@@ -331,8 +337,12 @@ async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store
     assert ends == [(3, 25)]  # after the start and the result
 
 
-async def test_a_message_that_one_process_takes_enters_the_run_of_another(start: Start, tmp_path: Path) -> None:
-    with start('apps:steered_clerk', *BOUNDED) as one, start('apps:steered_clerk', *BOUNDED) as two:
+@SERVERS
+async def test_a_message_that_one_process_takes_enters_the_run_of_another(
+    start: Start, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    app = partial(start, 'apps:steered_clerk', *BOUNDED, *options)
+    with app() as one, app() as two:
         task = await one.send('held', wait=False)
         here, there = await where('held', one, two)
         async with here.subscribe(task['id']) as events:

@@ -82,8 +82,8 @@ async def test_several_webhooks_do_not_wait_for_each_other() -> None:
     async with webhook(HANGS) as slow, webhook() as fast, serving(stage.agent, push=LOCAL) as client:
         task_id = await queued(client)
         await stage.reached('hello')
-        for hook in (slow, fast):
-            await create(client, task_id, url=hook.url)
+        for name, hook in (('slow', slow), ('fast', fast)):
+            await create(client, task_id, id=name, url=hook.url)
         stage.open('hello')
         assert says(await fast.got(2)) == ['hello lastChunk', 'COMPLETED']
         assert says(await slow.got(1)) == ['hello lastChunk']

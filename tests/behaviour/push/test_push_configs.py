@@ -19,6 +19,7 @@ from ...fixed import fixed
 from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
 from ..refused import refused
+from ..rows import covers
 from ..stage import Stage, serving, tasks_of
 
 URL = 'https://example.com/hook'
@@ -37,7 +38,6 @@ async def test_what_is_registered_can_be_read_and_removed() -> None:
         assert await create(client, task_id, **full) == {'taskId': task_id, **full}
         other = await create(client, task_id, url='https://example.com/other')
         assert other == {'id': other['id'], 'taskId': task_id, 'url': 'https://example.com/other'}
-        assert len(other['id']) == 32
         assert await get(client, task_id, 'mine') == {'taskId': task_id, **full}
         assert await listed(client, task_id) == [{'taskId': task_id, **full}, other]
         for _ in range(2):  # once more does no harm
@@ -54,6 +54,63 @@ async def test_one_that_is_registered_again_is_replaced() -> None:
         changed = await create(client, task_id, id='mine', url='https://example.com/new')
         assert await listed(client, task_id) == [changed] == [{'id': 'mine', 'taskId': task_id, 'url': changed['url']}]
         stage.open('hello')
+
+
+@covers('official `a2a-sdk` 1.x client')
+async def test_one_without_an_id_is_one_for_its_task_and_caller() -> None:
+    stage, target = Stage(), {'url': 'https://example.com/first'}
+    async with serving(stage.agent, push=Push()) as client:
+        task_id = await queued(client, taskPushNotificationConfig=target)
+        await create(client, task_id, id='mine', url=URL)
+        for _ in range(12):
+            await client.send(
+                message('more', taskId=task_id), returnImmediately=True, taskPushNotificationConfig=target
+            )
+        created = await create(client, task_id, url='https://example.com/second')
+        mine = {'id': 'mine', 'taskId': task_id, 'url': URL}
+        assert await listed(client, task_id) == [created, mine]
+        assert created['url'] == 'https://example.com/second'
+        again = await create(client, task_id, id=created['id'], url='https://example.com/third')
+        assert await get(client, task_id, created['id']) == again
+        await delete(client, task_id, created['id'])
+        assert await listed(client, task_id) == [mine]
+        stage.open('hello', 'more')
+
+
+@covers('official `a2a-sdk` 1.x client')
+async def test_callers_of_one_owner_have_each_their_own_without_an_id() -> None:
+    app = to_a2a(Stage().agent, auth=by_header, access=Access(owner=lambda caller: 'team'), push=Push())
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        ann, bob = caller(app, 'ann'), caller(app, 'bob')
+        task_id = await queued(ann, taskPushNotificationConfig={'url': 'https://example.com/ann'})
+        [of_ann] = await listed(bob, task_id)
+        body = {'taskPushNotificationConfig': {'url': 'https://example.com/bob'}, 'returnImmediately': True}
+        await bob.send(message('more', taskId=task_id), **body)
+        of_bob = await create(bob, task_id, url='https://example.com/bob')
+        assert await listed(ann, task_id) == [of_ann, of_bob]
+        taking = {'id': of_ann['id'], 'url': 'https://example.com/bob'}
+        errors = [
+            await refused(doing)
+            for doing in (
+                create(bob, task_id, **taking),
+                bob.send(message('more', taskId=task_id), taskPushNotificationConfig=taking),
+            )
+        ]
+        assert [error.code for error in errors] == [-32602, -32602]
+        assert {'names the webhook of another caller' in error.message for error in errors} == {True}
+        assert await listed(ann, task_id) == [of_ann, of_bob]
+        await ann.call('CancelTask', {'id': task_id})
+
+
+@only('0.3', '1.0 needs the id')
+async def test_without_an_id_a_caller_reads_its_own_or_else_the_oldest() -> None:
+    app = to_a2a(Agent('test'), auth=by_header, access=Access(owner=lambda caller: 'team'), push=Push())
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        ann, bob, carl = (caller(app, name) for name in ('ann', 'bob', 'carl'))
+        task_id = (await ann.send())['id']
+        of_ann, of_bob = [await create(each, task_id, url=URL) for each in (ann, bob)]
+        assert of_ann['id'] != of_bob['id']
+        assert [await get(each, task_id, None) for each in (ann, bob, carl)] == [of_ann, of_bob, of_ann]
 
 
 async def test_a_task_has_no_more_of_them_than_it_may() -> None:

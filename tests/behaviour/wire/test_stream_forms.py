@@ -11,15 +11,16 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Progress, Results, to_a2a
+from pydantic_ai_a2a import InputRequired, Messages, Progress, Results, to_a2a
 from pydantic_ai_a2a.settings import TextStream
 
-from ...client import LIVE, Client, Event, RpcError, message, texts
+from ...client import LIMIT, LIVE, Client, Event, RpcError, lifespan, message, texts
+from ...dialects import unversioned
 from ...tables import each_case
-from ..stage import serving
+from ..stage import each_backend, ended, serving, tasks_of
 from .test_stream_text import shown, speaker
 
 SUNNY = (['It ', 'is ', 'sunny.'], False)
@@ -91,6 +92,137 @@ async def test_readers_of_one_task_get_the_text_in_different_forms() -> None:
     assert shown(all_pieces) == [('WORKING',), ('replace', 'It ', None), *shown(pieces)]
     assert shown(again) == [WHOLE, ('COMPLETED',)]
     assert [event.id for event in again] == [4, 5]
+
+
+class Writer:
+    """An agent that writes half of its answer, and the rest when it is told to go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.streamed: list[bool] = []
+        """Whether each request to the model was streamed."""
+        self.agent = Agent(FunctionModel(self._whole, stream_function=self._stream), name='writer')
+
+    async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.streamed.append(False)
+        self.begun.set()
+        await self.go_on.wait()
+        return ModelResponse(parts=[TextPart('It is sunny.')])
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        self.streamed.append(True)
+        yield 'It '
+        self.begun.set()
+        await self.go_on.wait()
+        yield 'is sunny.'
+
+
+LATER = [('append', 'is sunny.', None), MARK, ('COMPLETED',)]
+"""What a reader of live text gets who comes after the first piece."""
+
+
+async def followed(writer: Writer, client: Client, task_id: str) -> tuple[list[str], list[Any]]:
+    """The text in the snapshot of a reader who comes while the model writes, and what follows."""
+    await writer.begun.wait()
+    async with client.live.subscribe(task_id) as reader:
+        before = texts((await anext(reader)).result['task'])
+        writer.go_on.set()
+        return before, shown(await reader.rest())
+
+
+async def test_a_message_that_activates_live_text_gets_it_for_a_reader_who_comes_later() -> None:
+    writer = Writer()
+    async with serving(writer.agent, results=Results(interval=0)) as client:
+        task = await client.live.send(returnImmediately=True)
+        seen = await followed(writer, client, task['id'])
+    assert (writer.streamed, *seen) == ([True], ['It '], LATER)
+
+
+@pytest.mark.parametrize('live', [False, True], ids=['not activated', 'blocking'])
+async def test_other_messages_write_no_pieces_for_a_reader_who_comes_later(live: bool) -> None:
+    writer = Writer()
+    async with serving(writer.agent, results=Results(interval=0)) as client:
+        if live:
+            sending = asyncio.create_task(client.live.send())
+            await writer.begun.wait()
+            [listed] = await tasks_of(client)
+            seen = await followed(writer, client, listed['id'])
+            await sending
+        else:
+            task = await client.send(returnImmediately=True)
+            seen = await followed(writer, client, task['id'])
+    assert (writer.streamed, *seen) == ([False], [], [WHOLE, ('COMPLETED',)])
+
+
+async def test_the_message_that_continues_a_task_says_whether_its_run_writes_pieces() -> None:
+    streamed: list[bool] = []
+
+    async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        streamed.append(False)
+        return asking(messages)
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        streamed.append(True)
+        for part in asking(messages).parts:
+            yield part.content if isinstance(part, TextPart) else {0: DeltaToolCall('ask', '{}')}
+
+    def asking(messages: list[ModelMessage]) -> ModelResponse:
+        return ModelResponse(parts=[TextPart('done') if len(messages) > 6 else ToolCallPart('ask', {})])
+
+    agent = Agent(FunctionModel(whole, stream_function=stream))
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise InputRequired('Go on?')
+
+    async with serving(agent) as client:
+        task_id, backend = (await client.send())['id'], client.a2a_app.backend
+        for sender in (client.live, client, client.live):
+            before = await backend.reader.load(task_id, None)
+            assert before is not None
+            await sender.send(message('yes', taskId=task_id), returnImmediately=True)
+            await backend.events.wait(task_id, before.header.last_event)
+    assert streamed == [False, True, False, True]
+
+
+async def test_a_message_that_enters_a_run_may_ask_for_the_rest_of_its_text() -> None:
+    looking, found, streamed = asyncio.Event(), asyncio.Event(), list[bool]()
+
+    async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        streamed.append(False)
+        return ModelResponse(parts=[ToolCallPart('look', {})])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        streamed.append(True)
+        yield 'sunny'
+
+    async def look() -> str:
+        looking.set()
+        await found.wait()
+        return 'sun'
+
+    agent = Agent(FunctionModel(whole, stream_function=stream), tools=[look])
+    async with serving(agent, messages=Messages(while_working='steer')) as client:
+        task = await client.send(returnImmediately=True)
+        await looking.wait()
+        await client.live.send(message('And?', taskId=task['id']), returnImmediately=True)
+        found.set()
+        assert texts(await ended(client, task['id'])) == ['sunny']
+    assert streamed == [False, True]
+
+
+@unversioned('where tasks are kept is below what versions differ in')
+@each_backend('sqlite', 'postgres')
+async def test_a_queued_task_of_another_process_writes_the_text_that_its_message_has_asked_for(backend: str) -> None:
+    writer, results = Writer(), Results(interval=0)
+    server, worker = (to_a2a(writer.agent, backend=backend, results=results) for _ in range(2))
+    server.hosting.runs_tasks = False
+    async with lifespan(server), asyncio.timeout(LIMIT):
+        client = Client(server)
+        task = await client.live.send(returnImmediately=True)
+        async with lifespan(worker):
+            seen = await followed(writer, client, task['id'])
+    assert (writer.streamed, *seen) == ([True], ['It '], LATER)
 
 
 async def test_an_agent_without_streams_says_so_and_refuses_them() -> None:
