@@ -59,9 +59,10 @@ async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(playground
     [task] = await app.list_tasks()
     data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
     answers = [item['callAnswers'] for item in data if 'callAnswers' in item]
+    ids = [call['id'] for call in next(item['pending'] for item in data if 'pending' in item)]
     assert answers == [
-        [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
-        [{'id': 'delete_file-2', 'decision': 'approve'}],
+        [{'id': ids[0], 'decision': 'deny', 'reason': 'It is needed.'}],
+        [{'id': ids[1], 'decision': 'approve'}],
     ]
 
 
