@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +14,9 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask
+from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls
 from ..callers import by_header, caller
@@ -75,11 +79,16 @@ def approved(limit: int = 1_000_000, **options: Any) -> dict[str, Any]:
 
 async def next_pause(client: Client, sent: dict[str, Any]) -> None:
     """Send a message to a task, and wait until the task waits again or has ended."""
-    backend, task_id = client.a2a_app.backend, sent['taskId']
-    task = await backend.reader.load(task_id, None, history_length=0)
-    assert task is not None
+    before = await number(client, sent['taskId'])
     await client.send(sent, returnImmediately=True)
-    await backend.events.wait(task_id, task.header.last_event)
+    await client.a2a_app.backend.events.wait(sent['taskId'], before)
+
+
+async def number(client: Client, task_id: str) -> int:
+    """The number of the newest event of a task."""
+    task = await client.a2a_app.backend.reader.load(task_id, None, history_length=0)
+    assert task is not None
+    return task.header.last_event
 
 
 async def test_an_approver_who_has_seen_another_call_pays_nothing() -> None:
@@ -309,3 +318,51 @@ async def test_where_words_answer_nothing_they_deny_nothing_later() -> None:
         await next_pause(bob, answers(task, approve(CALL)))
         with pytest.raises(RpcError, match='Plain words cannot answer this'):
             await bob.send(message('no', taskId=task['id']))
+
+
+# --- tasks of an earlier version of the package, and tasks that go back to one ----------------------------------------
+
+
+def as_before(path: Path) -> None:
+    """Take from the stored calls what an earlier version of the package neither writes nor reads."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        [(body,)] = connection.execute('SELECT pending FROM task').fetchall()
+        pending = json.loads(body)
+        for call in pending['calls']:
+            del call['answer_id']
+        connection.execute('UPDATE task SET pending = ?', (json.dumps(pending).encode(),))
+
+
+async def test_a_task_that_waits_since_an_earlier_version_is_answered_by_its_old_id(tmp_path: Path) -> None:
+    cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
+        task = await caller(client.app, 'ann').send('pay')
+    as_before(tmp_path / 'agent.db')
+    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        old = message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id'])
+        assert [call['id'] for call in asked(await eve.get_task(task['id']))] == [CALL]
+        assert (await refused(bob.send(answers(task, approve(CALL))))).fields == [
+            'message.parts[0].data.callAnswers[0].id'
+        ]
+        await next_pause(bob, old)
+        again = await refused(eve.send({**old, 'messageId': 'a message of eve'}))
+        assert (LARGE in again.message, cashier.paid) == (True, [5])
+        await bob.send(answers(await bob.get_task(task['id']), DENY))
+        await ended(ann, task['id'])
+
+
+async def test_an_answered_task_runs_at_an_earlier_version(tmp_path: Path) -> None:
+    cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with serving(cashier.agent, backend=url, name='cashier') as client:
+        task = await client.send('pay')
+    app = to_a2a(cashier.agent, backend=url, name='cashier')
+    app.hosting.runs_tasks = False
+    async with lifespan(app):
+        client = Client(app)
+        await client.send(answers(task, approve(CALL, args={'cents': 4})), returnImmediately=True)
+        before = await number(client, task['id'])
+    as_before(tmp_path / 'agent.db')
+    async with serving(cashier.agent, backend=url, name='cashier') as client:
+        await client.a2a_app.backend.events.wait(task['id'], before)
+    assert cashier.paid == [4]
