@@ -373,7 +373,8 @@ class Approvals:
     plain_text_answers: PlainText = 'deny'
     """Tool calls that a client may answer in plain words instead of data. `'deny'`, the default: words answer a
     question or deny an approval. Names of tools: `yes` also approves calls of these tools. `'all'`: `yes` approves
-    calls of every tool. `'none'`: words answer nothing."""
+    calls of every tool. `'none'`: words answer nothing. With `approvers`, `yes` approves only when a task waits for the
+    first time."""
     change_arguments: bool | Collection[str] = True
     """Tools whose arguments an approval may change. True, the default: all tools except those in `hide_arguments`; no
     tool with `approvers`. Names of tools: these tools. False: no tool."""

@@ -36,6 +36,7 @@ from starlette.types import ASGIApp, Message
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, Messages, Progress, Results, to_a2a
 
+from .behaviour.asking import answers, approve
 from .client import LIMIT, Client, lifespan, message, texts
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
@@ -312,15 +313,13 @@ async def test_an_answer_to_an_approval_calls_few_functions_of_the_package(place
         agent = Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=asks)], name='agent')
         return to_a2a(agent, backend='memory' if place == 'memory' else f'sqlite:///{tmp_path / name}.db')
 
-    approval = {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}
     app = app_of('plain', asks=False)
     async with lifespan(app), asyncio.timeout(LIMIT):
         sent = await own_calls(served(app, sends('SendMessage', 'delete')))
     app = app_of('asking', asks=True)
     async with lifespan(app), asyncio.timeout(LIMIT):
         tasks = [await Client(app).send('delete') for _ in range(WARM_UP + REPEATS)]
-        answers = [message(parts=[{'data': approval}], taskId=task['id']) for task in tasks]
-        bodies = [request('SendMessage', {'message': answer}) for answer in answers]
+        bodies = [request('SendMessage', {'message': answers(task, approve('c1'))}) for task in tasks]
         resumed = await own_calls(served(app, iter(bodies)))
     assert resumed <= RESUME_OWN_CALLS[place]
     assert resumed <= RESUME_OVER_TOOL * sent

@@ -28,6 +28,8 @@ class PendingRemoteCall(TypedDict):
     tool: str
     text: str
     """The question for a person."""
+    toolCallId: NotRequired[str]
+    """Id of the tool call, as in progress. Absent if the remote agent does not tell it apart from `id`."""
     args: NotRequired[dict[str, Any]]
     """Arguments of the call. Absent if the remote agent hides the arguments."""
     answerSchema: NotRequired[dict[str, Any]]
@@ -139,6 +141,8 @@ def _call(value: object) -> PendingRemoteCall | None:
     if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
     objects = {name: fields[name] for name in ('args', 'metadata') if isinstance(fields.get(name), dict)}
+    if isinstance(tool_call_id := fields.get('toolCallId'), str):
+        objects['toolCallId'] = tool_call_id
     if schema := _usable(fields.get('answerSchema'), 'answerSchema'):
         objects['answerSchema'] = schema
     return cast('PendingRemoteCall', {**texts, **objects})

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Literal, cast
+from uuid import uuid4
 
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
@@ -87,7 +88,8 @@ def ask(
     ]
     waiting = dict.fromkeys(call.local_id or call.id for call in calls)
     shown_before = [call_id for call_id in waiting if call_id in shown_calls]
-    pending = Pending(calls=calls, shown_calls=shown_before, caller=caller)
+    new = [replace(call, answer_id=uuid4().hex) for call in calls]
+    pending = Pending(calls=new, shown_calls=shown_before, caller=caller)
     state: TaskState = 'input-required' if pending.open else 'auth-required'
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 
@@ -124,6 +126,16 @@ def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = Fal
     elif pending.schema is not None:
         data['messageSchema'] = _message_schema(task_id, *_bare(pending.schema))
     return [_text('\n'.join(line for line in lines if line)), _data(data)]
+
+
+def rules_of(rules: Approvals, *, first: bool) -> Approvals:
+    """Return the rules for a pause: with approvers, words approve only in the first pause of a task.
+
+    Words have no id. The words of an approver may be about an earlier call, which another approver has decided.
+    """
+    if first or rules.approvers is None or rules.plain_text_answers == 'none':
+        return rules
+    return replace(rules, plain_text_answers='deny')
 
 
 def to_write(pending: Pending, rules: Approvals) -> str:
@@ -171,7 +183,13 @@ def _call(
 
 
 def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
-    item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
+    item: dict[str, Any] = {
+        'id': call.shown_id,
+        'toolCallId': call.local_id or call.id,
+        'kind': call.kind,
+        'tool': call.tool,
+        'text': call.text,
+    }
     if call.kind == 'approval' and call.schema and 'description' in call.schema:
         item['description'] = call.schema['description']
     if call.args is not None and not call.hidden:
@@ -193,12 +211,12 @@ def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[
         defs: Prefix of the names of the `$defs`.
     """
     if call.kind == 'approval' and not (call.may_change and rules.may_change(call.tool)):
-        return [_choice(call.id, 'approve'), _choice(call.id, 'deny', reason=_TEXT)], {}
+        return [_choice(call, 'approve'), _choice(call, 'deny', reason=_TEXT)], {}
     own, own_defs = _hoisted(call.schema or {}, defs)
     if call.kind == 'approval':
-        choices = [_choice(call.id, 'approve', args=own or {'type': 'object'}), _choice(call.id, 'deny', reason=_TEXT)]
+        choices = [_choice(call, 'approve', args=own or {'type': 'object'}), _choice(call, 'deny', reason=_TEXT)]
     else:
-        choices = [_choice(call.id, 'result', 'result', result=own), _choice(call.id, 'retry', 'reason', reason=_TEXT)]
+        choices = [_choice(call, 'result', 'result', result=own), _choice(call, 'retry', 'reason', reason=_TEXT)]
     return choices, own_defs
 
 
@@ -273,8 +291,8 @@ _DEFS = '#/$defs/'
 _TEXT = {'type': 'string', 'minLength': 1}
 
 
-def _choice(call_id: str, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
-    fixed = {'id': {'const': call_id}, 'decision': {'const': decision}}
+def _choice(call: PendingCall, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
+    fixed = {'id': {'const': call.shown_id}, 'decision': {'const': decision}}
     return {
         'type': 'object',
         'properties': fixed | properties,
@@ -308,6 +326,8 @@ _DECISIONS: Mapping[str, tuple[str, str]] = {
 }
 _FIELDS: Mapping[str, str] = {'approve': 'args', 'deny': 'reason', 'result': 'result', 'retry': 'reason'}
 _REQUIRED = ('result', 'retry')
+_LONGEST = 1_000
+"""Most characters about the waiting calls in a refusal."""
 
 
 class _Unclear(Exception):
@@ -323,7 +343,7 @@ def place_of_answers(message: Message) -> int | None:
 
 
 def answered_ids(message: Message) -> set[str]:
-    """Return the ids of the calls that the data of a message answers. Malformed answers have no id."""
+    """Return the ids that clients see of the calls that the data of a message answers. Malformed answers have no id."""
     place = place_of_answers(message)
     items: Any = [] if place is None else cast('dict[str, Any]', message['parts'][place].get('data'))[KEY]
     if not isinstance(items, list):
@@ -332,7 +352,9 @@ def answered_ids(message: Message) -> set[str]:
     return {call_id for call_id in found if isinstance(call_id, str)}
 
 
-def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:
+def answered(
+    pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int, readable: Pending
+) -> Pending:
     """Return the pending calls of a task after a message.
 
     Args:
@@ -342,6 +364,7 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
         rules: Rules for answers.
         late: True if the message was accepted before the question was shown: its words and bare data are no answer.
         limit: Most times that the client may be asked again.
+        readable: The calls that the caller may read: the refusal of an answer to another call names them.
 
     Returns:
         The same object if the message answers no call and need not; or, for an unclear answer, a copy with
@@ -354,7 +377,7 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
     parts = message['parts']
     try:
         if (place := place_of_answers(message)) is not None:
-            new = _structured(pending, parts, place, rules)
+            new = _structured(pending, parts, place, rules, readable)
         elif pending.open:
             new = _plain(pending, parts, rules, late)
         else:
@@ -384,7 +407,9 @@ def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approvals) -> dict[str, CallAnswer]:
+def _structured(
+    pending: Pending, parts: Sequence[Part], at: int, rules: Approvals, readable: Pending
+) -> dict[str, CallAnswer]:
     """Return the answers of a data part with `callAnswers`. Words decide nothing, and must not contradict the data."""
     data = cast('dict[str, Any]', parts[at].get('data'))
     words = [part['text'] for part in parts if 'text' in part]
@@ -400,8 +425,10 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
     new: dict[str, CallAnswer] = {}
     for n, item in enumerate(cast('list[Any]', items)):
         where = f'{field}[{n}]'
-        call = _call_of(item, pending, where)
-        if call.id in pending.answers or call.id in new:
+        call = _call_of(item, pending, where, readable)
+        if call.id in pending.answers:
+            raise InvalidParamsError.of(f'{where}.id', f'is of a call that was decided before. {_now(readable)}')
+        if call.id in new:
             raise InvalidParamsError.of(f'{where}.id', 'already has an answer in this message: answer each call once')
         new[call.id] = _answer(call, item, where, rules)
         calls.append(call)
@@ -411,7 +438,7 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
     return new
 
 
-def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
+def _call_of(item: Any, pending: Pending, where: str, readable: Pending) -> PendingCall:
     """Return the call that an answer names."""
     if not isinstance(item, dict):
         raise InvalidParamsError.of(where, 'must be an object')
@@ -419,11 +446,16 @@ def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
     if not isinstance(call_id, str):
         raise InvalidParamsError.of(f'{where}.id', 'must be the id of a pending call')
     for call in pending.calls:
-        if call.id == call_id and call.kind != 'authorization':
+        if call.shown_id == call_id and call.kind != 'authorization':
             return call
-    raise InvalidParamsError.of(
-        f'{where}.id', 'is not the id of a call that waits for an answer: read the task for its pending calls'
-    )
+    raise InvalidParamsError.of(f'{where}.id', f'is not the id of a call that waits for an answer. {_now(readable)}')
+
+
+def _now(pending: Pending) -> str:
+    """Return the sentence about what waits, for a client that has answered something else."""
+    waiting = pending.open or [call for call in pending.calls if call.kind == 'authorization']
+    text = '; '.join(f'{call.text} (id {call.shown_id})' for call in waiting) or pending.question
+    return f'Now the task waits with: {text[:_LONGEST]}' if text else 'Read the task for what waits now.'
 
 
 def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:

@@ -42,6 +42,14 @@ class PendingCall:
     """True if an approval may change the arguments. The server of a remote call may refuse changes."""
     local_id: str = ''
     """For a call of a remote agent: id of the local call that waits for it. One local call may wait for several."""
+    answer_id: str = ''
+    """Id in the answers of clients, new in each pause: models and remote agents repeat ids of calls. Empty for a pause
+    of an earlier version of the package, whose clients answer with `id`."""
+
+    @property
+    def shown_id(self) -> str:
+        """The id that clients see, and answer with."""
+        return self.answer_id or self.id
 
 
 @frozen

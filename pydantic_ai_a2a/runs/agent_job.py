@@ -26,7 +26,7 @@ from ..agent.downloads import Refer
 from ..agent.options import Content, PartialOutputs, RunInfo, Steering
 from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
-from ..conversion.asking import Asked, ask, asked_by
+from ..conversion.asking import Asked, ask, asked_by, rules_of
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
@@ -275,7 +275,9 @@ class AgentJob:
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=body)
 
     def _asked(self, claim: Claim, result: RunOutput) -> Asked:
-        rules, task_id = self._approvals, claim.header.id
+        # Each answer to a pause adds a run to a turn.
+        rules = rules_of(self._approvals, first=claim.run == claim.turn)
+        task_id = claim.header.id
         if not isinstance(result.output, DeferredToolRequests):
             return asked_by(result.output, rules, task_id)
         # A new response of the model has new calls, even with ids of earlier calls.

@@ -246,10 +246,12 @@ def answered(
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
     before = pending.load(pause.pending)
     own = before if kinds is None else before.only(kinds)
+    readable = before if submission.owner == call.caller.owner else own
+    rules = asking.rules_of(rules, first=pause.first)
     try:
         if kinds is not None:
-            _check_allowed(call, submission.task_id, message, before, own)
-        after = asking.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit)
+            _check_allowed(call, submission.task_id, message, before, kinds)
+        after = asking.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit, readable=readable)
     except A2AError as error:
         return replace(submission, refusal=error), None
     after = before if after is own else replace(after, calls=before.calls)
@@ -268,18 +270,24 @@ def answered(
     return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by)), after
 
 
-def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, own: Pending) -> None:
+def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, kinds: Collection[Kind]) -> None:
     """Refuse answers to calls that the caller may not answer.
+
+    Answers to other calls than those that wait, such as to an earlier pause, are left to `asking.answered`.
 
     Args:
         call: The call with the message.
         task_id: The waiting task.
         message: The message with the answers.
         pending_calls: All calls of the task.
-        own: The calls that the caller may answer.
+        kinds: Kinds of calls that the caller may answer.
     """
-    foreign = {item.id for item in pending_calls.calls} - {item.id for item in own.calls}
-    if (pending_calls.open and not own.open) or not foreign.isdisjoint(asking.answered_ids(message)):
+    own, ids = pending_calls.only(kinds), asking.answered_ids(message)
+    known = {item.shown_id for item in pending_calls.calls}
+    if kinds and ids and ids.isdisjoint(known):
+        return
+    foreign = known - {item.shown_id for item in own.calls}
+    if (pending_calls.open and not own.open) or not foreign.isdisjoint(ids):
         raise forbidden_answer(call, task_id)
 
 
@@ -407,7 +415,8 @@ class ApproverAccess:
     def _shown(self, header: TaskHeader, pause: Pause | None) -> StoredTask:
         message = None
         if waiting := _waiting(pause):
-            parts = asking.shown(waiting, self._approvals, header.id)
+            assert pause is not None, 'its calls wait'
+            parts = asking.shown(waiting, asking.rules_of(self._approvals, first=pause.first), header.id)
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
             message = stored.message(name, b'ROLE_AGENT', stored.dump_parts(parts), ids)

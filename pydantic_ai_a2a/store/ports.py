@@ -696,6 +696,8 @@ class Pause(NamedTuple):
     """The pending calls of the task, as stored; None if the task waits without calls."""
     request: bytes | None = None
     """The fields of the request of the waiting run, like `Claim.request`."""
+    first: bool = False
+    """True if the task has not waited before."""
 
 
 class TaskReader(ABC):

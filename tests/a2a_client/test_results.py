@@ -395,6 +395,7 @@ async def test_calls_are_decided_one_by_one_or_together() -> None:
             await left.approve()
         assert (await left.answer('salami')).text == 'a is deleted, b is deleted, salami'
         asked = await client.send('Go.')
+        first, second, question = (call['id'] for call in asked.pending)
         answers = {first: True, second: ToolDenied('No.'), question: 'none'}
         assert (await asked.answer(answers)).text == 'a is deleted, No., none'
         assert (await (await client.send('Go.')).deny('No.')).state == 'completed'

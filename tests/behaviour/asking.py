@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.exceptions import CallDeferred
@@ -78,8 +78,25 @@ class Tools:
 
 
 def answers(task: dict[str, Any], *items: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A message that answers calls of a task."""
-    return message(parts=[{'data': {'callAnswers': [*items]}}], taskId=task['id'], **fields)
+    """A message that answers calls of a task, which the items name by the ids of the tool calls."""
+    return given(task, [{'data': {'callAnswers': [*items]}}], **fields)
+
+
+def given(task: dict[str, Any], parts: list[Any], **fields: Any) -> dict[str, Any]:
+    """A message to a task with these parts, in which the ids of waiting tool calls become the ids for answers."""
+    shown = {call.get('toolCallId'): call['id'] for call in asked(task)} if 'message' in task['status'] else {}
+    return message(parts=_exchanged(parts, shown), taskId=task['id'], **fields)
+
+
+def _exchanged(value: Any, ids: Mapping[str | None, str]) -> Any:
+    if isinstance(value, list):
+        return [_exchanged(item, ids) for item in cast('list[Any]', value)]
+    if not isinstance(value, dict):
+        return value
+    members = {name: _exchanged(item, ids) for name, item in cast('dict[str, Any]', value).items()}
+    if isinstance(members.get('id'), str):
+        members['id'] = ids.get(members['id'], members['id'])
+    return members
 
 
 def approve(call_id: str = 'c1', **fields: Any) -> dict[str, Any]:
@@ -90,6 +107,11 @@ def asked(task: dict[str, Any]) -> list[Any]:
     """What a task waits with."""
     [data] = [part['data'] for part in task['status']['message']['parts'] if 'data' in part]
     return data['pending']
+
+
+def asked_calls(task: dict[str, Any]) -> list[str]:
+    """The ids of the tool calls that a task waits with."""
+    return [call['toolCallId'] for call in asked(task)]
 
 
 # --- tools that clients declare -------------------------------------------------------------------------------------

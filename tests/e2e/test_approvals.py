@@ -52,15 +52,21 @@ def deleted(folder: Path) -> list[str]:
 
 
 def answers(task: Task, *items: dict[str, Any]) -> SendMessageRequest:
-    request = send(new_data_part({'callAnswers': [*items]}))
+    """A message that answers calls of a task, which the items name by the ids of the tool calls."""
+    ids = {call['toolCallId']: call['id'] for call in pending(task)}
+    request = send(new_data_part({'callAnswers': [{**item, 'id': ids[item['id']]} for item in items]}))
     request.message.task_id = task.id
     return request
 
 
-def asked(task: Task) -> list[tuple[Any, Any]]:
-    """Ids and kinds of what the task waits with."""
+def pending(task: Task) -> list[dict[str, Any]]:
     [data] = get_data_parts(task.status.message.parts)
-    return [(call['id'], call['kind']) for call in cast('dict[str, Any]', data)['pending']]
+    return cast('dict[str, Any]', data)['pending']
+
+
+def asked(task: Task) -> list[tuple[Any, Any]]:
+    """Ids of the tool calls and kinds of what the task waits with."""
+    return [(call['toolCallId'], call['kind']) for call in pending(task)]
 
 
 @asynccontextmanager
@@ -180,15 +186,20 @@ async def test_a_foreign_client_answers_an_approval_by_the_card_and_the_message(
 # --- the client of 0.3, and one that sends nothing but text
 
 
-def part_of(*items: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a client of 0.3 answers with."""
-    return [{'kind': 'data', 'data': {'callAnswers': [*items]}}]
+def part_of(task: dict[str, Any], *items: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a client of 0.3 answers with, which the items name by the ids of the tool calls."""
+    ids = {call['toolCallId']: call['id'] for call in pending_in_0_3(task)}
+    return [{'kind': 'data', 'data': {'callAnswers': [{**item, 'id': ids[item['id']]} for item in items]}}]
+
+
+def pending_in_0_3(task: dict[str, Any]) -> list[dict[str, Any]]:
+    [data] = [part['data'] for part in task['status']['message']['parts'] if part['kind'] == 'data']
+    return data['pending']
 
 
 def asked_in_0_3(task: dict[str, Any]) -> list[tuple[str, str]]:
-    """Ids and kinds of what the task waits with."""
-    [data] = [part['data'] for part in task['status']['message']['parts'] if part['kind'] == 'data']
-    return [(call['id'], call['kind']) for call in data['pending']]
+    """Ids of the tool calls and kinds of what the task waits with."""
+    return [(call['toolCallId'], call['kind']) for call in pending_in_0_3(task)]
 
 
 @covers(OFFICIAL_0_3, ROW)
@@ -199,7 +210,7 @@ async def test_the_client_of_0_3_answers_an_approval(python: Path, start: Start,
         async with client_0_3(python, server.url, streaming=False) as client:
             task = await client.task_of('delete:a')
             assert (task['status']['state'], asked_in_0_3(task)) == ('input-required', [('c1', 'approval')])
-            ended = await client.task_of(parts=part_of({'id': 'c1', **answer}), task_id=task['id'])
+            ended = await client.task_of(parts=part_of(task, {'id': 'c1', **answer}), task_id=task['id'])
     assert (ended['id'], text_of_0_3(ended), deleted(tmp_path)) == (task['id'], f'delete:a + {said}', done)
 
 
@@ -211,14 +222,14 @@ async def test_the_client_of_0_3_answers_calls_one_by_one_in_several_processes_w
         async with client_0_3(python, server.url, streaming=False) as client:
             task = await client.task_of('delete:a fetch:b ask:c')
             assert task['status']['message']['parts'][0]['text'].splitlines()[2] == 'What about c?'
-            fetched = part_of({'id': 'c2', 'decision': 'result', 'result': 'b!'})
+            fetched = part_of(task, {'id': 'c2', 'decision': 'result', 'result': 'b!'})
             half = await client.task_of(parts=fetched, task_id=task['id'])
             assert asked_in_0_3(half) == [('c1', 'approval'), ('c3', 'question')]
         server.signal(signal.SIGKILL)
     with start() as server:
         async with client_0_3(python, server.url, streaming=False) as client:
             between = await client.task_of('meanwhile', context_id=task['contextId'])
-            approved = part_of({'id': 'c1', 'decision': 'approve'})
+            approved = part_of(task, {'id': 'c1', 'decision': 'approve'})
             half = await client.task_of(parts=approved, task_id=task['id'])
             assert (half['status']['state'], deleted(tmp_path)) == ('input-required', [])
             ended = await client.task_of('c!', task_id=task['id'])

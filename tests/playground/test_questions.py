@@ -6,9 +6,11 @@ import asyncio
 
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
-from pydantic_ai import Agent
+from pydantic_ai import Agent, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..a2a_client.canned import Canned, stream
 from ..remote.test_places import DONE, confirmation, confirming
@@ -59,9 +61,10 @@ async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(playground
     [task] = await app.list_tasks()
     data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
     answers = [item['callAnswers'] for item in data if 'callAnswers' in item]
+    ids = [call['id'] for call in next(item['pending'] for item in data if 'pending' in item)]
     assert answers == [
-        [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
-        [{'id': 'delete_file-2', 'decision': 'approve'}],
+        [{'id': ids[0], 'decision': 'deny', 'reason': 'It is needed.'}],
+        [{'id': ids[1], 'decision': 'approve'}],
     ]
 
 
@@ -84,6 +87,43 @@ async def test_several_calls_are_decided_together_and_a_decision_says_about_what
     [task] = await app.list_tasks()
     answers = [part for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
     assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
+
+
+async def test_an_open_form_decides_about_no_other_call_than_it_shows(playground: Visit) -> None:
+    """Another client has decided meanwhile, and the model calls the tool again under the same id."""
+    paid: list[int] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
+        if len(returned) == 2:
+            return ModelResponse(parts=[TextPart('All is paid.')])
+        return ModelResponse(parts=[ToolCallPart('pay', {'cents': (5, 1_000_000)[len(returned)]}, 'local-1')])
+
+    def pay(cents: int) -> str:
+        paid.append(cents)
+        return 'paid'
+
+    page = await playground(to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)])), failures=2)
+    await say(page, 'Pay.')
+    form = page.get_by_role('form', name='Approval: pay')
+    await expect(form.get_by_label('cents')).to_have_value('5')
+    async with A2AClient(page.url.partition('docs')[0]) as client:
+        [waiting] = [listed async for listed in client.list()]
+        await (await client.get(waiting.task_id or '')).approve()
+    for button in ('Approve', 'Deny'):
+        await form.get_by_role('button', name=button).click()
+        await expect(form.get_by_role('alert')).to_contain_text('Now the task waits with: May I call pay')
+        await expect(form.get_by_role('alert')).to_contain_text('{"cents":1000000}')
+    assert paid == [5]
+    await page.reload()
+    await expect(form.get_by_label('cents')).to_have_value('1000000')
+    await form.get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text('All is paid.')).to_have_count(1)
+    log = page.get_by_role('log')
+    await expect(log.get_by_text('Approved pay')).to_have_count(2)
+    for shown in ('{"cents":5}', '{"cents":1000000}'):
+        await expect(log.locator('.user').get_by_text(shown, exact=True)).to_have_count(1)
+    assert paid == [5, 1_000_000]
 
 
 async def test_a_fault_of_one_of_several_calls_is_shown(playground: Visit) -> None:

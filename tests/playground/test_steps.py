@@ -33,7 +33,9 @@ from pydantic_ai_a2a.agent.trace import Trace
 from pydantic_ai_a2a.app.app import A2AApp
 from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 
+from ..behaviour.asking import answers, approve
 from ..bounds import LIMIT
+from ..client import message
 from ..e2e.server import process
 from ..tables import each_case
 from .agents import call, keeper, prompt, scripted
@@ -380,13 +382,11 @@ def test_the_run_after_an_approval_is_a_step_of_a_task_from_before_the_first_vis
         return 'paid'
 
     app = to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)]))
-    approval = {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         task: dict[str, Any] = {}
-        for n, part in enumerate(({'text': 'Pay.'}, {'data': approval})):
-            message = {'messageId': f'a-message-{n}', 'role': 'ROLE_USER', 'parts': [part]}
-            message |= {'taskId': task['id']} if task else {}
-            sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
+        for _ in range(2):
+            sending = answers(task, approve('c1')) if task else message('Pay.')
+            sent = client.post('/message:send', json={'message': sending}, headers={'A2A-Version': '1.0'})
             task = sent.json()['task']
         steps = client.post(f'/docs/steps?task={task["id"]}', headers=LOCAL).json()
     assert [step['kind'] for step in steps[task['id']]] == ['prompt', 'call', 'resumed', 'return', 'text']

@@ -75,7 +75,7 @@ async def decided(client: A2AClient, task: Any, *answers: dict[str, Any]) -> Any
         (ToolApproved(override_args={'path': 'b.txt'}), 'deleted b.txt', ['b.txt']),
         (ToolDenied('Not this one.'), 'Not this one.', []),
         (False, 'The tool call was denied.', []),
-        ({'inner-call': True}, 'deleted a.txt', ['a.txt']),
+        ({'the id': True}, 'deleted a.txt', ['a.txt']),
     ],
 )
 async def test_an_approval_travels_to_the_remote_agent(answer: Any, told: str, gone: list[str]) -> None:
@@ -88,8 +88,9 @@ async def test_an_approval_travels_to_the_remote_agent(answer: Any, told: str, g
         assert (waiting['agent'], waiting['state']) == ('files', 'input-required')
         [call] = waiting['pending']
         assert (call['kind'], call['tool'], call['args']) == ('approval', 'delete_file', {'path': 'a.txt'})
-        assert deleted == []
-        again = await answered(agent, ended, {'outer-call': answer})
+        assert (deleted, call.get('toolCallId')) == ([], 'inner-call')
+        by_id = {call['id']: True} if answer == {'the id': True} else answer
+        again = await answered(agent, ended, {'outer-call': by_id})
         assert told in again.output
         assert deleted == gone
         assert await states(app) == ['completed']
@@ -239,7 +240,8 @@ async def test_an_answer_to_an_ended_task_says_so() -> None:
         remote = RemoteAgent(app, [str, DeferredToolRequests])
         waits = await remote.run('a.txt')
         await client.cancel((waits.response.provider_details or {})['taskId'])
-        approvals = DeferredToolResults(approvals={'inner-call': True})
+        assert isinstance(waits.output, DeferredToolRequests)
+        approvals = DeferredToolResults(approvals={call.tool_call_id: True for call in waits.output.approvals})
         with pytest.raises(ModelAPIError, match='The task is canceled and accepts no more messages'):
             await answered(remote, waits, approvals)
 

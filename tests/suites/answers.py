@@ -55,7 +55,7 @@ class AnswerSuite(PortSuite):
         await refuse(backend, message('hm', to='t'))
         waiting = await asked(backend)
         task = await load(backend, 't', history_length=None)
-        assert waiting == Pause(task.header.last_event, 'context of t', b'calls')
+        assert waiting == Pause(task.header.last_event, 'context of t', b'calls', first=True)
         assert (task.header.state, len(task.history or ())) == ('input-required', 1)
         accepted = await submit(backend, answering(waiting, 'yes'))
         assert (accepted.header.state, accepted.header.queued) == ('working', True)
@@ -92,6 +92,7 @@ class AnswerSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls'))
         third = await asked(backend)
         assert (first.request, second.request, third.request) == (b'{"n":1}', b'{"n":3}', None)
+        assert (first.first, second.first, third.first) == (True, True, False)
 
     async def test_an_answer_to_what_a_task_no_longer_waits_with_is_not_taken(self, backend: Backend) -> None:
         await pause(backend)

@@ -45,7 +45,9 @@ _UNREAD = (
 _PAUSE = (
     f'SELECT {LAST_EVENT}, context_id, pending, COALESCE((SELECT item.request FROM item WHERE item.agent = task.agent'
     " AND item.task_id = task.id AND item.kind = 'message' AND (item.answer > 0 OR item.seq <= task.inbox_read)"
-    f' ORDER BY item.seq DESC LIMIT 1), request) FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
+    # Each answer to a pause adds a run to a turn.
+    ' ORDER BY item.seq DESC LIMIT 1), request), run = turn'
+    f' FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
 )
 
 
@@ -156,8 +158,8 @@ def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
     rows = yield _PAUSE, (agent, task_id, owner)
     if not rows:
         return None
-    number, context_id, pending, request = rows[0]
-    return Pause(number, context_id, pending, request or None)
+    number, context_id, pending, request, first = rows[0]
+    return Pause(number, context_id, pending, request or None, bool(first))
 
 
 def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes, bytes | None]]]:

@@ -28,7 +28,7 @@ from ...fixed import fixed
 from ...suites import values
 from ...suites.values import run, submit, turn
 from ...webhooks import webhook
-from ..asking import Tools
+from ..asking import Tools, answers, approve
 from ..stage import Stage, each_backend, ended, serving
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
@@ -260,8 +260,7 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(b
 
     async with serving(agent, backend=backend) as client:
         task = await client.send()
-        data = {'callAnswers': [{'id': 'call', 'decision': 'approve'}]}
-        await client.send(message(taskId=task['id'], parts=[{'data': data}]))
+        await client.send(answers(task, approve('call')))
     assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'completed': 1}
     assert [value for _, value in measured.points()['a2a.run.tokens']] == [14, 6]
     assert measured.points()['a2a.queue.duration'] == [({}, 1)]

@@ -20,6 +20,7 @@ from ...client import Event, Stream, message, state_of, texts
 from ...dialects import only, spoken
 from ...tables import each_case
 from ...webhooks import webhook
+from ..asking import answers
 from ..rows import covers
 from ..stage import serving
 
@@ -310,8 +311,7 @@ async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_befo
         async with client.live.send_streaming() as reader:
             first = await reader.rest()
         task_id = first[0].result['task']['id']
-        parts = [{'data': {'callAnswers': [{'id': 'call-1', **decision}]}}]
-        async with client.live.send_streaming(message(parts=parts, taskId=task_id)) as reader:
+        async with client.live.send_streaming(answers(waiting(first), {'id': 'call-1', **decision})) as reader:
             second = await reader.rest()
         task = await client.get_task(task_id)
     events: list[tuple[Any, ...]] = [each for each in shown([*first, *second]) if isinstance(each, tuple)]
@@ -330,6 +330,12 @@ async def until_it_waits(reader: Stream) -> list[Event]:
         if state.endswith('_REQUIRED'):
             break
     return events
+
+
+def waiting(events: list[Event]) -> dict[str, Any]:
+    """The id and the status of a task, from events until it waits."""
+    update = events[-1].result['statusUpdate']
+    return {'id': update['taskId'], 'status': update['status']}
 
 
 def unapproved(ctx: RunContext[None], where: str) -> str:
@@ -372,11 +378,11 @@ async def test_a_call_that_its_tool_defers_is_shown_when_the_tool_gets_it_and_ag
     async with serving(agent, results=Results(progress=ALL), **options) as client:
         async with client.live.send_streaming() as reader:
             first = await until_it_waits(reader)
-        task_id = first[0].result['task']['id']
-        parts = [{'text': 'done'}]
+        task = waiting(first)
+        sent = message('done', taskId=task['id'])
         if answer_data is not None:
-            parts = [{'data': {'callAnswers': [{'id': 'call-1', **answer_data}]}}]
-        async with client.live.send_streaming(message(parts=parts, taskId=task_id)) as reader:
+            sent = answers(task, {'id': 'call-1', **answer_data})
+        async with client.live.send_streaming(sent) as reader:
             second = await reader.rest()
     if options:  # of the arguments nothing is seen, and so no change of them
         ran = [({}, 'call'), ran[-1]]
@@ -389,8 +395,7 @@ async def test_a_call_that_was_deferred_while_nobody_watched_is_shown_when_it_go
     agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
     async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
-        parts = [{'data': {'callAnswers': [{'id': 'call-1', **APPROVE}]}}]
-        async with client.live.send_streaming(message(parts=parts, taskId=task['id'])) as reader:
+        async with client.live.send_streaming(answers(task, {'id': 'call-1', **APPROVE})) as reader:
             events = await reader.rest()
     assert tool_steps(events) == [CALL, RETURN]
 
@@ -408,10 +413,9 @@ async def test_a_call_that_is_deferred_again_and_again_is_shown_once_with_the_ar
     async with serving(agent, results=Results(progress=ALL)) as client:
         async with client.live.send_streaming() as reader:
             events = await until_it_waits(reader)
-        task_id = events[0].result['task']['id']
         for data in ({**APPROVE, 'args': {'where': 'east'}}, None, APPROVE):
-            call = {'data': {'callAnswers': [{'id': 'call-1', **(data or {})}]}}
-            sent = message(parts=[{'text': 'done'} if data is None else call], taskId=task_id)
+            task = waiting(events)
+            sent = message('done', taskId=task['id']) if data is None else answers(task, {'id': 'call-1', **data})
             async with client.live.send_streaming(sent) as reader:
                 events += await until_it_waits(reader)
     assert tool_steps(events) == [OTHER, RETURN]

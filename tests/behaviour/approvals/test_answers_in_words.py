@@ -20,7 +20,7 @@ from pydantic_ai_a2a.conversion.schemas import problem
 
 from ...client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
-from ..asking import ROW, Tools, answers, approve, asked
+from ..asking import ROW, Tools, answers, approve, asked, asked_calls, given
 from ..queues import overtake
 from ..rows import covering
 from ..stage import audited, prompts, serving
@@ -182,7 +182,7 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
             late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
             overtake(client.a2a_app, lambda: client.send(first))
             again = await client.send(late)
-    assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
+    assert (state_of(again), asked_calls(again)) == ('INPUT_REQUIRED', ['c1'])
     assert question(again).startswith('The answer is not clear.')
     assert tools.deleted == [('a', True)]
 
@@ -205,7 +205,7 @@ async def test_data_decides_and_words_that_contradict_it_ask_again(
     async with serving(tools.agent) as client:
         task = await client.send('delete')
         data = {'data': {'callAnswers': [{'id': 'c1', 'decision': decision}]}}
-        after = await client.send(message(parts=[{'text': words}, data], taskId=task['id']))
+        after = await client.send(given(task, [{'text': words}, data]))
     if deleted is None:
         assert (state_of(after), asked(after), tools.deleted) == ('INPUT_REQUIRED', asked(task), [])
     else:
@@ -328,7 +328,7 @@ async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_nu
     seen: list[Any] = []
     async with serving(asking(schema, seen)) as client:
         task = await client.send('hi')
-        assert state_of(await client.send(message(parts=parts, taskId=task['id']))) == 'COMPLETED'
+        assert state_of(await client.send(given(task, parts))) == 'COMPLETED'
     assert repr(seen) == repr([value])
 
 
@@ -353,7 +353,7 @@ async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again
     seen: list[Any] = []
     async with serving(asking(schema, seen)) as client:
         task = await client.send('hi')
-        again = await client.send(message(parts=parts, taskId=task['id']))
+        again = await client.send(given(task, parts))
     assert (state_of(again), question(again)) == ('INPUT_REQUIRED', f'The answer is not clear.\n{question(task)}')
     assert seen == []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fasta2a.storage import InMemoryStorage
-from inline_snapshot import snapshot
+from inline_snapshot import Is, snapshot
 from pydantic_ai import Agent, FunctionToolset, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import (
@@ -29,7 +29,7 @@ from ...client import Client, message, rpc, state_of, texts
 from ...dialects import only
 from ...tables import each_case
 from ...webhooks import webhook
-from ..asking import ROW, Tools, answers, approve, asked, model
+from ..asking import ROW, Tools, answers, approve, asked, asked_calls, model
 from ..refused import refused
 from ..rows import covering
 from ..stage import ended, serving, tasks_of
@@ -46,10 +46,13 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     assert task['status']['message']['parts'][1]['metadata'] == {
         'type': 'application/vnd.pydantic-ai.pending-calls+json'
     }
+    [call] = asked(task)
+    assert call['id'] != 'c1'
     assert asked(task) == snapshot(
         [
             {
-                'id': 'c1',
+                'id': Is(call['id']),
+                'toolCallId': 'c1',
                 'kind': 'approval',
                 'tool': 'delete',
                 'text': 'May I call delete {"path":"a"}?',
@@ -59,7 +62,7 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
                         {
                             'type': 'object',
                             'properties': {
-                                'id': {'const': 'c1'},
+                                'id': {'const': Is(call['id'])},
                                 'decision': {'const': 'approve'},
                                 'args': {
                                     'additionalProperties': False,
@@ -74,7 +77,7 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
                         {
                             'type': 'object',
                             'properties': {
-                                'id': {'const': 'c1'},
+                                'id': {'const': Is(call['id'])},
                                 'decision': {'const': 'deny'},
                                 'reason': {'type': 'string', 'minLength': 1},
                             },
@@ -127,7 +130,7 @@ async def test_calls_may_be_answered_one_by_one() -> None:
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
         half = await client.send(answers(task, approve('c2')))
-        assert (state_of(half), [call['id'] for call in asked(half)], tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
+        assert (state_of(half), asked_calls(half), tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
         twice = await refused(client.send(answers(task, approve('c2'))))
         done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
     assert (twice.code, twice.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
@@ -138,7 +141,7 @@ async def test_calls_may_be_answered_one_by_one() -> None:
 async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('mixed')
-    assert [(call['id'], call['kind']) for call in asked(task)] == [
+    assert [(call['toolCallId'], call['kind']) for call in asked(task)] == [
         ('x1', 'external'),
         ('c1', 'approval'),
         ('q1', 'question'),
@@ -156,7 +159,7 @@ async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete and look')
-        assert [call['id'] for call in asked(task)] == ['c2']
+        assert asked_calls(task) == ['c2']
         done = await client.send(answers(task, approve('c2')))
     assert texts(done) == ['delete and look + looked + deleted a']
 
@@ -184,7 +187,7 @@ async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
         first = answers(task, approve('c1'))
         await client.send(first)
         half = await client.send(first)
-        assert [call['id'] for call in asked(half)] == ['c2']
+        assert asked_calls(half) == ['c2']
         last = answers(task, approve('c2'))
         assert await client.send(last) == await client.send(last)
     assert tools.deleted == [('a', True), ('b', True)]
@@ -237,7 +240,7 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
                 await early.rest()
             waiting = await client.get_task(task['id'])
             assert (state_of(waiting), tools.deleted) == ('INPUT_REQUIRED', [])
-            done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
+            done = await client.send(answers(waiting, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
     assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
@@ -255,7 +258,9 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
     asking = toolset.approval_required(lambda ctx, tool, args: tool.name == 'delete')
     async with serving(Agent(FunctionModel(model), toolsets=[asking])) as client:
         task = await client.send('delete and look')
-        assert [(call['id'], call['kind'], call['args']) for call in asked(task)] == [('c2', 'approval', {'path': 'a'})]
+        assert [(call['toolCallId'], call['kind'], call['args']) for call in asked(task)] == [
+            ('c2', 'approval', {'path': 'a'})
+        ]
         done = await client.send(answers(task, approve('c2', args={'path': 'b'})))
     assert texts(done) == ['delete and look + looked + deleted b']
     assert tools.deleted == [('b', True)]
@@ -266,7 +271,7 @@ async def test_arguments_are_shown_unless_they_are_hidden() -> None:
         task = await client.send('delete')
     assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
     assert '"a"' not in json.dumps(task)
-    assert [call.keys() for call in asked(task)] == [{'id', 'kind', 'tool', 'text', 'answerSchema'}]
+    assert [call.keys() for call in asked(task)] == [{'id', 'toolCallId', 'kind', 'tool', 'text', 'answerSchema'}]
 
 
 async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
@@ -329,11 +334,11 @@ async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
         async with client.send_streaming('delete') as stream:
             *_, last = await stream.rest()
         status = last.result['statusUpdate']
-        assert (status['status']['state'], [call['id'] for call in asked(status)]) == (
+        assert (status['status']['state'], asked_calls(status)) == (
             'TASK_STATE_INPUT_REQUIRED',
             ['c1'],
         )
-        async with client.send_streaming(answers({'id': status['taskId']}, approve())) as stream:
+        async with client.send_streaming(answers({**status, 'id': status['taskId']}, approve())) as stream:
             *_, last = await stream.rest()
     assert last.result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 

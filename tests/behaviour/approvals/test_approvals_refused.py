@@ -18,7 +18,7 @@ from pydantic_ai_a2a.audit import LOGGER
 
 from ...client import RpcError, message, texts
 from ...dialects import unversioned
-from ..asking import CALLS, ROW, Tools, answers, approve, asked, model
+from ..asking import CALLS, ROW, Tools, answers, approve, asked, given, model
 from ..callers import by_header, caller
 from ..queues import overtake
 from ..refused import refused
@@ -59,7 +59,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_w
         for case, (items, field) in BAD.items():
             with subtests.test(case):
                 task = await client.send('delete')
-                error = await refused(client.send(message(parts=[{'data': {'callAnswers': items}}], taskId=task['id'])))
+                error = await refused(client.send(given(task, [{'data': {'callAnswers': items}}])))
                 assert await client.get_task(task['id']) == task
                 assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
                 assert (error.code, error.fields) == (-32602, [f'message.parts[0].data.{field}'])
@@ -72,7 +72,7 @@ async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
     parts[at]['mediaType'] = 'image/png'
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
+        error = await refused(client.send(given(task, parts)))
         assert await client.get_task(task['id']) == task
     assert (error.code, error.fields) == (-32005, [])
 
@@ -92,7 +92,7 @@ INJECTED: list[list[Any]] = [
 async def test_nothing_but_answers_reaches_a_run_that_waits_for_them(parts: list[Any]) -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
-        error = await refused(client.send(message(parts=parts, taskId=task['id'])))
+        error = await refused(client.send(given(task, parts)))
         assert await client.get_task(task['id']) == task
     assert (error.code, error.fields) == (-32602, ['message.parts'])
 

@@ -19,7 +19,7 @@ from pydantic_ai_a2a.agent.dependencies import CallContext
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import spoken
 from ...webhooks import webhook
-from ..asking import ROW, Tools, answers, approve, asked
+from ..asking import ROW, Tools, answers, approve, asked, asked_calls
 from ..callers import by_header, caller
 from ..rows import covering
 from ..stage import audited, ended, prompts
@@ -137,11 +137,11 @@ async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
     async with lifespan(app):
         task = await ann(app).send('mixed')
         view = await boss(app).get_task(task['id'])
-        assert [call['id'] for call in asked(view)] == ['c1', 'c2']
+        assert asked_calls(view) == ['c1', 'c2']
         code, _ = await refused(boss(app), answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
         assert code == -32000
         after = await boss(app).send(answers(task, approve()))
-        assert [call['id'] for call in asked(after)] == ['c2']
+        assert asked_calls(after) == ['c2']
         task = await ann(app).send(
             answers(
                 task,
@@ -149,7 +149,7 @@ async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
                 {'id': 'q1', 'decision': 'result', 'result': 'XL'},
             )
         )
-        assert (state_of(task), [call['id'] for call in asked(task)]) == ('INPUT_REQUIRED', ['c2'])
+        assert (state_of(task), asked_calls(task)) == ('INPUT_REQUIRED', ['c2'])
         await boss(app).send(words('no', task))
         done = await ended(ann(app), task['id'])
     assert tools.deleted == [('a', True)]
@@ -253,7 +253,7 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
     async with lifespan(app):
         task = await ann(app).send('delete two')
         decided = answers(task, approve('c1'))
-        assert [call['id'] for call in asked(await boss(app).send(decided))] == ['c2']
+        assert asked_calls(await boss(app).send(decided)) == ['c2']
         chosen.clear()
         former = boss(app, scopes='approve' if named else '')
         before = await ann(app).get_task(task['id'])

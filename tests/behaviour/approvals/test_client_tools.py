@@ -43,9 +43,9 @@ async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(stre
         'Waiting for the result of search {"q":"cats"}.\nPlain words cannot answer this. Answer with data that fits'
         ' "messageSchema" beside this text.',
     )
-    assert {name: value for name, value in call.items() if name != 'answerSchema'} == snapshot(
+    assert {name: value for name, value in call.items() if name not in ('id', 'answerSchema')} == snapshot(
         {
-            'id': 'search-1-0',
+            'toolCallId': 'search-1-0',
             'kind': 'external',
             'tool': 'search',
             'text': 'Waiting for the result of search {"q":"cats"}.',

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from inline_snapshot import snapshot
+from inline_snapshot import Is, snapshot
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -18,6 +18,7 @@ from pydantic_ai_a2a import AuthRequired, InputRequired, Rejected
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
 
 from ...client import RpcError, message, state_of, texts
+from ..asking import answers, approve, asked
 from ..queues import Overtaken
 from ..stage import ended, prompts, serving, tasks_of
 
@@ -118,12 +119,10 @@ async def test_a_tool_that_asks_is_given_an_answer_that_fits_its_schema() -> Non
         task = await client.send('hi')
         refused: list[Any] = []
         for answer in ({'result': 0}, {'result': 'many'}):
-            part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', **answer}]}}
             with pytest.raises(RpcError) as error:
-                await client.send(message(parts=[part], taskId=task['id']))
+                await client.send(answers(task, {'id': 'c1', 'decision': 'result', **answer}))
             refused.append((error.value.code, error.value.fields))
-        part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', 'result': 3}]}}
-        done = await client.send(message(parts=[part], taskId=task['id']))
+        done = await client.send(answers(task, {'id': 'c1', 'decision': 'result', 'result': 3}))
     assert task['status']['message']['parts'][0]['text'] == 'How many?\nWrite a whole number.'
     assert refused == [(-32602, ['message.parts[0].data.callAnswers[0].result'])] * 2
     assert (texts(done), desk.calls) == (["['hi'] 3"], 1)
@@ -134,9 +133,8 @@ async def test_a_text_beside_a_sign_in_reaches_the_model_after_a_question_of_the
     async with serving(desk.agent) as client:
         task = await client.send('hi')
         desk.state = InputRequired('How many?')
-        await client.send(message('Signed in.', taskId=task['id']))
-        part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', 'result': 3}]}}
-        done = await client.send(message(parts=[part], taskId=task['id']))
+        waiting = await client.send(message('Signed in.', taskId=task['id']))
+        done = await client.send(answers(waiting, {'id': 'c1', 'decision': 'result', 'result': 3}))
     assert texts(done) == ["['hi', 'Signed in.'] 3"]
 
 
@@ -158,13 +156,15 @@ async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_
         with pytest.raises(TaskNotFoundError):
             await client.a2a_app.resume_task('nowhere')
     assert (state_of(task), desk.calls) == ('AUTH_REQUIRED', 2)
+    [call] = asked(task)
     assert [part.get('text') or part['data'] for part in task['status']['message']['parts']] == snapshot(
         [
             'Sign in.',
             {
                 'pending': [
                     {
-                        'id': 'c1',
+                        'id': Is(call['id']),
+                        'toolCallId': 'c1',
                         'kind': 'authorization',
                         'tool': 'work',
                         'text': 'Sign in.',
@@ -282,6 +282,5 @@ async def test_calls_that_wait_for_credentials_are_tried_again_once_all_others_a
     async with serving(agent) as client:
         task = await client.send('hi')
         desk.state = None
-        part = {'data': {'callAnswers': [{'id': 'c2', 'decision': 'approve'}]}}
-        done = await client.send(message(parts=[part], taskId=task['id']))
+        done = await client.send(answers(task, approve('c2')))
     assert (state_of(task), texts(done), desk.calls) == ('INPUT_REQUIRED', ['done'], 2)

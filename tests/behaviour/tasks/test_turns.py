@@ -152,8 +152,9 @@ async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
             await send_more(client, task, 'delete')
             writer.gates['one'].set()
             before = await stream.rest()
-        assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
-        done = await client.send(answers(task, approve()))
+        waiting = await client.get_task(task['id'])
+        assert state_of(waiting) == 'INPUT_REQUIRED'
+        done = await client.send(answers(waiting, approve()))
     assert streamed(before) == {'1': 'one: done', '2': 'delete: '}
     assert by_id(done) == {'1': ['one: done'], '2': ['delete: done']}
 

@@ -1,0 +1,368 @@
+"""Answers to what a client has seen in an earlier pause: none decides about the call that waits now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
+
+from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...tables import each_case
+from ..asking import ROW, Tools, answers, approve, asked, asked_calls
+from ..callers import by_header, caller
+from ..refused import refused
+from ..rows import covering
+from ..stage import ended, prompts, serving
+
+pytestmark = covering(ROW)
+
+SMALL, LARGE = 'pay {"cents":5}', 'pay {"cents":1000000}'
+CALL = 'local-1'
+"""The id that the model gives to each of its calls."""
+DENY = {'id': CALL, 'decision': 'deny'}
+
+
+class Cashier:
+    """An agent that wants to pay 5 cents, and then a million, in calls with one id; other tools may come before."""
+
+    def __init__(self, *before: str, signs_in: bool = False) -> None:
+        self.paid: list[int] = []
+        self.calls: set[str | None] = set()
+        self._before, self._signs_in = before, signs_in
+        self.agent: Agent[object, Any] = Agent(FunctionModel(self._answer))
+        self.agent.tool(requires_approval=True)(self.pay)
+        self.agent.tool_plain(self.ask)
+
+    def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
+        calls: list[tuple[str, dict[str, Any]]] = [
+            *((name, {}) for name in self._before),
+            ('pay', {'cents': 5}),
+            ('pay', {'cents': 1_000_000}),
+        ]
+        if len(returned) == len(calls):
+            return ModelResponse(parts=[TextPart(' + '.join(str(part.content) for part in returned))])
+        name, args = calls[len(returned)]
+        return ModelResponse(parts=[ToolCallPart(name, args, CALL)])
+
+    async def pay(self, ctx: RunContext[object], cents: int) -> str:
+        self.calls.add(ctx.tool_call_id)
+        if self._signs_in:
+            self._signs_in = False
+            raise AuthRequired('Sign in.')
+        self.paid.append(cents)
+        return f'paid {cents}'
+
+    async def ask(self) -> str:
+        raise InputRequired('Whom shall I pay?')
+
+
+def approved(limit: int = 1_000_000, **options: Any) -> dict[str, Any]:
+    """Options of a server where bob approves everything, and eve payments up to a limit."""
+
+    def rule(caller: Caller, task: WaitingTask) -> bool:
+        largest = max(((call.args or {}).get('cents', 0) for call in task.calls), default=0)
+        return caller.id == 'bob' or (caller.id == 'eve' and largest <= limit)
+
+    return {'auth': by_header, 'approvals': Approvals(approvers=rule, **options)}
+
+
+async def next_pause(client: Client, sent: dict[str, Any]) -> None:
+    """Send a message to a task, and wait until the task waits again or has ended."""
+    before = await number(client, sent['taskId'])
+    await client.send(sent, returnImmediately=True)
+    await client.a2a_app.backend.events.wait(sent['taskId'], before)
+
+
+async def number(client: Client, task_id: str) -> int:
+    """The number of the newest event of a task."""
+    task = await client.a2a_app.backend.reader.load(task_id, None, history_length=0)
+    assert task is not None
+    return task.header.last_event
+
+
+async def test_an_approver_who_has_seen_another_call_pays_nothing() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **approved()) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('pay')
+        seen = await eve.get_task(task['id'])
+        assert asked(seen) == asked(task)
+        await next_pause(bob, answers(task, approve(CALL)))
+        assert (cashier.paid, cashier.calls) == ([5], {CALL})
+        waiting = await eve.get_task(task['id'])
+        assert (asked_calls(waiting), asked(waiting)[0]['text']) == ([CALL], f'May I call {LARGE}?')
+        for sent in (answers(seen, approve(CALL)), answers(seen, DENY), message('yes', taskId=task['id'])):
+            error = await refused(eve.send(sent))
+            assert (error.code, cashier.paid) == (-32602, [5])
+            if 'data' in sent['parts'][0]:
+                assert error.fields == ['message.parts[0].data.callAnswers[0].id']
+                assert f'Now the task waits with: May I call {LARGE}? (id {asked(waiting)[0]["id"]})' in error.message
+        await eve.send(answers(waiting, approve(CALL)))
+        assert texts(await ended(ann, task['id'])) == ['paid 5 + paid 1000000']
+
+
+async def test_a_client_that_has_seen_another_call_pays_nothing() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent) as client:
+        task = await client.send('pay')
+        waiting = await client.send(answers(task, approve(CALL)))
+        error = await refused(client.send(answers(task, approve(CALL))))
+        assert (LARGE in error.message, cashier.paid) == (True, [5])
+        assert await client.get_task(task['id']) == waiting
+        old = await refused(client.send(message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id'])))
+        assert (old.message, cashier.paid) == (error.message, [5])
+        assert texts(await client.send(answers(waiting, DENY))) == ['paid 5 + The tool call was denied.']
+
+
+async def test_the_refusal_hides_what_the_task_hides() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **approved(hide_arguments=['pay'])) as client:
+        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+        task = await ann.send('pay')
+        await next_pause(bob, answers(task, approve(CALL)))
+        error = await refused(bob.send(answers(task, approve(CALL))))
+    assert ('May I call pay?' in error.message, '1000000' in str((error.message, error.data))) == (True, False)
+
+
+async def test_an_approver_of_the_earlier_call_alone_does_not_learn_of_the_next() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **approved(10)) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('pay')
+        seen = await eve.get_task(task['id'])
+        await next_pause(bob, answers(task, approve(CALL)))
+        error = await refused(eve.send(answers(seen, approve(CALL))))
+    assert (error.code, '1000000' in error.message, cashier.paid) == (-32001, False, [5])
+
+
+async def test_the_owner_whose_answer_is_late_learns_what_waits_for_an_approver() -> None:
+    cashier = Cashier('ask')
+    async with serving(cashier.agent, **approved()) as client:
+        ann = caller(client.app, 'ann')
+        task = await ann.send('pay')
+        sent = [answers(task, {'id': CALL, 'decision': 'result', 'result': name}) for name in ('Joe', 'Jim')]
+        waiting = await ann.send(sent[0])
+        error = await refused(ann.send(sent[1]))
+        assert (error.code, SMALL in error.message) == (-32602, True)
+        assert (await refused(ann.send(answers(waiting, approve(CALL))))).code == -32000
+        bob = await refused(caller(client.app, 'bob').send(sent[1]))
+        assert (bob.code, SMALL in bob.message, cashier.paid) == (-32602, True, [])
+
+
+async def test_an_approver_does_not_learn_what_the_owner_is_asked() -> None:
+    agent = Tools().agent
+    async with serving(agent, **approved()) as client:
+        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+        task = await ann.send('mixed')
+        error = await refused(bob.send(answers(task, approve('another'))))
+        assert ('delete {"path":"b"}' in error.message, 'size' in error.message) == (True, False)
+        owner = await refused(ann.send(answers(task, approve('another'))))
+        assert ('delete {"path":"b"}' in owner.message, 'size' in owner.message) == (True, True)
+
+
+async def test_a_second_decision_about_one_pause_says_that_another_caller_has_decided() -> None:
+    tools = Tools()
+    async with serving(tools.agent, **approved()) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('delete two')
+        await bob.send(answers(task, approve('c1')))
+        error = await refused(eve.send(answers(task, {'id': 'c1', 'decision': 'deny'})))
+        assert (error.code, 'is of a call that was decided before' in error.message) == (-32602, True)
+        assert ('{"path":"b"}' in error.message, '{"path":"a"}' in error.message) == (True, False)
+        await eve.send(answers(task, approve('c2')))
+        error = await refused(bob.send(answers(task, approve('c2'))))
+        assert (error.code, 'another caller has decided' in error.message) == (-32004, True)
+        await ended(ann, task['id'])
+    assert tools.deleted == [('a', True), ('b', True)]
+
+
+async def test_a_pause_keeps_its_ids_until_the_run_goes_on() -> None:
+    async with serving(Tools().agent) as client:
+        task = await client.send('mixed')
+        ids = {call['toolCallId']: call['id'] for call in asked(task)}
+        assert (len({*ids.values()}), {*ids} & {*ids.values()}) == (4, set())
+        first = answers(task, approve('c1'))
+        for _ in range(2):
+            half = await client.send(first)
+            assert {call['toolCallId']: call['id'] for call in asked(half)} == {
+                call_id: ids[call_id] for call_id in ('x1', 'q1', 'c2')
+            }
+        results = [{'id': call_id, 'decision': 'result', 'result': 'page'} for call_id in ('x1', 'q1')]
+        last = await client.send(answers(task, *results))
+        again = await client.send(message('perhaps', taskId=task['id']))
+        assert [call['id'] for call in asked(again)] == [call['id'] for call in asked(last)] == [ids['c2']]
+        other = await client.send('mixed')
+        assert {call['id'] for call in asked(other)}.isdisjoint(ids.values())
+
+
+# --- what keeps the id of the call ------------------------------------------------------------------------------------
+
+
+async def test_what_a_pause_has_decided_stays_with_the_call() -> None:
+    cashier = Cashier(signs_in=True)
+    async with serving(cashier.agent) as client:
+        task = await client.send('pay')
+        signing_in = await client.send(answers(task, approve(CALL, args={'cents': 4})))
+        [call] = asked(signing_in)
+        assert (state_of(signing_in), call['args'], call['toolCallId']) == ('AUTH_REQUIRED', {'cents': 4}, CALL)
+        error = await refused(client.send(answers(task, approve(CALL))))
+        assert ('Now the task waits with: Sign in.' in error.message, cashier.paid) == (True, [])
+        waiting = await client.send(message('I have signed in', taskId=task['id']))
+        assert (state_of(waiting), cashier.paid, cashier.calls) == ('INPUT_REQUIRED', [4], {CALL})
+        ids = [asked(paused)[0]['id'] for paused in (task, signing_in, waiting)]
+        assert len({CALL, *ids}) == 4
+
+
+async def test_a_call_is_joined_with_its_progress() -> None:
+    progress = Results(progress=Progress(tools=True))
+    async with serving(Cashier().agent, results=progress) as client:
+        task = await client.send('pay')
+        async with client.send_streaming(answers(task, approve(CALL))) as stream:
+            events = [event.result['statusUpdate']['status'] for event in (await stream.rest())[1:]]
+    steps = [sent['message']['metadata'] for sent in events if 'metadata' in sent.get('message', {})]
+    assert [step['toolCallId'] for step in steps] == [*asked_calls(task), CALL]
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@each_case('words', ['all', ['pay']])
+async def test_with_approvers_words_approve_only_in_the_first_pause_of_a_task(words: Any) -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **approved(plain_text_answers=words)) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('pay')
+        first = await eve.get_task(task['id'])
+        await next_pause(bob, message('yes', taskId=task['id']))
+        error = await refused(eve.send(message('yes', taskId=task['id'])))
+        assert (error.code, error.fields, cashier.paid) == (-32602, ['message.parts'], [5])
+        said = [
+            read['status']['message']['parts'][0]['text'].splitlines()[1]
+            for read in (first, await eve.get_task(task['id']), await ann.get_task(task['id']))
+        ]
+        assert ['Write "yes" to approve' in line for line in said] == [True, False, False]
+        assert said[1] == said[2]
+        assert 'Plain words cannot approve it' in said[1]
+        await eve.send(message('no: too much', taskId=task['id']))
+        assert texts(await ended(ann, task['id'])) == ['paid 5 + too much']
+
+
+async def test_words_approve_in_no_later_pause_after_a_message_that_came_meanwhile() -> None:
+    """The turn of the first pause has ended, and the message begins another turn of the same task."""
+    pays, release = asyncio.Event(), asyncio.Event()
+    paid: list[int] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse(parts=[TextPart('paid')])
+        return ModelResponse(parts=[ToolCallPart('pay', {'cents': int(prompts(messages)[-1])}, CALL)])
+
+    agent: Agent[object, Any] = Agent(FunctionModel(answer))
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay(cents: int) -> str:
+        pays.set()
+        await release.wait()
+        paid.append(cents)
+        return 'paid'
+
+    async with serving(agent, **approved(plain_text_answers='all')) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('5')
+        await bob.send(message('yes', taskId=task['id']))
+        await pays.wait()
+        await ann.send(message('6', taskId=task['id']), returnImmediately=True)
+        async with ann.subscribe(task['id']) as events:
+            release.set()
+            async for event in events:
+                if 'INPUT_REQUIRED' in str(event.result):
+                    break
+        error = await refused(eve.send(message('yes', taskId=task['id'])))
+    assert (error.code, error.fields, paid) == (-32602, ['message.parts'], [5])
+
+
+async def test_a_question_comes_first_and_words_approve_nothing_afterwards() -> None:
+    cashier = Cashier('ask')
+    async with serving(cashier.agent, **approved(plain_text_answers='all')) as client:
+        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+        task = await ann.send(message('Joe', taskId=(await ann.send('pay'))['id']))
+        error = await refused(bob.send(message('yes', taskId=task['id'])))
+        assert (error.code, cashier.paid) == (-32602, [])
+
+
+async def test_without_approvers_words_approve_in_each_pause() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, approvals=Approvals(plain_text_answers='all')) as client:
+        task = await client.send('pay')
+        await client.send(message('yes', taskId=task['id']))
+        await client.send(message('yes', taskId=task['id']))
+    assert cashier.paid == [5, 1_000_000]
+
+
+async def test_where_words_answer_nothing_they_deny_nothing_later() -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **approved(plain_text_answers='none')) as client:
+        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+        task = await ann.send('pay')
+        await next_pause(bob, answers(task, approve(CALL)))
+        with pytest.raises(RpcError, match='Plain words cannot answer this'):
+            await bob.send(message('no', taskId=task['id']))
+
+
+# --- tasks of an earlier version of the package, and tasks that go back to one ----------------------------------------
+
+
+def as_before(path: Path) -> None:
+    """Take from the stored calls what an earlier version of the package neither writes nor reads."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        [(body,)] = connection.execute('SELECT pending FROM task').fetchall()
+        pending = json.loads(body)
+        for call in pending['calls']:
+            del call['answer_id']
+        connection.execute('UPDATE task SET pending = ?', (json.dumps(pending).encode(),))
+
+
+async def test_a_task_that_waits_since_an_earlier_version_is_answered_by_its_old_id(tmp_path: Path) -> None:
+    cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
+        task = await caller(client.app, 'ann').send('pay')
+    as_before(tmp_path / 'agent.db')
+    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        old = message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id'])
+        assert [call['id'] for call in asked(await eve.get_task(task['id']))] == [CALL]
+        assert (await refused(bob.send(answers(task, approve(CALL))))).fields == [
+            'message.parts[0].data.callAnswers[0].id'
+        ]
+        await next_pause(bob, old)
+        again = await refused(eve.send({**old, 'messageId': 'a message of eve'}))
+        assert (LARGE in again.message, cashier.paid) == (True, [5])
+        await bob.send(answers(await bob.get_task(task['id']), DENY))
+        await ended(ann, task['id'])
+
+
+async def test_an_answered_task_runs_at_an_earlier_version(tmp_path: Path) -> None:
+    cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with serving(cashier.agent, backend=url, name='cashier') as client:
+        task = await client.send('pay')
+    app = to_a2a(cashier.agent, backend=url, name='cashier')
+    app.hosting.runs_tasks = False
+    async with lifespan(app):
+        client = Client(app)
+        await client.send(answers(task, approve(CALL, args={'cents': 4})), returnImmediately=True)
+        before = await number(client, task['id'])
+    as_before(tmp_path / 'agent.db')
+    async with serving(cashier.agent, backend=url, name='cashier') as client:
+        await client.a2a_app.backend.events.wait(task['id'], before)
+    assert cashier.paid == [4]
