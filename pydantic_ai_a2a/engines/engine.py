@@ -24,6 +24,7 @@ from ..agent.runner import Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
+from ..store.histories import plain_usage
 from ..store.ports import Backend
 from ..types import Note, ToolArtifact
 
@@ -217,13 +218,18 @@ async def perform(runner: Runner, arguments: RunArguments, options: RunOptions |
     # Engines refuse tokens, which belong to one process. The workflow's token cancels the run itself.
     given: Any = dict(options or {}, cancellation_token=None)
     try:
-        return await runner.run(arguments, given)
+        output = await runner.run(arguments, given)
+        return output._replace(usage=plain_usage(output.usage))
     except (LeaseLost, StoreFailed, StoreUnavailable):
         raise
     except Exception as error:
         if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
-            return RunOutput(Canceled(error.message), (), None, error.new_messages(), error.usage)
-        raise EngineFailure(*classify(error), _USAGE.dump_python(arguments.usage, mode='json')) from error
+            return RunOutput(Canceled(error.message), (), None, error.new_messages(), plain_usage(error.usage))
+        raise EngineFailure(*classify(error), _dumped(arguments.usage)) from error
+
+
+def _dumped(usage: RunUsage | None) -> Any:
+    return None if usage is None else _USAGE.dump_python(plain_usage(usage), mode='json')
 
 
 # --- the server's side of a run ---------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
@@ -290,7 +291,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             return _returned(place, outcome, None)
         state = outcome['status']['state']
         used = totals(outcome)
-        ctx.usage.incr(difference(used, {} if waiting is None else waiting.get('usage', {})))
+        ctx.usage.incr(RunUsage(details=difference(used, {} if waiting is None else waiting.get('usage', {}))))
         if state in INTERRUPTED:
             question = waiting_task(agent, outcome)
             question['usage'] = used
