@@ -39,7 +39,7 @@ from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
-from .cards import Interface
+from .cards import Interface, Place
 from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
 from .urls import origin, shown
 
@@ -97,6 +97,11 @@ class Transport:
         self.codec: Codec = codec_of(interface.version)
         """Of A2A 1.0 or 0.3, or of FastA2A if the agent turns out to speak its dialect only."""
         self._attributes = _attributes_of(interface)
+
+    @property
+    def place(self) -> Place:
+        """The agent of the interface."""
+        return self._interface.place
 
     @property
     def url(self) -> str:

@@ -37,14 +37,13 @@ from typing_extensions import TypeVar
 
 from ..arguments import checked
 from ..client.agent_finder import Target
-from ..client.cards import extensions_of
+from ..client.cards import Place, extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.content import partial_text
 from ..client.following import Update
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
-from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
@@ -145,7 +144,7 @@ class A2AModel(Model[A2AClient]):
     ) -> _RemoteStream:
         _, parameters = self.prepare_request(model_settings, parameters)
         try:
-            card = await self._remote.card()
+            card, place = await self._remote.find()
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, str(error)) from error
         tools = local_tools(parameters)
@@ -156,11 +155,12 @@ class A2AModel(Model[A2AClient]):
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
                 'remote agent take tools with `Messages(client_tools=True)`.'
             )
-        agent, url = card['name'], _url(card)
-        turn = last_turn(messages, agent, url)
+        turn = last_turn(messages, place)
         message = outgoing(turn, parameters, takes_schemas=CLIENT_SCHEMA_URI in extensions)
         updates = self._updates(card, turn, message, message_id(messages, message))
-        return _RemoteStream(parameters, agent=agent, url=url, turn=turn, updates=updates, name=self._model_name)
+        return _RemoteStream(
+            parameters, agent=card['name'], place=place, turn=turn, updates=updates, name=self._model_name
+        )
 
     async def _updates(
         self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
@@ -191,7 +191,7 @@ class _RemoteStream(StreamedResponse):
     """The answer of a remote agent, in pieces."""
 
     agent: str
-    url: str | None
+    place: Place
     turn: RemoteTurn
     updates: AsyncGenerator[Update, None]
     name: str
@@ -226,7 +226,7 @@ class _RemoteStream(StreamedResponse):
     def _take(self, update: Update) -> None:
         answer = update.outcome
         self._answer = answer
-        self.provider_details = details(self.agent, answer)
+        self.provider_details = details(self.agent, self.place, answer)
         self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
@@ -266,18 +266,12 @@ class _RemoteStream(StreamedResponse):
     @property
     def provider_url(self) -> str | None:
         """URL of the remote agent."""
-        return self.url
+        return self.place.url
 
     @property
     def timestamp(self) -> datetime:
         """Time of the request."""
         return self._timestamp
-
-
-def _url(card: AgentCard) -> str | None:
-    """Return the first URL of an agent, without credentials; None for a card without a URL."""
-    interfaces = card.get('supported_interfaces')
-    return shown(interfaces[0]['url']) if interfaces else None
 
 
 def _told(error: A2AError | RemoteError) -> str:

@@ -13,6 +13,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from ..client.cards import Place
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
 from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
@@ -47,19 +48,20 @@ class RemoteTurn:
         return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: str, url: str | None) -> RemoteTurn:
-    """Return the last response of the agent with a name and a URL in a history, and the messages after it."""
+def last_turn(messages: Sequence[ModelMessage], place: Place) -> RemoteTurn:
+    """Return the last response of the agent at a place in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
             known = message.provider_details or {}
-            if known.get('agent') == agent and message.provider_url == url:
+            is_named = place.name in ('', str(known.get('agent', ''))[:200])
+            if is_named and (message.provider_url, known.get('tenant', '')) == place[:2]:
                 return RemoteTurn(new=messages[n + 1 :], response=message, details=known)
     return RemoteTurn(new=messages)
 
 
-def details(agent: str, answer: Task | Message) -> dict[str, Any]:
-    """Return the provider details of a response."""
-    found: dict[str, Any] = {'agent': agent}
+def details(agent: str, place: Place, answer: Task | Message) -> dict[str, Any]:
+    """Return the provider details of a response of the agent with a name at a place."""
+    found: dict[str, Any] = {'agent': agent, **({'tenant': place.tenant} if place.tenant else {})}
     if context_id := answer.get('context_id'):
         found['contextId'] = context_id
     if 'status' in answer:
