@@ -19,7 +19,7 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..conversion.outbound import type_name
 from ..conversion.remote_calls import open_calls
-from ..errors import RemoteError, TaskNotFoundError, UnsupportedOperationError
+from ..errors import RemoteError, RemoteProtocolError, TaskNotFoundError, UnsupportedOperationError
 from ..notebooks import task_html, text_html
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
 from .agent_finder import output_schema
@@ -294,9 +294,13 @@ class RemoteResult(Generic[OutputT]):
         return await sent.client.send(answer.get('parts', []), output_type=sent.output_type, **kept)
 
     def __repr__(self) -> str:
-        """Return the state and the beginning of the text."""
-        listed = self._sent.without_artifacts and self.state == 'completed'
-        shown = f'task_id={self.task_id!r}' if listed else f'text={reprlib.repr(self.text)}'
+        """Return the state and the beginning of the text, or the reason for which the text cannot be read."""
+        try:
+            shown = f'text={reprlib.repr(self.text)}'
+        except RemoteProtocolError as error:
+            shown = f'error={str(error)!r}'
+        except RemoteError:  # listed without artifacts
+            shown = f'task_id={self.task_id!r}'
         return f'RemoteResult(state={self.state!r}, {shown})'
 
     def _repr_html_(self) -> str:

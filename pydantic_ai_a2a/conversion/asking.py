@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, Literal, cast
 
+from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import from_json
@@ -17,6 +18,7 @@ from pydantic_core import from_json
 from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import AgentExtension, Message, Part, TaskState, dump_json, frozen
+from .limits import MOST_LEVELS, deeper_than
 from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
 from .schemas import problem
@@ -292,6 +294,8 @@ def _text(text: str) -> Part:
 
 
 def _data(data: dict[str, Any]) -> Part:
+    if deeper_than(MOST_LEVELS, data):
+        raise UnexpectedModelBehavior(f'A call of the model is nested more than {MOST_LEVELS} deep.')
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
 
 
