@@ -32,11 +32,11 @@ from .content import (
     items_of,
     named,
     output_problem,
-    partial_text,
     status_message,
     value_of,
 )
 from .following import Update
+from .live_text import LiveText
 from .messages import Content, SendOptions, WaitOptions
 from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 
@@ -344,20 +344,22 @@ class Sender(ABC):
     async def stream_text(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[str, None]:
         """Send a message, and yield the text of the answer in pieces.
 
-        Text in place of earlier text begins a paragraph. Data and files come only if the answer has no text.
+        Text in place of earlier text begins a paragraph, and so does more text of an earlier artifact. Data and files
+        come only if the answer has no text.
 
         Raises:
             RemoteError: The task has not completed. For other errors, see `send`.
         """
-        shown, update = '', None
+        live, pieces, update = LiveText(), list[str](), None
         async with aclosing(self.stream(content, **options)) as updates:
             async for update in updates:
-                text = partial_text(update.outcome)
-                if text and text != shown:
-                    yield text.removeprefix(shown) if text.startswith(shown) else f'\n\n{text}'
-                    shown = text
+                for piece, in_place in live.add(update):
+                    if in_place:
+                        pieces.clear()
+                    pieces.append(piece)
+                    yield f'\n\n{piece}' if in_place else piece
         assert update is not None, 'a stream has an event'
-        text = update.result.raise_for_state().text
+        text, shown = update.result.raise_for_state().text, ''.join(pieces)
         if text.startswith(shown) and text != shown:
             yield text.removeprefix(shown)
 
