@@ -5,6 +5,7 @@ The URL of an agent comes in. Findings go out, as soon as each step is done.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
@@ -19,10 +20,18 @@ from pydantic_core import to_json
 from .client.cards import WELL_KNOWN, Interface, RemoteCards, choose, is_local, spoken
 from .client.connections import Connections, read_json
 from .client.following import START
-from .client.transport import Request, Transport
+from .client.transport import EventReader, Request, Transport
 from .client.urls import shown
-from .errors import A2AError, CardRefused, MethodNotFoundError, RemoteError, TaskNotFoundError
+from .errors import (
+    A2AError,
+    CardRefused,
+    MethodNotFoundError,
+    RemoteError,
+    RemoteProtocolError,
+    TaskNotFoundError,
+)
 from .protocol.answers import AnswerUnreadable, read_event
+from .protocol.envelope import count_values
 from .protocol.operations import OPERATIONS, Params
 from .types import (
     TERMINAL,
@@ -311,7 +320,14 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         update = update.followed_by(event)
     if update.task is not None:
         await _cancel(probe, update.task)
-    yield step.ok(f'A message is answered with a stream of {len(events)} events.')
+    if answer.error is None:
+        yield step.ok(f'A message is answered with a stream of {len(events)} events.')
+    else:
+        yield step.found(
+            'warning',
+            f'The stream was left before its end. {answer.error}',
+            'End the stream when its task has ended or waits. A slow agent needs a longer --timeout.',
+        )
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):
         yield _Step('event ids', '3.1.6', answer).found(
@@ -380,9 +396,16 @@ def _about_card(card: AgentCard, place: str) -> Iterator[Finding]:
         )
 
 
+_MOST_INTERFACES = 20
+
+
 def interfaces(card: AgentCard, place: str, trusted_origins: Collection[str] = ()) -> list[Interface | Finding]:
     """Return the interfaces to call, and a finding for each interface without a usable URL or binding."""
-    found = [_interface(card, entry, place, trusted_origins) for entry in card.get('supported_interfaces', ())]
+    entries = card.get('supported_interfaces', [])
+    found = [_interface(card, entry, place, trusted_origins) for entry in entries[:_MOST_INTERFACES]]
+    if more := len(entries) - len(found):
+        text = f'The card names {more} more interfaces, which are not examined.'
+        found.append(Finding(step='interface', level='not checked', text=text, section='4.4.6'))
     if any(isinstance(interface, Interface) or interface.level != 'not checked' for interface in found):
         return found
     advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'
@@ -421,6 +444,8 @@ def _interface(
 
 _LONGEST = 10_000_000
 """Longest accepted answer, in bytes."""
+_MOST_VALUES = 100_000
+"""Most JSON values of a stream. The answer is one short sentence."""
 _SHOWN = 200
 
 
@@ -514,7 +539,7 @@ class Probe:
                 answer.status = response.status_code
                 answer.media_type = response.headers.get('content-type', '').partition(';')[0].strip().lower()
                 if streams and answer.media_type == 'text/event-stream':
-                    await _read_events(response, answer)
+                    await _read_events(response, answer, self._connections.timeout)
                     return answer
                 body = await self._connections.read(response, _LONGEST)
             answer.code = _code(body)
@@ -524,11 +549,27 @@ class Probe:
         return answer
 
 
-async def _read_events(response: httpx2.Response, answer: Answer) -> None:
-    response.encoding = 'utf-8'
-    async for event in httpx2.EventSource(response, _LONGEST):
-        if event.data:
-            answer.events.append(StreamEvent(at=time.monotonic(), id=event.id, data=_parsed(event.data)))
+async def _read_events(response: httpx2.Response, answer: Answer, patience: float) -> None:
+    """Read a stream until its end, within the bytes and the time of an answer that comes as a whole.
+
+    Raises:
+        TimeoutError: The stream takes too long. The context of `open` makes it a `RemoteUnavailable`.
+        RemoteProtocolError: The stream has too many bytes or JSON values.
+    """
+    reader, size, values = EventReader(_LONGEST), 0, 0
+    async with asyncio.timeout(2 * patience):
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            events = [(data, event_id) for data, event_id in reader.read(piece) if data] if size <= _LONGEST else []
+            values += sum(count_values(data, _MOST_VALUES) for data, _ in events)
+            if size > _LONGEST or values > _MOST_VALUES:
+                raise RemoteProtocolError(
+                    f'It has more than {_LONGEST} bytes, or more than {_MOST_VALUES} JSON values.'
+                )
+            answer.events += [
+                StreamEvent(at=time.monotonic(), id=event_id.decode(errors='replace'), data=_parsed(data))
+                for data, event_id in events
+            ]
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -88,14 +88,13 @@ class A2ATestClient(A2AClient):
     ) -> AsyncGenerator[Update, None]:
         """Send a message, answer the questions of the task, and yield all events. Arguments and errors: see `send`."""
         script = None if answers is None else Script(answers)
-        result: RemoteResult | None = None
+        last: Update | None = None
         while True:
             async with aclosing(super().stream(content, output_type=output_type, **options)) as updates:
-                async for update in updates:
-                    self.recorder.add(update.event)
-                    result = update.result
-                    yield update
-            if script is None or result is None or (value := script.answer(result)) is None:
+                async for last in updates:
+                    self.recorder.add(last.event)
+                    yield last
+            if script is None or last is None or (value := script.answer(result := last.result)) is None:
                 return
             waiting = cast('RemoteQuestion', result.waiting)
             content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
@@ -119,13 +118,13 @@ class A2ATestClient(A2AClient):
             AssertionError: The task ends or waits in another state, or the time is over.
         """
         limit = seconds(max_wait)
-        result: RemoteResult | None = None
+        last: Update | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(limit), aclosing(self.subscribe(task_id)) as updates:
-                async for update in updates:
-                    result = update.result
-                    if result.state in states:
-                        return result
+                async for last in updates:
+                    if last.state in states:
+                        return last.result
+        result = None if last is None else last.result
         end = 'No event has come.' if result is None else status_of(result)
         if result is None or result.state not in STOPPED:
             end = f'{end} {limit:g} seconds are over.'

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from os import urandom
 from reprlib import recursive_repr
 from string import printable
@@ -91,6 +92,23 @@ def as_object(value: object) -> dict[str, Any]:
 def as_list(value: object) -> list[Any]:
     """Return a value that should be a JSON list. Any other value becomes an empty list."""
     return cast('list[Any]', value) if isinstance(value, list) else []
+
+
+LARGEST = 2**53
+"""The largest number that is taken from another party. JSON has no larger whole numbers that all readers know."""
+
+
+def bounded(number: float | Decimal) -> float | Decimal:
+    """Return a number that another party has reported, or the nearest number from 0 to 2**53. NaN becomes 0."""
+    try:
+        return max(0, min(number, LARGEST))
+    except ArithmeticError:  # NaN of `Decimal`
+        return 0
+
+
+def count_of(reported: object) -> int:
+    """Return a count that another party has reported, as a whole number from 0 to 2**53. What is no number is 0."""
+    return int(bounded(reported)) if isinstance(reported, int | float | Decimal) else 0
 
 
 def faults_of(error: ValidationError) -> Sequence[ErrorDetails]:

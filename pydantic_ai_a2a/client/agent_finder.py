@@ -25,7 +25,7 @@ from ..errors import CardRefused, needs_extra
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
 from ..types import AgentCard
-from .cards import RemoteCards, choose, extensions_of
+from .cards import Place, RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .transport import Transport
@@ -129,6 +129,11 @@ class AgentFinder:
                 interface = replace(interface, url=_INSIDE)
             self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
         return self._chosen
+
+    async def place(self) -> tuple[AgentCard, Place]:
+        """Return the card, which nobody may change, and the agent of conversations. Errors: see `choose`."""
+        card, transport = await self.interface()
+        return card, transport.place if self._app is None else transport.place._replace(name=card['name'][:200])
 
 
 def app_of(target: Target) -> ASGIApp | None:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
 
@@ -31,6 +31,8 @@ _REPETITIONS = 5
 """Most repetitions of a request for a card, which is no evidence of an agent: a server may cut all connections."""
 _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
+_LONGEST_FRESH = 24 * 60 * 60.0
+"""Seconds for which a card is kept at most, whatever its cache headers say."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
 _VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
@@ -49,6 +51,24 @@ class Interface:
     tenant: str = ''
     agent: str = ''
     """Name of the agent on its card."""
+
+    @property
+    def place(self) -> Place:
+        """The agent of the interface, without the query and the credentials of the URL."""
+        return Place(shown(self.url), self.tenant)
+
+
+class Place(NamedTuple):
+    """The agent to which a conversation belongs. No other agent gets the ids of its contexts and tasks.
+
+    Each agent chooses the name on its card, so only an agent in this process, which has no origin, is told by its name.
+    """
+
+    url: str
+    """Origin and path of the interface."""
+    tenant: str
+    name: str = ''
+    """Name of an agent in this process."""
 
 
 @dataclass(slots=True)
@@ -205,11 +225,11 @@ def _described(status: int) -> str:
 
 
 def fresh_until(headers: httpx2.Headers) -> float:
-    """Return the monotonic time until which an answer is fresh."""
+    """Return the monotonic time until which an answer is fresh, at most a day from now."""
     control = headers.get('cache-control', '').lower()
     match = _MAX_AGE.search(control)
     age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH
-    return time.monotonic() + age
+    return time.monotonic() + min(age, _LONGEST_FRESH)
 
 
 def extensions_of(card: AgentCard) -> set[str]:

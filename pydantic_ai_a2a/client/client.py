@@ -41,7 +41,7 @@ from ..types import (
 )
 from . import agent_finder
 from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app_of
-from .cards import extensions_of
+from .cards import Place, extensions_of
 from .connections import Auth, Connections
 from .following import Follower, Update
 from .messages import Content, SendOptions, WaitOptions, message_of, send_params
@@ -136,6 +136,10 @@ class A2AClient(Sender):
         )
         self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
         self._lifespan: Lifespan | None = None
+
+    async def find(self) -> tuple[AgentCard, Place]:
+        """Return the card, which nobody may change, and the agent of conversations. Errors: see `card`."""
+        return await self._finder.place()
 
     async def __aenter__(self) -> Self:
         """Start an app or agent of this process that has not been started. Connections open on first use.

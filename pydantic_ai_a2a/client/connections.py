@@ -17,6 +17,7 @@ import httpx2
 from pydantic_core import from_json
 
 from ..auth.keys import HTTP_NAME
+from ..conversion.limits import is_deep
 from ..errors import (
     A2AError,
     CardRefused,
@@ -38,6 +39,9 @@ MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
 MAX_VALUES = 1_000_000
 """Most JSON values of an answer, of an event, and of a task assembled from events."""
+MAX_DEPTH = 160
+"""Most nested objects and lists of an answer. JSON is read 200 deep: the rest is for the levels that a history and an
+answer of this process add."""
 PACE = 100_000
 """Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
 
@@ -55,6 +59,10 @@ class Cut(RemoteUnavailable):
 
 class TooManyValues(ValueError):
     """An answer holds more than `MAX_VALUES` JSON values."""
+
+
+class TooDeep(ValueError):
+    """An answer is nested more than `MAX_DEPTH` deep."""
 
 
 class Silent(RemoteUnavailable):
@@ -218,6 +226,7 @@ def read_json(body: bytes | str) -> object:
 
     Raises:
         TooManyValues: The JSON holds too many values.
+        TooDeep: The JSON is nested too deeply.
         ValueError: The body is no JSON, or is nested more than 200 deep.
     """
     if (
@@ -225,7 +234,10 @@ def read_json(body: bytes | str) -> object:
         and count_values(body.encode() if isinstance(body, str) else body, MAX_VALUES) > MAX_VALUES
     ):
         raise TooManyValues
-    return from_json(body)
+    value: object = from_json(body)
+    if is_deep(body.encode() if isinstance(body, str) else body, value, MAX_DEPTH):
+        raise TooDeep
+    return value
 
 
 def _grpc() -> httpx2.AsyncBaseTransport:

@@ -227,7 +227,7 @@ class Follower:
 class Update:
     """One event of a task, and the task after the event: `event, task = update`. Later events do not change both."""
 
-    __slots__ = ('_artifacts', '_count', '_fields', '_messages', 'event', 'result_of')
+    __slots__ = ('_artifacts', '_context_id', '_count', '_fields', '_messages', 'event', 'result_of')
 
     result_of: Callable[[Task | Message], RemoteResult]
     """Makes the result of a task or message."""
@@ -239,6 +239,8 @@ class Update:
         artifacts: Mapping[str, _Pieces] | None = None,
         messages: _Messages | None = None,
         count: int = 0,
+        *,
+        context_id: str | None = None,
     ) -> None:
         self.event = event
         """Exactly one of `task`, `message`, `status_update` and `artifact_update`."""
@@ -249,6 +251,8 @@ class Update:
         """The history instead of the history of `_fields`; None while no event has brought a message."""
         self._count = count
         """Messages that have arrived until the event."""
+        self._context_id = context_id
+        """Conversation of the messages without a task."""
 
     @property
     def task(self) -> Task | None:
@@ -273,12 +277,20 @@ class Update:
     @property
     def context_id(self) -> str | None:
         """Id of the conversation; None for a message without one."""
-        return (self._fields or self.outcome).get('context_id')
+        return self._context_id if self._fields is None else self._fields.get('context_id')
 
     @property
     def state(self) -> TaskState | None:
         """State of the task; None without a task."""
         return None if self._fields is None else self._fields['status']['state']
+
+    @property
+    def head(self) -> Task | Message:
+        """The outcome without what has come in pieces, such as text, so that no read joins anything."""
+        if self._fields is not None:
+            return self._fields
+        message = cast('Message', self.event.get('message'))
+        return message if self._context_id is None else {**message, 'context_id': self._context_id}
 
     @property
     def outcome(self) -> Task | Message:
@@ -338,13 +350,16 @@ class Update:
     def _with_message(self, event: StreamResponse, fields: Task | None, message: Message) -> Update:
         history = [] if self._fields is None else self._fields.get('history', [])
         messages = self._messages or _Messages(history)
-        return Update(event, fields, self._artifacts, messages, messages.append(message, is_piece='message' in event))
+        count = messages.append(message, is_piece='message' in event)
+        context_id = message.get('context_id') or self._context_id
+        return Update(event, fields, self._artifacts, messages, count, context_id=context_id)
 
     def is_news_after(self, before: Update) -> bool:
         """Return True if the event has changed the task that the update before has."""
-        if 'task' in self.event:
+        # Without a comparison of texts, unless the event itself has them.
+        is_changed = self._artifacts != before._artifacts or self._messages is not before._messages
+        if 'task' in self.event and is_changed:
             return self.task != before.task
-        is_changed = self._artifacts is not before._artifacts or self._messages is not before._messages
         return is_changed or self._count != before._count or self._fields != before._fields
 
     def _with_status(self, update: TaskStatusUpdateEvent) -> Task:

@@ -19,7 +19,7 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..conversion.outbound import type_name
 from ..conversion.remote_calls import open_calls
-from ..errors import RemoteError, TaskNotFoundError, UnsupportedOperationError
+from ..errors import RemoteError, RemoteProtocolError, TaskNotFoundError, UnsupportedOperationError
 from ..notebooks import task_html, text_html
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
 from .agent_finder import output_schema
@@ -32,11 +32,11 @@ from .content import (
     items_of,
     named,
     output_problem,
-    partial_text,
     status_message,
     value_of,
 )
 from .following import Update
+from .live_text import LiveText
 from .messages import Content, SendOptions, WaitOptions
 from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 
@@ -294,9 +294,13 @@ class RemoteResult(Generic[OutputT]):
         return await sent.client.send(answer.get('parts', []), output_type=sent.output_type, **kept)
 
     def __repr__(self) -> str:
-        """Return the state and the beginning of the text."""
-        listed = self._sent.without_artifacts and self.state == 'completed'
-        shown = f'task_id={self.task_id!r}' if listed else f'text={reprlib.repr(self.text)}'
+        """Return the state and the beginning of the text, or the reason for which the text cannot be read."""
+        try:
+            shown = f'text={reprlib.repr(self.text)}'
+        except RemoteProtocolError as error:
+            shown = f'error={str(error)!r}'
+        except RemoteError:  # listed without artifacts
+            shown = f'task_id={self.task_id!r}'
         return f'RemoteResult(state={self.state!r}, {shown})'
 
     def _repr_html_(self) -> str:
@@ -340,20 +344,22 @@ class Sender(ABC):
     async def stream_text(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[str, None]:
         """Send a message, and yield the text of the answer in pieces.
 
-        Text in place of earlier text begins a paragraph. Data and files come only if the answer has no text.
+        Text in place of earlier text begins a paragraph, and so does more text of an earlier artifact. Data and files
+        come only if the answer has no text.
 
         Raises:
             RemoteError: The task has not completed. For other errors, see `send`.
         """
-        shown, update = '', None
+        live, pieces, update = LiveText(), list[str](), None
         async with aclosing(self.stream(content, **options)) as updates:
             async for update in updates:
-                text = partial_text(update.outcome)
-                if text and text != shown:
-                    yield text.removeprefix(shown) if text.startswith(shown) else f'\n\n{text}'
-                    shown = text
+                for piece, in_place in live.add(update):
+                    if in_place:
+                        pieces.clear()
+                    pieces.append(piece)
+                    yield f'\n\n{piece}' if in_place else piece
         assert update is not None, 'a stream has an event'
-        text = update.result.raise_for_state().text
+        text, shown = update.result.raise_for_state().text, ''.join(pieces)
         if text.startswith(shown) and text != shown:
             yield text.removeprefix(shown)
 

@@ -18,6 +18,7 @@ from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
+from ..conversion.limits import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import (
     AnswerUnreadable,
@@ -39,8 +40,8 @@ from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
-from .cards import Interface
-from .connections import MAX_ANSWER, MAX_VALUES, Connections, TooManyValues, read_json
+from .cards import Interface, Place
+from .connections import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, Connections, TooDeep, TooManyValues, read_json
 from .urls import origin, shown
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
@@ -66,6 +67,7 @@ MOST_PAGES = 10_000
 """Most pages of a list."""
 _LONGEST_REASON = 4_000
 """Most bytes of a text that are read for the reason of a refusal."""
+_TOO_DEEP = f'the answer is nested more than {MAX_DEPTH} deep'
 _LONGEST_NUMBER = 18
 """Most digits of the number of an event."""
 
@@ -97,6 +99,11 @@ class Transport:
         self.codec: Codec = codec_of(interface.version)
         """Of A2A 1.0 or 0.3, or of FastA2A if the agent turns out to speak its dialect only."""
         self._attributes = _attributes_of(interface)
+
+    @property
+    def place(self) -> Place:
+        """The agent of the interface."""
+        return self._interface.place
 
     @property
     def url(self) -> str:
@@ -233,6 +240,8 @@ class Transport:
                 'metadata' not in part and 'metadata' not in artifact
             ):
                 return event, size  # a piece of text, which is joined to the text before
+            case _ if is_deep(data, event, MAX_DEPTH):
+                raise self.unreadable(_TOO_DEEP)
             case _:
                 return event, max(size, count_values(data, MAX_VALUES) * (MAX_ANSWER // MAX_VALUES))
 
@@ -282,6 +291,8 @@ class Transport:
             answer: object = read_json(body) if body else {}
         except TooManyValues:
             raise self.unreadable(f'the answer has more than {MAX_VALUES} JSON values') from None
+        except TooDeep:
+            raise self.unreadable(_TOO_DEEP) from None
         except ValueError:
             is_text = status >= 400 and _media_type(response) == 'text/plain'
             text = body if isinstance(body, str) else body[:_LONGEST_REASON].decode(errors='replace')

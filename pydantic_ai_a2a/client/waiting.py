@@ -10,6 +10,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..conversion.asking import MEDIA_TYPE
+from ..conversion.limits import MOST_LEVELS, deeper_than
 from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_calls, wanted_schema
 from ..conversion.schemas import UnusableSchema, check_schema
 from ..errors import RemoteProtocolError
@@ -75,7 +76,8 @@ def waiting_task(agent: str, task: Task) -> RemoteQuestion:
     """Return the questions of a task that waits. Without a usable JSON Schema, a question takes any answer.
 
     Raises:
-        RemoteProtocolError: Two calls have the same id, so an answer to one of them would answer both.
+        RemoteProtocolError: Two calls have the same id, so an answer to one of them would answer both; or the
+            question is nested more deeply than a server in between may pass it on.
     """
     status = task['status']
     parts = message['parts'] if (message := status.get('message')) is not None else []
@@ -95,6 +97,10 @@ def waiting_task(agent: str, task: Task) -> RemoteQuestion:
             waiting['schema'] = schema
         if isinstance(authorization := data.get('authorization'), dict):
             waiting['authorization'] = authorization
+    if deeper_than(MOST_LEVELS, waiting):
+        raise RemoteProtocolError(
+            f'The remote task {task["id"][:100]} asks with values nested more than {MOST_LEVELS} deep.'
+        )
     ids = [call['id'] for call in open_calls(waiting)]
     if len({*ids}) < len(ids):
         raise RemoteProtocolError(f'The remote task {task["id"][:100]} waits with two calls of the same id.')

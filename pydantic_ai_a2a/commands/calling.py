@@ -398,7 +398,7 @@ class Talk:
                 async for update in updates:
                     if queued is None and self._task is None:
                         queued = asyncio.get_running_loop().call_later(QUEUED, self._report_queued)
-                    self._task = update.task
+                    self._task = None if update.state is None else cast('Task', update.head)
                     screen.show(update)
             assert update is not None, 'a stream has an event'
             outcome = update.outcome

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, Literal, cast
 from uuid import uuid4
 
+from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import from_json
@@ -19,6 +20,7 @@ from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import AgentExtension, Message, Part, TaskState, dump_json, frozen
 from .edited_arguments import fault_of
+from .limits import MOST_LEVELS, deeper_than
 from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
 from .schemas import Problem, problem
@@ -311,6 +313,8 @@ def _text(text: str) -> Part:
 
 
 def _data(data: dict[str, Any]) -> Part:
+    if deeper_than(MOST_LEVELS, data):
+        raise UnexpectedModelBehavior(f'A call of the model is nested more than {MOST_LEVELS} deep.')
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
 
 

@@ -14,6 +14,10 @@ from ..errors import InvalidParamsError
 from ..settings import Limits
 from ..types import Message, Part
 
+MOST_LEVELS = 100
+"""Most nested objects and lists of data that an agent sends. Clients read JSON that is nested 200 deep: the rest is for
+the levels that a list of tasks and a server in between add."""
+
 
 def check_limits(message: Message, size: int, limits: Limits) -> None:
     """Refuse a message over a limit.
@@ -60,8 +64,16 @@ def deeper_than(depth: int, value: object) -> bool:
     """Return True if objects and lists are nested deeper than `depth`, level by level."""
     level: list[object] = [value] if isinstance(value, dict | list) else []
     for _ in range(depth):
+        if not level:
+            return False
         level = [item for container in level for item in _items(container) if isinstance(item, dict | list)]
     return bool(level)
+
+
+def is_deep(written: bytes, value: object, depth: int) -> bool:
+    """Return True if a value is nested deeper than `depth`; quicker than `deeper_than`, by the JSON of the value."""
+    # Most values have fewer objects and lists than the limit of the depth.
+    return written.count(b'[') + written.count(b'{') > depth and deeper_than(depth, value)
 
 
 def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
@@ -84,8 +96,7 @@ def _check_part(part: Part, field: str, limits: Limits) -> None:
 
 def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
     text = to_json(value)
-    # Most values have fewer objects and lists than the limit of the depth.
-    if text.count(b'[') + text.count(b'{') > limits.depth and deeper_than(limits.depth, value):
+    if is_deep(text, value, limits.depth):
         raise InvalidParamsError.of(field, f'must not be nested more than {limits.depth} deep')
     _at_most(limit, len(text), 'bytes of JSON', field)
 

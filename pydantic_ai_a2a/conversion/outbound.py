@@ -36,6 +36,7 @@ from pydantic_core import CoreSchema, core_schema, from_json, to_json
 from ..errors import ContentTypeNotSupportedError
 from ..types import PARTIAL, Artifact, Part, dump_json
 from .inbound import OCTET_STREAM, in_ranges, media_range
+from .limits import MOST_LEVELS, is_deep
 from .pending import STATES
 
 
@@ -134,7 +135,7 @@ class _Member:
 
         Raises:
             NotFinite: The value holds NaN or infinity.
-            UnserializableOutput: The value cannot be written as JSON.
+            UnserializableOutput: The value cannot be written as JSON, or is nested too deeply for clients.
         """
         try:
             written = _json_of(self.adapter, value)
@@ -147,6 +148,8 @@ class _Member:
             ) from error
         if may_be_lost and (where := lost_number(dumped, result, 'result')) is not None:
             raise NotFinite(f'{where} of the output is NaN or infinite, which JSON cannot represent.')
+        if len(written) >= 2 * MOST_LEVELS and is_deep(written, result, MOST_LEVELS - 1):
+            raise UnserializableOutput(f'The output is nested more than {MOST_LEVELS} deep.')
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
 
 

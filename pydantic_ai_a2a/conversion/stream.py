@@ -52,6 +52,7 @@ from pydantic_ai.usage import RunUsage
 from ..errors import BadInput, DownloadTimedOut, FileRefused, NoModel, StoreFailed, ToolConflict
 from ..settings import Progress
 from ..types import Note, Part, Step, TextDelta
+from .limits import MOST_LEVELS, deeper_than
 from .remote_calls import SYSTEM, remote_tool
 
 
@@ -160,6 +161,8 @@ class StepsShown:
     def _call(self, part: BaseToolCallPart) -> Step:
         is_hidden = part.tool_name in self._hidden or remote_tool(part) in self._hidden
         args = {} if is_hidden else part.args_as_dict()
+        if deeper_than(MOST_LEVELS, args):
+            args = {}
         return Step(Part(data=args, media_type='application/json'), _tool('call', part))
 
 

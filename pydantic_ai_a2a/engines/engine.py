@@ -24,6 +24,7 @@ from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
+from ..store.histories import plain_usage
 from ..store.ports import Backend
 from ..types import Note, ToolArtifact
 
@@ -228,13 +229,18 @@ async def perform(
     given: Any = dict(options or {}, cancellation_token=None)
     try:
         ended = await runner.run(arguments, given)
+        ended = ended._replace(usage=plain_usage(ended.usage))
         return ended if answer is None or ended.waits else ended._replace(answer=answer(ended))
     except (LeaseLost, StoreFailed, StoreUnavailable):
         raise
     except Exception as error:
         if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
-            return RunOutput(Canceled(error.message), (), None, error.new_messages(), error.usage)
-        raise EngineFailure(*classify(error), _USAGE.dump_python(arguments.usage, mode='json')) from error
+            return RunOutput(Canceled(error.message), (), None, error.new_messages(), plain_usage(error.usage))
+        raise EngineFailure(*classify(error), _dumped(arguments.usage)) from error
+
+
+def _dumped(usage: RunUsage | None) -> Any:
+    return None if usage is None else _USAGE.dump_python(plain_usage(usage), mode='json')
 
 
 # --- the server's side of a run ---------------------------------------------------------------------------------------

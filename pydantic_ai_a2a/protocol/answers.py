@@ -70,6 +70,8 @@ _STATES: Mapping[object, TaskState] = {
 _ROLES: Mapping[object, str] = {**stored.ROLES, 'user': 'user', 'agent': 'agent', 1: 'user', 2: 'agent'}
 _CONTENTS = ('text', 'raw', 'url', 'data')
 
+_Filled = Annotated[str, Field(min_length=1)]
+
 _SHAPE: Any = TypedDict
 _ANNOTATED: Any = Annotated
 
@@ -179,9 +181,13 @@ def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
     return HtmlTask(_with_context(wire))
 
 
-_Task = _lenient(Task, _task, 'id', 'status', status=_Status, artifacts=list[_Artifact], history=list[_Message])
-_StatusUpdate = _lenient(TaskStatusUpdateEvent, _with_context, 'task_id', 'status', status=_Status)
-_ArtifactUpdate = _lenient(TaskArtifactUpdateEvent, _with_context, 'task_id', 'artifact', artifact=_Artifact)
+_Task = _lenient(
+    Task, _task, 'id', 'status', id=_Filled, status=_Status, artifacts=list[_Artifact], history=list[_Message]
+)
+_StatusUpdate = _lenient(TaskStatusUpdateEvent, _with_context, 'task_id', 'status', task_id=_Filled, status=_Status)
+_ArtifactUpdate = _lenient(
+    TaskArtifactUpdateEvent, _with_context, 'task_id', 'artifact', task_id=_Filled, artifact=_Artifact
+)
 
 
 _KINDS = {
@@ -226,7 +232,6 @@ _Event = _ANNOTATED[
 ]
 
 _EXACT = ConfigDict({**PROTO_JSON, 'extra': 'forbid'})
-_Filled = Annotated[str, Field(min_length=1)]
 
 
 @with_config(_EXACT)
@@ -504,6 +509,7 @@ _Config = _ANNOTATED[
         TaskPushNotificationConfig,
         _present,
         'url',
+        url=_Filled,
         authentication=Annotated[_Authentication, AfterValidator(_authentication)],
     ),
     BeforeValidator(_flat_config),

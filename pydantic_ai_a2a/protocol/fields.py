@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import InvalidParamsError
-from ..types import AgentExtension, ListParams, Message, Part, TaskQuery
+from ..types import AgentExtension, ListParams, Message, Part, TaskQuery, count_of
 
 MAX_ID = 256
 """Longest accepted id, in characters."""
@@ -352,7 +352,7 @@ RUN_METADATA = AgentExtension(
 )
 """Declaration of the extension on agent cards."""
 
-_COUNTS = ('requests', 'tool_calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens')
+USAGE_COUNTS = ('requests', 'tool_calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens')
 """The published counts of a run's usage; the cost is never published."""
 _URI = RUN_METADATA_URI.encode()
 
@@ -391,11 +391,11 @@ def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: It
     if models := [message.model_name for message in messages if message.kind == 'response' and message.model_name]:
         data['model'] = models[-1]
     if usage is not None:
-        data['usage'] = {name: before_run.get(name, 0) + count for name, count in _counts(usage)}
+        data['usage'] = {name: count_of(before_run.get(name, 0) + count) for name, count in _counts(usage)}
     elif before_run:
         data['usage'] = before_run
     return to_json({**metadata, RUN_METADATA_URI: data})
 
 
 def _counts(usage: Any) -> list[tuple[str, int]]:
-    return [(to_camel(name), getattr(usage, name)) for name in _COUNTS]
+    return [(to_camel(name), count_of(getattr(usage, name))) for name in USAGE_COUNTS]

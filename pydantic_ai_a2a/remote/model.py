@@ -37,19 +37,18 @@ from typing_extensions import TypeVar
 
 from ..arguments import checked
 from ..client.agent_finder import Target
-from ..client.cards import extensions_of
+from ..client.cards import Place, extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
-from ..client.content import partial_text
 from ..client.following import Update
+from ..client.live_text import LiveText
 from ..client.messages import SendOptions
 from ..client.trust import TrustedKeys
-from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import STOPPED, AgentCard, Message, Task
+from ..types import INTERRUPTED, STOPPED, AgentCard, Message
 from .messages import Outgoing, message_id, outgoing, response_parts
 from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
 
@@ -145,7 +144,7 @@ class A2AModel(Model[A2AClient]):
     ) -> _RemoteStream:
         _, parameters = self.prepare_request(model_settings, parameters)
         try:
-            card = await self._remote.card()
+            card, place = await self._remote.find()
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, str(error)) from error
         tools = local_tools(parameters)
@@ -156,11 +155,12 @@ class A2AModel(Model[A2AClient]):
                 'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
                 'remote agent take tools with `Messages(client_tools=True)`.'
             )
-        agent, url = card['name'], _url(card)
-        turn = last_turn(messages, agent, url)
+        turn = last_turn(messages, place)
         message = outgoing(turn, parameters, takes_schemas=CLIENT_SCHEMA_URI in extensions)
         updates = self._updates(card, turn, message, message_id(messages, message))
-        return _RemoteStream(parameters, agent=agent, url=url, turn=turn, updates=updates, name=self._model_name)
+        return _RemoteStream(
+            parameters, agent=card['name'], place=place, turn=turn, updates=updates, name=self._model_name
+        )
 
     async def _updates(
         self, card: AgentCard, turn: RemoteTurn, message: Outgoing, message_id: str
@@ -191,12 +191,12 @@ class _RemoteStream(StreamedResponse):
     """The answer of a remote agent, in pieces."""
 
     agent: str
-    url: str | None
+    place: Place
     turn: RemoteTurn
     updates: AsyncGenerator[Update, None]
     name: str
-    _answer: Task | Message = field(init=False)
-    _shown: str = field(default='', init=False)
+    _live: LiveText = field(default_factory=LiveText, init=False)
+    _pieces: list[str] = field(default_factory=list[str], init=False)
     """Text of the current text part."""
     _texts: int = field(default=0, init=False)
     """Number of replaced texts."""
@@ -204,12 +204,14 @@ class _RemoteStream(StreamedResponse):
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         try:
+            update = None
             async for update in self.updates:
                 self._take(update)
-                if 'status' in self._answer and (text := partial_text(self._answer)):
-                    for event in self._text(text):
+                for piece, in_place in self._live.add(update) if update.state is not None else ():
+                    for event in self._more(piece, in_place=in_place):
                         yield event
-            parts = response_parts(self._answer, self.model_request_parameters, agent=self.agent)
+            assert update is not None, 'a stream has an event'
+            parts = response_parts(update.outcome, self.model_request_parameters, agent=self.agent)
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error
         for n, part in enumerate(parts):
@@ -224,25 +226,32 @@ class _RemoteStream(StreamedResponse):
         self.finish_reason = 'stop'
 
     def _take(self, update: Update) -> None:
-        answer = update.outcome
-        self._answer = answer
-        self.provider_details = details(self.agent, answer)
+        answer = update.outcome if update.state in INTERRUPTED else update.head
+        self.provider_details = details(self.agent, self.place, answer)
         self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""
-        if not text.startswith(self._shown):
+        shown = ''.join(self._pieces)
+        if text.startswith(shown):
+            yield from self._more(text[len(shown) :])
+        else:
+            yield from self._more(text, in_place=True)
+
+    def _more(self, piece: str, *, in_place: bool = False) -> Iterator[ModelResponseStreamEvent]:
+        """Yield the events of more text, or of text in the place of the text so far."""
+        if in_place:
             yield from self._replaced()
-        if delta := text[len(self._shown) :]:
-            self._shown = text
-            yield from self._parts_manager.handle_text_delta(vendor_part_id=f'text-{self._texts}', content=delta)
+        if piece:
+            self._pieces.append(piece)
+            yield from self._parts_manager.handle_text_delta(vendor_part_id=f'text-{self._texts}', content=piece)
 
     def _replaced(self) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that separate the text so far, if any, from the text that follows."""
-        if not self._shown:
+        if not self._pieces:
             return
         self._texts += 1
-        self._shown = ''
+        self._pieces = []
         call_id = f'{_REPLACED}-{self._texts}'
         call = NativeToolCallPart(_REPLACED, {}, call_id, provider_name=SYSTEM)
         yield self._parts_manager.handle_part(vendor_part_id=call_id, part=call)
@@ -266,18 +275,12 @@ class _RemoteStream(StreamedResponse):
     @property
     def provider_url(self) -> str | None:
         """URL of the remote agent."""
-        return self.url
+        return self.place.url
 
     @property
     def timestamp(self) -> datetime:
         """Time of the request."""
         return self._timestamp
-
-
-def _url(card: AgentCard) -> str | None:
-    """Return the first URL of an agent, without credentials; None for a card without a URL."""
-    interfaces = card.get('supported_interfaces')
-    return shown(interfaces[0]['url']) if interfaces else None
 
 
 def _told(error: A2AError | RemoteError) -> str:

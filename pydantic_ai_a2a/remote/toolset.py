@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
@@ -81,7 +82,8 @@ class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
     card_keys: TrustedKeys | None
     """Keys of which one must have signed the card. Default: signatures are not verified."""
     id: str | None
-    """Id of the toolset, for durable execution and for error messages. Default: none."""
+    """Id of the toolset, for durable execution and for error messages. Two toolsets for one agent have separate
+    conversations by their ids. Default: none."""
     max_retries: int | None
     """Most times that the model may correct a call. Default: as the tools of the agent."""
     tool_error_behavior: ErrorBehavior
@@ -122,8 +124,6 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         self._id = options.get('id')
         self._max_retries = options.get('max_retries')
         self._error_behavior: ErrorBehavior = options.get('tool_error_behavior', 'failed')
-        self._tools: Literal['agent', 'skills'] = options.get('tools', 'agent')
-        self._include_descriptions = options.get('include_descriptions', True)
         self._context: Literal['conversation', 'call'] = options.get('context', 'conversation')
         headers, auth = options.get('headers'), options.get('auth')
         self._headers, self._auth = headers, auth
@@ -143,6 +143,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         self._of_run: list[tuple[str | None, str | None]] = []
         """Calls of a served run, which are forgotten at its end: the pending calls of its task have the questions."""
         self._running = RemoteTasks(self._client)
+        self._known = _KnownTools(options.get('tools', 'agent'), options.get('include_descriptions', True))
 
     def _make(self, headers: Any, auth: Any) -> A2AClient:
         return A2AClient(self._target, headers=headers, auth=auth, **self._options)
@@ -191,8 +192,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             CardRefused: There is no card, or the card cannot be used.
             RemoteUnavailable: The agent cannot be reached.
         """
-        card = await self._client.card()
-        tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
+        card, _ = await self._client.find()
         return {
             name: ToolsetTool(
                 toolset=self,
@@ -200,7 +200,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
                 max_retries=ctx.max_retries if self._max_retries is None else self._max_retries,
                 args_validator=_ANY if tool.typed else _MESSAGE,
             )
-            for name, tool in tools.items()
+            for name, tool in (await self._known.of(card)).items()
         }
 
     async def call_tool(
@@ -213,17 +213,18 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             ToolFailed: See `tool_error_behavior`.
             ModelRetry: The agent has refused the arguments.
         """
-        card = await self._client.card()
+        card, agent_place = await self._client.find()
         agent = card['name'][:200]
         waiting, answer = self._answer(ctx)
         if waiting is not None and 'denied' in answer:
             await self._running.cancel(waiting['task'])
             raise ToolFailed(answer['denied'])
-        place = f'{self._id or agent} {name}'
+        # Another agent may choose the name of this one, but not its place.
+        place = dump_json([*agent_place, self._id, name]).decode()
         options = SendOptions()
         if RUN_METADATA_URI in extensions_of(card):
             options['extensions'] = [RUN_METADATA_URI]
-        tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
+        tools = await self._known.of(card)
         if waiting is None:
             remote_tool = tools[name]
             parts = remote_tool.parts(tool_args)
@@ -290,7 +291,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             return _returned(place, outcome, None)
         state = outcome['status']['state']
         used = totals(outcome)
-        ctx.usage.incr(difference(used, {} if waiting is None else waiting.get('usage', {})))
+        ctx.usage.incr(RunUsage(details=difference(used, {} if waiting is None else waiting.get('usage', {}))))
         if state in INTERRUPTED:
             question = waiting_task(agent, outcome)
             question['usage'] = used
@@ -334,6 +335,24 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         if (waiting := self._waiting.pop((ctx.conversation_id, call_id), None)) is not None:
             async with await self.for_run(ctx) as toolset:
                 await toolset._running.cancel(waiting['task'])
+
+
+class _KnownTools:
+    """The tools of a card, which are made once for each card: a card comes with each request, and is foreign text."""
+
+    def __init__(self, kind: Literal['agent', 'skills'], include_descriptions: bool) -> None:
+        self._kind: Literal['agent', 'skills'] = kind
+        self._include_descriptions = include_descriptions
+        self._card: AgentCard | None = None
+        self._tools: dict[str, RemoteTool] = {}
+
+    async def of(self, card: AgentCard) -> dict[str, RemoteTool]:
+        if card != self._card:
+            # A card of a megabyte of JSON Schemas takes half a second.
+            make = partial(remote_tools, card, self._kind, include_descriptions=self._include_descriptions)
+            self._tools = await asyncio.to_thread(make)
+            self._card = card
+        return self._tools
 
 
 def _is_function(value: object) -> bool:
@@ -443,10 +462,11 @@ def remote_tools(
     tools: dict[str, RemoteTool] = {}
     output = _usable(card, output_schema)
     declared = CardSchemas.of(card).skills
+    of_agent = _usable(card, input_schema)
     for name, description, skill in _described(card, kind):
         unique = _unique(_name(name), tools)
         skill_id = None if skill is None else skill['id']
-        schema = _usable(card, partial(input_schema, skill_id=skill_id))
+        schema = _usable(card, partial(input_schema, skill_id=skill_id)) if skill_id in declared else of_agent
         is_data = card['default_output_modes'] == ['application/json']
         definition = ToolDefinition(
             name=unique,

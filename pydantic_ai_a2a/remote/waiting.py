@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic.alias_generators import to_snake
+from pydantic.alias_generators import to_camel
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition
-from pydantic_ai.usage import RequestUsage, RunUsage
+from pydantic_ai.usage import RequestUsage
 
+from ..client.cards import Place
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
-from ..protocol.fields import RUN_METADATA_URI
-from ..types import INTERRUPTED, Message, Task, as_object
+from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
+from ..types import INTERRUPTED, Message, Task, as_object, count_of
 
 # --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
 
@@ -47,19 +48,20 @@ class RemoteTurn:
         return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
 
-def last_turn(messages: Sequence[ModelMessage], agent: str, url: str | None) -> RemoteTurn:
-    """Return the last response of the agent with a name and a URL in a history, and the messages after it."""
+def last_turn(messages: Sequence[ModelMessage], place: Place) -> RemoteTurn:
+    """Return the last response of the agent at a place in a history, and the messages after it."""
     for n, message in reversed([*enumerate(messages)]):
         if isinstance(message, ModelResponse) and message.provider_name == SYSTEM:
             known = message.provider_details or {}
-            if known.get('agent') == agent and message.provider_url == url:
+            is_named = place.name in ('', str(known.get('agent', ''))[:200])
+            if is_named and (message.provider_url, known.get('tenant', '')) == place[:2]:
                 return RemoteTurn(new=messages[n + 1 :], response=message, details=known)
     return RemoteTurn(new=messages)
 
 
-def details(agent: str, answer: Task | Message) -> dict[str, Any]:
-    """Return the provider details of a response."""
-    found: dict[str, Any] = {'agent': agent}
+def details(agent: str, place: Place, answer: Task | Message) -> dict[str, Any]:
+    """Return the provider details of a response of the agent with a name at a place."""
+    found: dict[str, Any] = {'agent': agent, **({'tenant': place.tenant} if place.tenant else {})}
     if context_id := answer.get('context_id'):
         found['contextId'] = context_id
     if 'status' in answer:
@@ -78,13 +80,7 @@ def used(turn: RemoteTurn, answer: Task | Message) -> RequestUsage:
     if 'status' not in answer:
         return RequestUsage()
     before: Mapping[str, int] = turn.details.get('usage', {}) if turn.details.get('taskId') == answer['id'] else {}
-    usage = difference(totals(answer), before)
-    return RequestUsage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
+    return RequestUsage(details=difference(totals(answer), before))
 
 
 def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]:
@@ -133,19 +129,20 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
 
 
 # --- usage of remote tasks, from the run metadata extension -----------------------------------------------------------
+# A remote agent may make its usage up. So the usage is a detail of the run's own usage, which no limit and no budget
+# counts: the server of the remote agent has budgets for its own callers.
+
+_DETAILS = {to_camel(name): f'remote_{name}' for name in USAGE_COUNTS}
+"""The names of the counts in the details of a run's usage, by their names in the extension."""
 
 
 def totals(task: Task) -> dict[str, int]:
     """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
     counts = as_object(as_object(task.get('metadata', {}).get(RUN_METADATA_URI)).get('usage'))
-    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+    return {name: count_of(counts[name]) for name in _DETAILS if name in counts}
 
 
-def difference(used: Mapping[str, int], before: Mapping[str, int]) -> RunUsage:
-    """Return the usage since an earlier state of the same task."""
-    usage = RunUsage()
-    for name, count in used.items():
-        field = to_snake(name)
-        if isinstance(getattr(usage, field, None), int):
-            setattr(usage, field, max(0, count - before.get(name, 0)))
-    return usage
+def difference(used: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """Return the usage since an earlier state of the same task, as details of a run's usage."""
+    rests = {_DETAILS[name]: count - before.get(name, 0) for name, count in used.items()}
+    return {name: rest for name, rest in rests.items() if rest > 0}

@@ -35,6 +35,7 @@ from ..types import (
     TaskState,
     TextDelta,
     ToolArtifact,
+    count_of,
     dump_json,
 )
 
@@ -700,4 +701,4 @@ def _measured(
 
 def _tokens(usage: RunUsage | None) -> tuple[int, int]:
     """Return the tokens of the input and of the output."""
-    return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)
+    return (0, 0) if usage is None else (count_of(usage.input_tokens), count_of(usage.output_tokens))

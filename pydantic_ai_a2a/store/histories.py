@@ -10,19 +10,23 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextvars import Context
+from dataclasses import fields, replace
+from decimal import Decimal
 from functools import cache
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage, RunUsage
-from pydantic_core import to_json
+from pydantic_core import SchemaValidator, core_schema, to_json
 
-from ..types import without_surrogates
+from ..types import LARGEST, as_object, bounded, count_of, without_surrogates
 from .ports import Tried
+
+UsageT = TypeVar('UsageT', bound=RunUsage | RequestUsage)
 
 _LIMIT = 32_000_000
 """Limit of the memory of the cache, in bytes as `memory_of` estimates them."""
@@ -179,12 +183,17 @@ def _tried_ta() -> TypeAdapter[Tried]:
 def prepare() -> None:
     """Build the schemas of stored values before the first task: building takes tens of milliseconds."""
     _record_ta()
-    dump_messages(())
+    _dump([])
 
 
 def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
     """Return model messages as a JSON array."""
-    return _dump([*messages])
+    return _dump([message if message.kind == 'request' else _with_plain_usage(message) for message in messages])
+
+
+def _with_plain_usage(response: ModelResponse) -> ModelResponse:
+    usage = plain_usage(response.usage)
+    return response if usage is response.usage else replace(response, usage=usage)
 
 
 def _dump(messages: list[ModelMessage], exclude: Any = None) -> bytes:
@@ -229,7 +238,29 @@ def load_message_rows(bodies: Iterable[bytes]) -> list[ModelMessage]:
 def dump_usage(usage: RunUsage | RequestUsage) -> bytes:
     """Return a usage as JSON, with the fields that were set."""
     # The adapter of a usage calls Python to find values beyond its fields. All values are plain: none is needed.
-    return to_json(vars(usage), exclude=None if usage.details else _DETAILS, inf_nan_mode='null')
+    values = usage.__dict__ if _IS_PLAIN(usage.__dict__) else vars(plain_usage(usage))
+    return to_json(values, exclude=None if usage.details else _DETAILS, inf_nan_mode='null')
+
+
+def plain_usage(usage: UsageT) -> UsageT:
+    """Return a usage with numbers that can be stored, loaded and added. A provider may report any numbers."""
+    if _IS_PLAIN(vars(usage)):
+        return usage
+    return type(usage)(**{name: _number(name, value) for name, value in vars(usage).items()})
+
+
+def _number(name: str, value: Any) -> Any:
+    match name:
+        case 'details':
+            return {key: count_of(count) for key, count in as_object(value).items()}
+        case 'cost':
+            return None if value is None else Decimal(bounded(value))
+        case 'audio_seconds':
+            return float(bounded(value))
+        case _ if name in _COUNTS:
+            return count_of(value)
+        case _:
+            return bounded(value) if isinstance(value, int | float) else value
 
 
 def load_usage(body: bytes) -> RunUsage:
@@ -239,7 +270,7 @@ def load_usage(body: bytes) -> RunUsage:
 
 def dump_tried(tried: Tried) -> bytes:
     """Return the failed tries of a run as JSON."""
-    return _tried_ta().dump_json(tried)
+    return _tried_ta().dump_json(replace(tried, usage=load_usage(dump_usage(tried.usage))))
 
 
 def load_tried(body: bytes) -> Tried:
@@ -252,6 +283,23 @@ def dump_record(record: ConversationRecord) -> bytes:
     return _with_usage(memoryview(_record_ta().dump_json(record, exclude=_unset(record))), record.usage)
 
 
+_COUNTS = frozenset(field.name for field in fields(RunUsage)) - {'details', 'cost', 'audio_seconds'}
+_COUNT = core_schema.int_schema(strict=True, ge=0, le=LARGEST)
+_COST = core_schema.decimal_schema(strict=True, ge=Decimal(0), le=Decimal(LARGEST))
+_IS_PLAIN = SchemaValidator(
+    core_schema.typed_dict_schema(
+        {
+            'details': core_schema.typed_dict_field(core_schema.dict_schema(values_schema=_COUNT)),
+            'cost': core_schema.typed_dict_field(core_schema.nullable_schema(_COST), required=False),
+            'audio_seconds': core_schema.typed_dict_field(
+                core_schema.float_schema(strict=True, ge=0, le=LARGEST), required=False
+            ),
+        },
+        extras_schema=_COUNT,
+        extra_behavior='allow',
+    )
+).isinstance_python
+"""Returns True for the fields of a usage that can be stored as they are, in one call."""
 _DETAILS = {'details'}
 _NO_INSTRUCTIONS = {0: {'instructions', 'metadata'}}
 """Pydantic's `exclude` for a list of one request: its fields that are mostly None."""

@@ -29,7 +29,7 @@ from pydantic_core import from_json, to_json
 from ..clock import SYSTEM, Clock
 from ..errors import UnsupportedOperationError
 from ..settings import Retention
-from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, frozen
+from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, bounded, count_of, frozen
 
 MethodT = TypeVar('MethodT', bound=Callable[..., Any])
 
@@ -641,8 +641,9 @@ class Charge(NamedTuple):
 
 
 def amounts_of(usage: RunUsage) -> tuple[int, int, int]:
-    """Return the requests, tokens and cost of a run's usage, in the units of `Charge`."""
-    return usage.requests, usage.total_tokens, int((usage.cost or 0) * 10**9)
+    """Return the requests, tokens and cost of a run's usage, in the units of `Charge`, each at most 2**53."""
+    tokens = count_of(usage.input_tokens) + count_of(usage.output_tokens)
+    return count_of(usage.requests), count_of(tokens), count_of(bounded(usage.cost or 0) * 10**9)
 
 
 class Spent(NamedTuple):

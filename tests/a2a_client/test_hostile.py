@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -16,7 +17,7 @@ import pytest
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, serve
-from pydantic_ai_a2a.client import connections, transport
+from pydantic_ai_a2a.client import cards, connections, transport
 from pydantic_ai_a2a.errors import OverloadedError, PermissionDeniedError, QuotaExceededError, UnauthenticatedError
 from pydantic_ai_a2a.protocol.fields import REPLAY
 
@@ -89,6 +90,24 @@ async def test_a_card_is_kept_as_its_cache_headers_say(control: str, requests: i
             for _ in range(3):
                 await client.card()
     assert len(canned.requests) == requests
+
+
+@pytest.mark.parametrize('kind', ['new', 'unchanged'])
+async def test_no_card_is_kept_longer_than_a_day(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    canned = Canned(result(TASK))
+    headers = {'cache-control': 'max-age=999999999', 'etag': '"1"'}
+    with served(canned) as server:
+        canned.card = Response(json.dumps(canned.card), headers=headers)
+        async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            await client.card()
+            if kind == 'unchanged':
+                canned.card = Response(status_code=304, headers=headers)
+            for time, requests in ((86_399.0, 1), (86_401.0, 2), (86_401.0 + 86_399.0, 2)):
+                now = time
+                await client.card()
+                assert len(canned.requests) == requests
 
 
 async def test_a_card_without_an_end_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from threading import Event
@@ -16,18 +17,20 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import BearerAuth, Results, doctor, serve, to_a2a
 from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
-from pydantic_ai_a2a.doctor import Finding, examine, interfaces
+from pydantic_ai_a2a.doctor import Finding, Probe, examine, interfaces
+from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.types import SendParams
 
-from ..a2a_client.canned import TASK, Canned, card_for, refusal, result, stream
+from ..a2a_client.canned import TASK, Canned, card_for, refusal, result, served, stream
 from ..a2a_client.peers import Talker, official
 from ..bounds import LIMIT
 from ..clocks import HOUR, SetClock
@@ -205,6 +208,70 @@ async def test_each_fault_is_named(changed: dict[str, Response], finding: str, t
     assert named[0].sent.startswith('POST http://127.0.0.1:')
 
 
+EVENT = f'data: {json.dumps({"result": {"task": WORKING}})}\n\n'
+ENDLESS: dict[str, str] = {
+    'events': EVENT,
+    'comments': ':\n' * 1_000,
+    'one event': 'data: ' + 'x' * 100_000,
+    'values': f'data: {json.dumps({"result": {"task": {**WORKING, "metadata": {"a": [0] * 9_000}}}})}\n\n' + EVENT,
+}
+
+
+@pytest.mark.parametrize('name', ENDLESS)
+async def test_a_stream_without_an_end_is_left(name: str) -> None:
+    sent = 0
+
+    async def pieces() -> AsyncIterator[str]:
+        nonlocal sent
+        yield EVENT
+        while True:
+            sent += len(ENDLESS[name])
+            yield ENDLESS[name]
+            await asyncio.sleep(0)  # the server sees that its client has left
+
+    found = await examined(Canned(*answers(stream=StreamingResponse(pieces(), media_type='text/event-stream'))))
+    [named] = [finding for finding in found if finding.step == 'stream']
+    assert (named.level, named.text[:19]) == ('warning', 'The stream was left')
+    assert 'more than 10000000 bytes' in named.text
+    assert sent < 50_000_000
+
+
+async def test_a_stream_that_takes_too_long_is_left() -> None:
+    async def pieces() -> AsyncIterator[str]:
+        while True:
+            yield ':\n'
+            await asyncio.sleep(0.01)
+
+    canned = Canned(StreamingResponse(pieces(), media_type='text/event-stream'))
+    with served(canned) as server:
+        connections = Connections(timeout=0.2)
+        async with asyncio.timeout(LIMIT):
+            params = SendParams(message={'role': 'user', 'parts': [], 'message_id': 'm'})
+            probe = Probe(Interface(server.url, 'JSONRPC', '1.0'), connections)
+            answer = await probe.ask('SendStreamingMessage', params, streams=True)
+            await connections.close()
+    assert isinstance(answer.error, RemoteUnavailable)
+
+
+async def test_a_stream_that_is_cut_is_named() -> None:
+    async def pieces() -> AsyncIterator[str]:
+        yield EVENT
+        raise ConnectionError
+
+    found = await examined(Canned(*answers(stream=StreamingResponse(pieces(), media_type='text/event-stream'))))
+    [named] = [finding for finding in found if finding.step == 'stream']
+    assert (named.level, 'has cut the connection' in named.text) == ('warning', True)
+
+
+def test_only_so_many_interfaces_are_examined() -> None:
+    entries = [interface(f'http://agent.example/{n}') for n in range(1_000)]
+    card = read_card(card_at('http://agent.example/', supportedInterfaces=entries))
+    *examined, rest = interfaces(card, 'http://agent.example/')
+    assert len(examined) == 20
+    assert isinstance(rest, Finding)
+    assert (rest.level, rest.text) == ('not checked', 'The card names 980 more interfaces, which are not examined.')
+
+
 def interface(url: str, binding: str = 'JSONRPC') -> dict[str, str]:
     return {'url': url, 'protocolBinding': binding, 'protocolVersion': '1.0'}
 
@@ -273,7 +340,7 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     ('step', 'answer', 'came'),
     [
         ('message', stream({'task': TASK}), 'not JSON but text/event-stream'),
-        ('stream', stream('data: ' + 'x' * 10_000_001), 'has sent an answer that cannot be read'),
+        ('stream', stream('data: ' + 'x' * 10_000_001), 'more than 10000000 bytes'),
     ],
     ids=['events in place of an answer', 'a long event'],
 )

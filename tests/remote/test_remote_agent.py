@@ -604,9 +604,10 @@ async def test_an_output_beside_a_file() -> None:
     assert result.output.data == image.data
 
 
-async def test_the_use_of_the_remote_agent_is_the_use_of_the_run() -> None:
+async def test_the_use_of_the_remote_agent_is_a_detail_of_the_use_of_the_run() -> None:
     result = await RemoteAgent(echoing()).run('one two three')
-    assert result.usage.output_tokens > 0
+    assert result.usage.details['remote_output_tokens'] > 0
+    assert result.usage.output_tokens == 0
 
 
 async def test_side_by_side_runs_share_the_client() -> None:

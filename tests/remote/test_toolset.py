@@ -39,9 +39,10 @@ from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.client.content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card, read_task
+from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
 from pydantic_ai_a2a.remote import model as remote_model
 from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
-from pydantic_ai_a2a.remote.waiting import difference
+from pydantic_ai_a2a.remote.waiting import difference, totals
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from ..bounds import LIMIT
@@ -68,7 +69,8 @@ async def test_a_remote_agent_is_a_tool(http: bool) -> None:
     [part] = returns(ended.all_messages())
     assert part.tool_name == 'echo'
     assert part.metadata['a2a']['task']
-    assert ended.usage.requests == 3  # two of the caller, one of the remote agent
+    # No limit of the run counts what the remote agent says it has used.
+    assert (ended.usage.requests, ended.usage.details['remote_requests']) == (2, 1)
 
 
 async def test_a_conversation_of_the_caller_is_one_of_the_remote_agent() -> None:
@@ -412,8 +414,10 @@ def test_the_schema_of_agent_files_has_the_options_of_a_remote_agent() -> None:
 
 
 def test_usage_of_unknown_kinds_is_passed_over() -> None:
-    usage = difference({'inputTokens': 5, 'dreams': 3}, {'inputTokens': 2})
-    assert (usage.input_tokens, usage.requests) == (3, 0)
+    counts = {'inputTokens': 5, 'requests': 2.0, 'dreams': 3, 'totalTokens': 8, 'cost': 1}
+    used = totals({**TASK, 'metadata': {RUN_METADATA_URI: {'usage': counts}}})  # pyright: ignore[reportArgumentType]
+    assert used == {'inputTokens': 5, 'requests': 2}
+    assert difference(used, {'inputTokens': 2, 'requests': 2}) == {'remote_input_tokens': 3}
 
 
 async def test_each_remote_tool_has_its_own_conversation() -> None:

@@ -41,6 +41,13 @@ def limited(sent: Submission, limit: int) -> Submission:
 class QuotaSuite(PortSuite):
     """Tests of `QuotaStore`, and of the charges in `TaskQueue`."""
 
+    async def test_the_sums_of_charges_stay_numbers_of_64_bits(self, backend: Backend) -> None:
+        near = CHARGE._replace(requests=2**62 - 1, tokens=2**63 - 2001, cost=2**62)
+        largest = CHARGE._replace(requests=2**53, tokens=2**53, cost=2**53)
+        for charge in (near, largest, largest):
+            await backend.quotas.charge([charge])
+        assert await spent(backend) == [(2**62 - 1 + 2**53, 2**63 - 2001, 2**62)]
+
     async def test_a_bucket_gives_what_it_holds_and_then_one_after_the_other(self, backend: Backend) -> None:
         async def take(at: int) -> int:
             return await backend.quotas.take(BUCKET, at=AT + at)

@@ -21,7 +21,15 @@ from pydantic_ai.messages import ModelMessage
 from ...audit import audit
 from ...conversion.stream import appended
 from ...types import new_correlation_id
-from ..histories import StoredEntry, dump_message, dump_record, load_entries, load_message_rows, load_record
+from ..histories import (
+    StoredEntry,
+    dump_message,
+    dump_record,
+    load_entries,
+    load_message_rows,
+    load_record,
+    plain_usage,
+)
 from .database import Database, WriteKind
 from .transaction import KEYS, LockName, Transaction, Write, among
 
@@ -100,6 +108,8 @@ def append(
     arguments of `appended`.
     """
     current = None if record is None else load_record(record)
+    if current is not None and turn['usage'] is not None:
+        turn['usage'] = plain_usage(turn['usage'])  # is added to the usage of the conversation
     newest, entries = appended(current, messages, conversation_id=conversation_id, owner=owner, at=at, **turn)
     ids = [entry_id for entry_id, _, _ in entries]
     rows = [

@@ -21,10 +21,15 @@ _TAKE = (
     ' DO UPDATE SET full_at = CASE WHEN bucket.full_at > ? THEN bucket.full_at ELSE ? END + ?'
     ' WHERE bucket.full_at <= ? RETURNING full_at'
 )
+_FULL = 2**62
+"""The sum from which nothing is added: each charge has at most 2**53, so that sums fit into integers of 64 bits."""
+_SUMS = ', '.join(
+    f'{name} = CASE WHEN spending.{name} >= {_FULL} THEN spending.{name} ELSE spending.{name} + excluded.{name} END'
+    for name in ('requests', 'tokens', 'cost')
+)
 _CHARGE = (
     'INSERT INTO spending (agent, subject, span, until, requests, tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?)'
-    ' ON CONFLICT (agent, subject, span, until) DO UPDATE SET requests = spending.requests + excluded.requests,'
-    ' tokens = spending.tokens + excluded.tokens, cost = spending.cost + excluded.cost'
+    f' ON CONFLICT (agent, subject, span, until) DO UPDATE SET {_SUMS}'
 )
 _SET_PAID = f'UPDATE task SET paid = ? WHERE {TASK}'
 

@@ -23,6 +23,7 @@ from ..histories import (
     load_messages,
     load_tried,
     load_usage,
+    plain_usage,
 )
 from ..ports import (
     DEAD_LETTERS,
@@ -426,7 +427,7 @@ def items_of(previous: bytes | None, end: Finish, *, goes_on: bool) -> list[tupl
 def _of_turn(own: bytes, end: Finish) -> RunUsage:
     """Return the usage of a turn: of this run and of the interrupted runs before it."""
     before = load_usage(own)
-    return before if end.usage is None else before + end.usage
+    return before if end.usage is None else before + plain_usage(end.usage)
 
 
 def _end(

@@ -1,0 +1,100 @@
+"""The text of an answer while it comes. Each event adds its own text: no step copies the text before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..types import Artifact, Message, Part
+from .content import shown_parts, text_of
+from .following import Update
+
+
+@dataclass(slots=True)
+class _Text:
+    """The text of an artifact or of a message."""
+
+    place: int
+    """Place among the texts of the answer."""
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    pieces: list[str] = field(default_factory=list[str])
+    length: int = 0
+    is_void: bool = False
+    """True if the text was removed, and no other text has come in its place."""
+
+    def put(self, pieces: list[str]) -> None:
+        self.pieces, self.length = pieces, sum(map(len, pieces))
+
+
+class LiveText:
+    """The text in the artifacts of a task, or in the messages of an answer without a task."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, _Text] = {}
+        self._last: _Text | None = None
+        """The text that the last piece belongs to."""
+
+    def add(self, update: Update) -> Iterator[tuple[str, bool]]:
+        """Yield the text that an event adds, and False; or text in the place of all text before, and True.
+
+        Artifacts are on lines of their own. Text for an earlier artifact than the last one comes in the place of the
+        text before, too.
+        """
+        event = update.event
+        if 'artifact_update' in event:
+            artifact = event['artifact_update']['artifact']
+            append = bool(event['artifact_update'].get('append'))
+            yield from self._artifact(artifact['artifact_id'], artifact, append=append)
+        elif 'task' in event:
+            for artifact in event['task'].get('artifacts', ()):
+                yield from self._artifact(artifact['artifact_id'], artifact, append=False)
+        elif 'message' in event and update.state is None:
+            yield from self._message(event['message'])
+
+    def _artifact(self, key: str, artifact: Artifact, *, append: bool) -> Iterator[tuple[str, bool]]:
+        known = self._text(key)
+        if not append or 'metadata' in artifact:
+            known.metadata = artifact.get('metadata', {})
+        parts = _shown(artifact['parts'], known.metadata)
+        if append or not known.length:
+            yield from self._grown(known, text_of(parts))
+        else:
+            yield from self._replaced(known, text_of(parts))
+
+    def _message(self, message: Message) -> Iterator[tuple[str, bool]]:
+        """Yield the text of a message, which is a piece of the message before with its id or its metadata."""
+        known = self._texts.get(message['message_id'], self._last)
+        metadata = message.get('metadata', {})
+        if known is None or (message['message_id'] not in self._texts and known.metadata != metadata):
+            known = self._text(message['message_id'] or f'\n{len(self._texts)}')
+            known.metadata, known.is_void = metadata, self._last is not None
+        yield from self._grown(known, text_of(_shown(message['parts'], metadata)))
+
+    def _text(self, key: str) -> _Text:
+        return self._texts.setdefault(key, _Text(len(self._texts)))
+
+    def _grown(self, text: _Text, piece: str) -> Iterator[tuple[str, bool]]:
+        if not piece:
+            return
+        text.pieces.append(piece)
+        text.length += len(piece)
+        last, self._last = self._last, text
+        follows = not text.is_void and (last is None or text.place >= last.place)
+        text.is_void = False
+        yield f'\n{piece}' if follows and last not in (None, text) else piece, not follows
+
+    def _replaced(self, text: _Text, whole: str) -> Iterator[tuple[str, bool]]:
+        # A text that is shorter needs no comparison, so that no step copies more than the event holds.
+        before = ''.join(text.pieces) if len(whole) >= text.length else None
+        if before is not None and whole.startswith(before):
+            text.put([before])
+            yield from self._grown(text, whole[len(before) :])
+        else:
+            text.put([])
+            text.is_void = True
+            yield from self._grown(text, whole)
+
+
+def _shown(parts: list[Part], metadata: dict[str, Any]) -> list[Part]:
+    return shown_parts(Artifact(artifact_id='', parts=parts, metadata=metadata))
