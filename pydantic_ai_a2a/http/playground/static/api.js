@@ -1,5 +1,7 @@
 // Calls the HTTP+JSON binding of A2A 1.0 by URLs relative to the page.
 
+import { readJson, writeJson } from './json.js';
+
 const MEDIA_TYPE = 'application/a2a+json';
 export const RUN_METADATA = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1';
 const LIVE_TEXT = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1';
@@ -40,7 +42,7 @@ export class Api {
     for (const id of ids) url.searchParams.append('task', id);
     const answer = await fetch(url, { method: 'POST', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' });
     if (!answer.ok) throw new ApiError(answer.status);
-    return answer.json();
+    return readJson(await answer.text());
   }
 
   // Return the newest tasks of all conversations.
@@ -109,7 +111,7 @@ export class Api {
     const text = await answer.text();
     let body = text;
     try {
-      body = JSON.parse(text);
+      body = readJson(text);
     } catch {
       // Not of the agent: perhaps a proxy's own page. The log shows the text.
     }
@@ -124,7 +126,7 @@ export class Api {
     return fetch(url, {
       method,
       headers: { 'A2A-Version': '1.0', 'A2A-Extensions': this.extensions.join(', '), ...(body ? { 'Content-Type': MEDIA_TYPE } : {}), ...headers, ...own },
-      body: body && JSON.stringify(body),
+      body: body && writeJson(body),
       cache: 'no-cache',
       credentials: this.access.cookies ? 'same-origin' : 'omit',
       redirect: 'error',
@@ -142,7 +144,7 @@ export class Api {
     if (!answer.ok) throw new ApiError(answer.status, await this.#read(answer, method, path), answer.headers.get('Retry-After'));
     opened();
     for await (const [id, data] of serverSentEvents(answer.body)) {
-      const event = JSON.parse(data);
+      const event = readJson(data);
       this.log.add('event', `${id} ${describe(event)}`, event);
       yield [id, event];
     }
@@ -164,7 +166,8 @@ async function* serverSentEvents(body) {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      const lines = (rest + value).split('\n');
+      const lines = value.split('\n');
+      lines[0] = rest + lines[0];
       rest = lines.pop();
       for (const line of lines) {
         if (line === '' || line === '\r') {

@@ -20,8 +20,17 @@ export function el(tag, props, ...children) {
     else if (value === true) node.setAttribute(name, '');
     else if (value !== false && value != null) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child != null));
+  node.append(...children.flat().filter((child) => child != null).map((child) => (typeof child === 'string' ? calm(child) : child)));
   return node;
+}
+
+// A text with at most 100 accents on a letter: a browser takes time that grows with the square of their number.
+export const calm = (text) => text.replace(/\p{M}{100}/gu, '$&\u25cc');
+
+// A text as children of an element, a long one in pieces: the browser lays out only those that are on the screen.
+export function pieces(text) {
+  const parts = text.length > 20_000 ? text.match(/(?:[^\n]*\n){1,500}|[^\n]+/g) : [];
+  return parts.length > 1 ? parts.map((part) => el('span', { class: 'piece' }, part)) : text;
 }
 
 export function icon(name) {

@@ -1,11 +1,17 @@
-// A form made of a JSON Schema. Values that no field fits are written as JSON.
+// A form made of a JSON Schema. Values that no field shows as they are stand in it as JSON.
+//
+// A form either changes a value, such as the arguments of a call, or is filled in. What nobody changes is read as it
+// was given: the same object, with every number, null and line break.
 
 import { button, el, newId, plainName } from './dom.js';
+import { Numeral, fromPairs, isNumber, isObject, isVisible, namesOf, own, readJson, visible, writeJson } from './json.js';
 
 const DEEPEST = 4;
-const TYPES = { date: 'date', time: 'time', 'date-time': 'datetime-local', email: 'email', uri: 'url' };
+const MANY = 300; // fields of a form: a schema that refers to itself in several ways would have millions
+const TYPES = { date: 'date', time: 'time', email: 'email', uri: 'url' };
 const SHAPES = { date: /^\d{4}-\d\d-\d\d$/, time: /^\d\d:\d\d/, 'date-time': /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d/ };
-const NOUNS = { date: 'a date', time: 'a time', 'date-time': 'a date and a time', 'datetime-local': 'a date and a time', email: 'an email address', url: 'a URL', number: 'a number' };
+const NOUNS = { date: 'a date', time: 'a time', 'date-time': 'a date and a time', 'datetime-local': 'a date and a time', email: 'an email address', url: 'a URL' };
+const ZONE = /^(?:Z|[+-]\d\d:?\d\d)?$/i;
 
 // What a form lacks before it is sent, in the words of the server's own complaints.
 export class FormError extends Error {
@@ -15,27 +21,32 @@ export class FormError extends Error {
   }
 }
 
+const isSame = (one, other) => one === other || writeJson(one) === writeJson(other);
+
 export class SchemaForm {
-  // path: the place of the value in the answer, by which the server names faults.
+  // value: what the form changes; undefined for a form that is filled in. path: the place of the value in the answer,
+  // by which the server names faults.
   constructor(schema, defs, value, path, label) {
     this.defs = defs ?? {};
+    this.isNew = value === undefined;
     this.fields = new Map();
     this.faults = [];
-    this.root = this.#make(schema, value, path, label, true, 0);
+    try {
+      this.root = this.#make(schema, value, path, label, true, 0);
+    } catch {
+      // The schema is none, or is nested too deeply.
+      this.fields.clear();
+      this.root = this.#json({ schema: {}, value, path, label });
+    }
     this.element = this.root.element;
   }
 
-  // Return the value. Throws what is missing or malformed.
+  // Return the value: the given one if nobody has changed it. Throws what is missing or malformed.
   read() {
-    const value = this.draft();
+    this.faults = [];
+    const value = this.root.read();
     if (this.faults.length) throw new FormError(this.faults);
     return value;
-  }
-
-  // Return the value as far as there is one.
-  draft() {
-    this.faults = [];
-    return this.root.read();
   }
 
   // Show complaints at their fields. Returns the complaints that belong to no field.
@@ -57,48 +68,77 @@ export class SchemaForm {
     this.faults.push({ field: path, description });
   }
 
+  // Return an element and a function that reads it.
   #make(given, value, path, label, required, depth) {
     const [schema, nullable] = this.#plain(given);
-    const optional = !required || nullable;
-    const initial = value === undefined ? schema.default : value;
-    if ('const' in schema) return { element: null, read: () => schema.const };
-    if (Array.isArray(schema.enum)) return this.#select(schema, initial, path, label, optional);
-    if (schema.type === 'boolean') return this.#boolean(schema, initial, path, label, required, nullable);
-    if (schema.type === 'string') return this.#text(schema, initial, path, label, optional);
-    if (schema.type === 'number' || schema.type === 'integer') return this.#number(schema, initial, path, label, optional);
-    if (schema.type === 'object' && schema.properties && depth < DEEPEST) return this.#object(schema, initial, path, label, depth, optional);
-    if (schema.type === 'array' && schema.items && !schema.prefixItems && depth < DEEPEST && (initial == null || Array.isArray(initial))) {
-      return this.#list(schema, initial, path, label, depth, optional);
+    const initial = value === undefined && this.isNew ? (schema.default ?? undefined) : value;
+    const node = { schema, nullable, value: initial, path, label: plainName(schema.title ?? label), required, depth, isNew: this.isNew };
+    const fits = (isFitting) => initial === undefined || (initial === null && nullable) || isFitting(initial);
+    if ('const' in schema && initial === undefined) return { element: null, read: () => (node.isNew ? schema.const : undefined) };
+    const choices = 'const' in schema ? [schema.const] : schema.enum;
+    if (Array.isArray(choices)) return fits((one) => choices.some((choice) => isSame(choice, one))) ? this.#select(node, choices) : this.#json(node);
+    if (schema.type === 'boolean' && fits((one) => typeof one === 'boolean')) return this.#boolean(node);
+    if (schema.type === 'string' && fits((one) => typeof one === 'string' && isVisible(one))) return this.#text(node);
+    if ((schema.type === 'number' || schema.type === 'integer') && fits(isNumber)) return this.#number(node);
+    if (schema.decimal && fits((one) => isNumber(one) || typeof one === 'string')) return this.#decimal(node);
+    const room = depth < DEEPEST ? MANY - this.fields.size : 0;
+    if (schema.type === 'object' && (initial === undefined || isObject(initial))) {
+      const names = [...new Set([...namesOf(initial ?? {}), ...namesOf(schema.properties ?? {})])];
+      if (names.length && names.length <= room) return this.#object(node, names);
     }
-    return this.#json(schema, initial, path, label, optional);
+    if (schema.type === 'array' && schema.items && !schema.prefixItems && (initial === undefined || (Array.isArray(initial) && initial.length <= room)) && room > 0) {
+      return this.#list(node);
+    }
+    return this.#json(node);
   }
 
   // Return a schema without references, and whether the value may be null.
-  #plain(schema) {
-    let plain = schema ?? {};
-    for (let n = 0; n < 10 && typeof plain.$ref === 'string'; n++) {
-      const { $ref, ...rest } = plain;
-      plain = { ...(this.defs[$ref.replace('#/$defs/', '')] ?? {}), ...rest };
+  #plain(given) {
+    let schema = isObject(given) ? given : {};
+    let nullable = false;
+    for (let n = 0; n < 10; n++) {
+      const { $ref, anyOf, ...others } = schema;
+      if (typeof $ref === 'string') schema = { ...own(this.defs, $ref.replace('#/$defs/', '')), ...(anyOf && { anyOf }), ...others };
+      else if (!Array.isArray(anyOf)) break;
+      else {
+        const choices = anyOf.filter((choice) => choice.type !== 'null');
+        if (choices.length < anyOf.length) nullable = true;
+        const [number, text] = choices;
+        // As text, a decimal number keeps its digits.
+        const isDecimal = choices.length === 2 && number.type === 'number' && text.type === 'string' && !text.format;
+        if (isDecimal) schema = { ...others, decimal: text.pattern ? 'text' : 'any' };
+        if (choices.length !== 1) break;
+        schema = { ...choices[0], ...others };
+      }
     }
-    const choices = (plain.anyOf ?? []).filter((choice) => choice.type !== 'null');
-    if (plain.anyOf?.length === 2 && choices.length === 1) {
-      const { anyOf, ...rest } = plain;
-      return [{ ...this.#plain(choices[0])[0], ...rest }, true];
-    }
-    return [plain, false];
+    return [schema, nullable];
+  }
+
+  // Return what an empty field stands for. Notes that it must have a value.
+  #nothing({ nullable, required, value, path }) {
+    if (nullable && (required || value !== undefined)) return null;
+    if (required) this.#fault(path, 'is required');
+    return undefined;
+  }
+
+  // What stands in an empty field: null, or the value that the server takes for a member that is left out.
+  #hint({ schema, nullable, required, value }) {
+    if (nullable && (required || value !== undefined)) return 'null';
+    return required || schema.default === undefined ? null : `without a value: ${writeJson(schema.default, { longest: 40 })}`;
   }
 
   // A label, an input and its complaint. The input may be a group of fields.
-  #field(input, schema, path, label, read, { inline = false, optional = false, group = false } = {}) {
+  #field(input, { schema, nullable, required, path, label }, read, { inline = false, group = false, beside = null } = {}) {
     const id = newId();
     const complaint = el('p', { class: 'complaint', id: `${id}-complaint` });
     const hint = schema.description ? el('p', { class: 'hint', id: `${id}-hint` }, plainName(schema.description)) : null;
     input.id = id;
     input.setAttribute('aria-describedby', `${id}-complaint${hint ? ` ${id}-hint` : ''}`);
-    const name = [plainName(schema.title ?? label), optional ? el('small', {}, ' optional') : null];
+    const name = [label, !required || nullable ? el('small', {}, ' optional') : null];
     const title = group ? null : el('label', { for: id }, name);
     if (group) input.prepend(el('legend', {}, name));
-    const element = el('div', { class: inline ? 'field inline' : 'field' }, inline ? [input, title] : [title, input], hint, complaint);
+    const control = beside ? el('div', { class: 'moment' }, input, beside) : input;
+    const element = el('div', { class: inline ? 'field inline' : 'field' }, inline ? [control, title] : [title, control], hint, complaint);
     const field = {
       element,
       input: group ? input.querySelector('button.add') : input,
@@ -114,84 +154,127 @@ export class SchemaForm {
     return field;
   }
 
-  #select(schema, value, path, label, optional) {
-    const options = schema.enum.map((choice) =>
-      el('option', { value: JSON.stringify(choice), selected: JSON.stringify(choice) === JSON.stringify(value) }, plainName(schema.names?.[choice] ?? choice)),
-    );
-    const select = el('select', {}, optional || value === undefined ? el('option', { value: '' }, '') : null, options);
+  #select(node, choices, name = (choice) => (typeof choice === 'string' ? choice : writeJson(choice))) {
+    const { value, required, nullable, isNew } = node;
+    const first = choices.findIndex((choice) => isSame(choice, value));
+    const options = choices.map((choice, n) => el('option', { value: n, selected: n === first }, plainName(name(choice))));
+    const select = el('select', {}, !required || nullable || first < 0 ? el('option', { value: '' }, this.#hint(node) === 'null' ? 'null' : '') : null, options);
+    const shown = select.value;
     const read = () => {
-      if (select.value !== '') return JSON.parse(select.value);
-      if (!optional) this.#fault(path, 'is required');
-      return undefined;
+      if (select.value === shown && (!isNew || value !== undefined)) return value;
+      return select.value === '' ? this.#nothing(node) : choices[select.value];
     };
-    return this.#field(select, schema, path, label, read, { optional });
+    return this.#field(select, node, read);
   }
 
-  // A check box cannot be empty: a value that may be null is chosen from a list.
-  #boolean(schema, value, path, label, required, nullable) {
-    if (nullable) return this.#select({ ...schema, enum: [true, false], names: { true: 'Yes', false: 'No' } }, value, path, label, true);
+  // A check box cannot be empty: a value that may be null, or is not there, is chosen from a list.
+  #boolean(node) {
+    const { value, required, nullable, isNew } = node;
+    if (nullable || (value === undefined && !isNew)) return this.#select(node, [true, false], (choice) => (choice ? 'Yes' : 'No'));
     const box = el('input', { type: 'checkbox', checked: value === true });
     const read = () => (box.checked || required || value !== undefined ? box.checked : undefined);
-    return this.#field(box, schema, path, label, read, { inline: true });
+    return this.#field(box, { ...node, required: true }, read, { inline: true });
   }
 
-  #text(schema, value, path, label, optional) {
-    const long = schema.maxLength > 200 || String(value ?? '').length > 80;
-    const type = long ? null : TYPES[schema.format];
-    const input = el(long ? 'textarea' : 'input', { rows: long ? 4 : null, type: long ? null : (type ?? 'text'), step: type === 'time' || type === 'datetime-local' ? 1 : null, autocomplete: 'off' });
-    input.value = value ?? '';
-    if (input.value !== String(value ?? '').replaceAll('\r\n', '\n')) {
+  #text(node) {
+    const { schema, value } = node;
+    const text = value ?? '';
+    if (schema.format === 'date-time' && !text) return this.#moment(node);
+    const long = schema.maxLength > 200 || text.length > 80 || text.includes('\n');
+    const type = long ? null : (TYPES[schema.format] ?? 'text');
+    const input = el(long ? 'textarea' : 'input', { rows: long ? 4 : null, type, step: type === 'time' ? 1 : null, placeholder: this.#hint(node), autocomplete: 'off' });
+    input.value = text;
+    if (input.value !== text) {
       input.type = 'text'; // The field for dates takes no other text, but the agent has proposed some.
-      input.value = value;
+      input.value = text;
     }
-    return this.#input(input, schema, path, label, (text) => text, { optional, emptied: value === '' });
+    return this.#input(input, node, (written) => written);
   }
 
-  #number(schema, value, path, label, optional) {
-    const { minimum, maximum } = schema;
-    const input = el('input', { type: typeof value === 'string' ? 'text' : 'number', step: schema.type === 'integer' ? 1 : 'any', min: minimum, max: maximum, autocomplete: 'off' });
+  // A date and a time, with a field for the zone.
+  #moment(node) {
+    const input = el('input', { type: 'datetime-local', step: 1, autocomplete: 'off' });
+    const zone = el('input', { type: 'text', class: 'zone', 'aria-label': `${node.label}: time zone`, placeholder: 'Z or +02:00', autocomplete: 'off' });
+    const convert = (written) => {
+      if (!ZONE.test(zone.value.trim())) this.#fault(node.path, 'must have a time zone such as Z or +02:00, or none');
+      return `${written.length === 16 ? `${written}:00` : written}${zone.value.trim()}`;
+    };
+    return this.#input(input, node, convert, zone);
+  }
+
+  // A field of text: a field for numbers would lose digits.
+  #number(node) {
+    const { schema, value } = node;
+    const input = el('input', { type: 'text', inputmode: schema.minimum >= 0 ? 'decimal' : null, placeholder: this.#hint(node), autocomplete: 'off' });
     input.value = value ?? '';
-    return this.#input(input, schema, path, label, (text) => (Number.isFinite(+text) ? +text : text), { optional });
+    const convert = (written) => {
+      const number = numberOf(written);
+      if (number === undefined) this.#fault(node.path, 'must be a number');
+      return number;
+    };
+    return this.#input(input, node, convert);
   }
 
-  // A field of one line. emptied: the empty text is a value.
-  #input(input, schema, path, label, convert, { optional, emptied = false }) {
+  // A number or a text. The server reads a number with a point as a float, so other numbers than floats become text.
+  #decimal(node) {
+    const { schema, value } = node;
+    const input = el('input', { type: 'text', placeholder: this.#hint(node), autocomplete: 'off' });
+    input.value = value ?? '';
+    const isText = typeof value === 'string' || schema.decimal === 'text';
+    const convert = (written) => {
+      const number = numberOf(written);
+      return isText || number === undefined || (number instanceof Numeral && /[.e]/i.test(written)) ? written.trim() : number;
+    };
+    return this.#input(input, node, convert);
+  }
+
+  #input(input, node, convert, beside = null) {
+    const shown = input.value;
     const read = () => {
       const { type, value, validity } = input;
-      const shape = type === 'text' ? SHAPES[schema.format] : null; // of a text that no field for dates takes
-      if (validity.badInput || validity.typeMismatch || (shape && value && !shape.test(value))) this.#fault(path, `must be ${NOUNS[shape ? schema.format : type]}`);
-      else if (value !== '' || emptied) return convert(value);
-      else if (!optional) this.#fault(path, 'is required');
-      return undefined;
+      const shape = type === 'text' ? SHAPES[node.schema.format] : null; // of a text that no field for dates takes
+      const isShown = value === shown && !validity.badInput;
+      if (isShown && !node.isNew) return node.value;
+      if (validity.badInput || validity.typeMismatch || (shape && value && !shape.test(value))) {
+        this.#fault(node.path, `must be ${NOUNS[shape ? node.schema.format : type]}`);
+        return undefined;
+      }
+      if (isShown && node.value !== undefined) return node.value;
+      return value === '' ? this.#nothing(node) : convert(value);
     };
-    return this.#field(input, schema, path, label, read, { optional });
+    return this.#field(input, node, read, { beside });
   }
 
-  #object(schema, value, path, label, depth, optional) {
-    const required = new Set(schema.required);
-    const members = Object.entries(schema.properties).map(([name, member]) => [
+  #object({ schema, nullable, value, path, label, required, depth, isNew }, names) {
+    const { properties, additionalProperties } = schema;
+    const needed = new Set(schema.required);
+    const members = names.map((name) => [
       name,
-      this.#make(member, value?.[name], `${path}.${name}`, name, required.has(name), depth + 1),
+      this.#make(own(properties, name) ?? additionalProperties, own(value, name), `${path}.${name}`, visible(name), needed.has(name) || own(properties, name) === undefined, depth + 1),
     ]);
     const elements = members.map(([, member]) => member.element);
-    const element = depth ? el('fieldset', {}, el('legend', {}, plainName(schema.title ?? label)), elements) : el('div', {}, elements);
-    const others = Object.entries(value ?? {}).filter(([name]) => !(name in schema.properties));
+    const element = depth ? el('fieldset', {}, el('legend', {}, label), elements) : el('div', {}, elements);
     const read = () => {
       const before = this.faults.length;
-      const fields = [...others, ...members.map(([name, member]) => [name, member.read()])].filter(([, one]) => one !== undefined);
-      if (!optional || fields.length) return Object.fromEntries(fields);
+      const now = members.map(([name, member]) => [name, member.read()]);
+      if ((value !== undefined || !isNew) && now.every(([name, one]) => one === own(value, name))) return value;
+      const pairs = now.filter(([, one]) => one !== undefined);
+      if ((required && !nullable) || pairs.length || value !== undefined) return fromPairs(pairs);
       this.faults.length = before; // An optional group without values is left out, with what its fields require.
-      return undefined;
+      return required ? null : undefined;
     };
     return { element, read };
   }
 
-  #list(schema, value, path, label, depth, optional) {
+  #list(node) {
+    const { schema, value, path, label, required, nullable, depth, isNew } = node;
     let items = [];
     const rows = el('div', { class: 'items' });
     const add = (item) => {
-      const place = `${path}[${items.length}]`;
-      items.push(this.#make(schema.items, item, place, `${plainName(schema.title ?? label)} ${items.length + 1}`, true, depth + 1));
+      const wasNew = this.isNew;
+      this.isNew ||= item === undefined;
+      items.push(this.#make(schema.items, item, `${path}[${items.length}]`, `${label} ${items.length + 1}`, true, depth + 1));
+      this.isNew = wasNew;
     };
     const draw = () => rows.replaceChildren(...items.map((item, n) => {
       const remove = button('Remove', () => {
@@ -202,7 +285,7 @@ export class SchemaForm {
         draw();
         group.querySelector('button.add').focus();
       }, 'quiet small');
-      remove.setAttribute('aria-label', `Remove ${plainName(schema.title ?? label)} ${n + 1}`);
+      remove.setAttribute('aria-label', `Remove ${label} ${n + 1}`);
       return el('div', { class: 'item' }, item.element, remove);
     }));
     const more = button('Add', () => {
@@ -213,22 +296,43 @@ export class SchemaForm {
     const group = el('fieldset', {}, rows, more);
     (value ?? []).forEach(add);
     draw();
-    const read = () => (optional && !items.length && value == null ? undefined : items.map((item) => item.read()).filter((item) => item !== undefined));
-    return this.#field(group, schema, path, label, read, { optional, group: true });
+    const read = () => {
+      if (!items.length && value === undefined) {
+        if (!isNew || !required) return undefined;
+        return nullable ? null : [];
+      }
+      const now = items.map((item) => item.read());
+      if (now.length === value?.length && now.every((one, n) => one === value[n])) return value;
+      return now.filter((one) => one !== undefined);
+    };
+    return this.#field(group, node, read, { group: true });
   }
 
-  #json(schema, value, path, label, optional) {
+  #json(node) {
+    const { value, path } = node;
     const area = el('textarea', { rows: 4, spellcheck: 'false', class: 'code', placeholder: 'JSON' });
-    area.value = value === undefined ? '' : JSON.stringify(value, null, 2);
+    area.value = value === undefined ? '' : writeJson(value, { lines: true });
+    const shown = area.value;
     const read = () => {
+      if (area.value === shown) return value;
       if (area.value.trim() === '') return undefined;
       try {
-        return JSON.parse(area.value);
+        return readJson(area.value);
       } catch {
         this.#fault(path, 'is not JSON. Put text in double quotes.');
         return undefined;
       }
     };
-    return this.#field(area, schema, path, `${label} (JSON)`, read, { optional });
+    return this.#field(area, { ...node, label: `${node.label} (JSON)` }, read);
+  }
+}
+
+// Return the number that a text writes; undefined for none.
+function numberOf(text) {
+  try {
+    const number = readJson(text.trim());
+    return isNumber(number) ? number : undefined;
+  } catch {
+    return undefined;
   }
 }

@@ -4,7 +4,7 @@ import { button, el } from './dom.js';
 import { drawJson } from './parts.js';
 
 const ROWS = 1_000;
-const LONGEST = 2_000;
+const LONGEST = 2_000; // characters of a text: files are shown by their first characters
 const SIGNS = { request: '→', answer: '←', event: '·' };
 
 export class Log {
@@ -45,16 +45,8 @@ function drawRow({ kind, label, body, time }) {
   const details = el('details', { class: kind }, summary);
   details.addEventListener('toggle', () => {
     if (details.open && details.childElementCount === 1) {
-      details.append(body === undefined ? el('p', { class: 'hint' }, 'No body.') : typeof body === 'string' ? el('pre', {}, body) : drawJson(shortened(body), 'JSON'));
+      details.append(body === undefined ? el('p', { class: 'hint' }, 'No body.') : typeof body === 'string' ? el('pre', {}, body) : drawJson(body, 'JSON', LONGEST));
     }
   });
   return el('li', {}, details);
-}
-
-// Files are shown by their first characters.
-function shortened(value) {
-  if (typeof value === 'string') return value.length > LONGEST ? `${value.slice(0, 100)}… (${value.length} characters)` : value;
-  if (Array.isArray(value)) return value.map(shortened);
-  if (value && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shortened(member)]));
-  return value;
 }

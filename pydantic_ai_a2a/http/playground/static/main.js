@@ -12,7 +12,7 @@ import { drawView, switchTheme } from './view.js';
 import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
-const PAUSE = 100; // milliseconds between two drawings
+const PAUSE = 100; // milliseconds between two drawings, which take at most half of the time
 const TRACE = 400; // milliseconds between two looks for tasks whose steps are due
 const FRESH = 1_500; // milliseconds until the steps of a running task, or of a failed request, are due again
 const { root, anonymous, files, body, steps } = document.documentElement.dataset;
@@ -22,6 +22,7 @@ let developer = steps === 'true' && anonymous === 'true' && isLocal(location.hos
 let timer = null;
 let pressed = false; // the mouse button, or a finger
 let drawnAt = 0;
+let pause = PAUSE;
 let card = null;
 let drawnStates = '';
 let askedAt = 0; // time of the newest request for steps
@@ -40,7 +41,7 @@ const view = el('div');
 about.append(credentials, tasks, earlier, view, facts);
 
 function changed() {
-  timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + PAUSE - performance.now()));
+  timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + pause - performance.now()));
 }
 
 // Change the page. If the thread shows the end of the conversation, it does so afterwards.
@@ -67,6 +68,7 @@ async function draw() {
   text.placeholder = asking ? 'Answer the question' : 'Send a message';
   const status = (chat.tasks.at(-1)?.state ?? '').toLowerCase().replace('_', ' ');
   if (state.textContent !== status) state.textContent = status; // A screen reader says each new text.
+  pause = Math.max(PAUSE, 2 * (performance.now() - drawnAt));
 }
 
 function drawTurns() {

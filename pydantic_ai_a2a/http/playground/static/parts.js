@@ -1,9 +1,11 @@
 // Draws the parts of messages and artifacts: text, files and data.
 
-import { bytes, el, icon, link, plainName } from './dom.js';
+import { bytes, calm, el, icon, link, pieces, plainName } from './dom.js';
+import { isObject, namesOf, own, visible, writeJson } from './json.js';
 import { drawMarkdown } from './markdown.js';
 
 const ROWS = 200; // More rows are only in the JSON.
+const COLUMNS = 50;
 const COLORED = 12_000; // characters of code with colors in a message
 
 // whole: no text follows, so code gets colors only once.
@@ -18,9 +20,8 @@ export function drawParts(parts, { markdown = false, whole = true } = {}) {
 }
 
 function drawText(text, markdown, budget) {
-  const box = el('div', { class: markdown ? 'prose' : 'plain' });
-  box.append(markdown ? drawMarkdown(text, budget) : text);
-  return box;
+  const drawn = markdown ? drawMarkdown(calm(text), budget) : text;
+  return typeof drawn === 'string' ? el('div', { class: 'plain' }, pieces(drawn)) : el('div', { class: 'prose' }, drawn);
 }
 
 const IMAGES = ['image/png', 'image/jpeg', 'image/webp', 'image/gif'];
@@ -60,19 +61,24 @@ function drawFile({ raw, filename, mediaType }) {
   return image ? el('div', { class: 'shown' }, image, download) : download;
 }
 
-const json = (value) => JSON.stringify(value, null, 2);
-
-export function drawJson(value, label = 'JSON') {
-  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, el('pre', {}, json(value) ?? 'null'));
+// longest: characters of a text, beyond which it is cut.
+export function drawJson(value, label = 'JSON', longest = Infinity) {
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, el('pre', {}, pieces(writeJson(value, { lines: true, longest }))));
 }
 
 // Data as a table, with a switch to its JSON.
 export function drawData(data, metadata) {
   const wrapped = isObject(data) && Object.keys(data).length === 1 && 'result' in data;
-  const shown = wrapped ? data.result : data;
-  const table = drawTable(shown, plainName(metadata?.python_type ?? 'Data'));
-  if (table === null) return drawJson(data, 'Data as JSON');
+  return drawSwitch(data, wrapped ? data.result : data, plainName(metadata?.python_type ?? 'Data'), '');
+}
+
+// People decide about arguments, so null is no empty text there.
+export const drawArguments = (args) => drawSwitch(args, args, 'Arguments', 'null');
+
+function drawSwitch(data, shown, label, none) {
+  const table = drawTable(shown, label, none);
   const code = drawJson(data, 'Data as JSON');
+  if (table === null) return code;
   code.hidden = true;
   const toggle = el('button', { type: 'button', class: 'quiet small', 'aria-pressed': 'false' }, 'JSON');
   toggle.addEventListener('click', () => {
@@ -83,25 +89,28 @@ export function drawData(data, metadata) {
   return el('div', { class: 'data' }, toggle, table, code);
 }
 
-const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
-const isPlain = (value) => typeof value !== 'object' || value === null;
-const cell = (value) => (isPlain(value) ? String(value ?? '') : json(value));
+const isPlain = (value) => !isObject(value) && !Array.isArray(value);
+const cell = (value, none) => (typeof value === 'string' ? visible(value) : value === null ? none : writeJson(value, { lines: true }));
 
-function drawTable(value, label) {
+// Return null for data that no table shows, or only one with too many cells. none: what stands for null.
+function drawTable(value, label, none) {
   let head = null;
   let rows;
   if (Array.isArray(value) && value.length && value.every(isObject)) {
-    const names = [...new Set(value.slice(0, ROWS).flatMap(Object.keys))];
-    head = el('thead', {}, el('tr', {}, names.map((name) => el('th', { scope: 'col' }, plainName(name)))));
-    rows = value.slice(0, ROWS).map((row) => el('tr', {}, names.map((name) => drawCell(row[name]))));
-  } else if (isObject(value) && Object.keys(value).length) {
-    rows = Object.entries(value).map(([name, member]) => el('tr', {}, el('th', { scope: 'row' }, plainName(name)), drawCell(member)));
+    const first = value.slice(0, ROWS);
+    const names = [...new Set(first.flatMap(namesOf))];
+    if (names.length > COLUMNS) return null;
+    head = el('thead', {}, el('tr', {}, names.map((name) => el('th', { scope: 'col' }, visible(name)))));
+    rows = first.map((row) => el('tr', {}, names.map((name) => drawCell(own(row, name), none))));
+  } else if (isObject(value) && Object.keys(value).length && Object.keys(value).length <= ROWS) {
+    rows = namesOf(value).map((name) => el('tr', {}, el('th', { scope: 'row' }, visible(name)), drawCell(value[name], none)));
   } else return null;
   const table = el('table', {}, head, el('tbody', {}, rows));
   return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, table);
 }
 
-function drawCell(value) {
-  if (Array.isArray(value) && value.every(isPlain)) return el('td', {}, value.map(cell).join(', '));
-  return el('td', {}, isPlain(value) ? cell(value) : el('pre', {}, cell(value)));
+function drawCell(value, none) {
+  if (value === undefined) return el('td', {});
+  if (Array.isArray(value) && value.every(isPlain)) return el('td', {}, value.map((item) => cell(item, none)).join(', '));
+  return el('td', {}, isPlain(value) ? cell(value, none) : el('pre', {}, cell(value)));
 }

@@ -2,7 +2,8 @@
 
 import { button, el, link, plainName } from './dom.js';
 import { SchemaForm } from './forms.js';
-import { drawData } from './parts.js';
+import { readJson, writeJson } from './json.js';
+import { drawArguments } from './parts.js';
 import { isPending } from './task.js';
 
 const SENT = 'message.parts[0].data';
@@ -45,22 +46,30 @@ function drawCall(call, answer) {
 function drawApproval(call, choices, defs, send) {
   const place = `${SENT}.callAnswers[0].args`;
   const schema = choices.approve?.properties.args;
-  const form = schema ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
-  const proposed = form && JSON.stringify(form.draft());
+  const form = schema && call.args ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
   const reason = el('input', { type: 'text', 'aria-label': 'Reason for the denial', placeholder: 'Reason (optional)', autocomplete: 'off' });
   const approved = () => {
-    const args = form?.read();
-    return form === null || JSON.stringify(args) === proposed ? {} : { args };
+    const args = form ? form.read() : call.args;
+    return args === call.args ? {} : { args };
   };
   const denied = () => (reason.value.trim() ? { reason: reason.value.trim() } : {});
-  const plain = call.text === `May I call ${call.tool} ${JSON.stringify(call.args)}?`; // The arguments are shown below.
-  const asked = plain ? { ...call, text: 'The agent wants to call this tool.' } : call;
+  const asked = tellsOnlyArguments(call) ? { ...call, text: 'The agent wants to call this tool.' } : call;
   const box = card('Approval', asked, form, () => send('approve', approved()), 'Approve', [
     call.description ? el('p', { class: 'hint plain' }, call.description) : null,
-    form ? form.element : call.args ? drawData(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
+    form ? form.element : call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
   ], [reason, ['Deny', () => send('deny', denied())]]);
   box.decide = (decision) => ({ id: call.id, decision, ...(decision === 'approve' ? approved() : denied()) });
   return box;
+}
+
+// Whether the question of a call has its arguments and nothing else. The form shows them.
+function tellsOnlyArguments({ text, tool, args }) {
+  const start = `May I call ${tool} `;
+  try {
+    return text.startsWith(start) && text.endsWith('?') && writeJson(readJson(text.slice(start.length, -1))) === writeJson(args);
+  } catch {
+    return false;
+  }
 }
 
 // Buttons that decide about several calls with one message.

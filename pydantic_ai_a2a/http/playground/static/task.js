@@ -1,5 +1,7 @@
 // A task as a list of blocks, made of snapshots and events. Holds data only.
 
+import { writeJson } from './json.js';
+
 const PENDING = 'application/vnd.pydantic-ai.pending-calls+json';
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED', 'FORGOTTEN']);
 
@@ -167,7 +169,7 @@ export class Task {
   // The last answer as a text, such as for the clipboard.
   get answer() {
     const block = [...this.blocks.values()].findLast((one) => !one.hidden && (one.kind === 'agent' || one.kind === 'artifact'));
-    return (block?.message ?? block?.artifact)?.parts.map((part) => part.text ?? (part.data === undefined ? '' : JSON.stringify(part.data, null, 2))).join('\n') ?? '';
+    return (block?.message ?? block?.artifact)?.parts.map((part) => part.text ?? (part.data === undefined ? '' : writeJson(part.data, { lines: true }))).join('\n') ?? '';
   }
 
   #setStatus(status) {

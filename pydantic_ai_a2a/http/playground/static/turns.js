@@ -1,8 +1,9 @@
 // Draws a task as a turn of the conversation. Only blocks that have changed are drawn again.
 
 import { RUN_METADATA } from './api.js';
-import { button, byId, copyButton, el, icon, plainName } from './dom.js';
-import { drawData, drawParts } from './parts.js';
+import { button, byId, copyButton, el, icon, pieces, plainName } from './dom.js';
+import { readJson, writeJson } from './json.js';
+import { drawArguments, drawData, drawJson, drawParts } from './parts.js';
 import { drawQuestion } from './pending.js';
 import { isPending } from './task.js';
 
@@ -64,7 +65,12 @@ export class Turn {
   #drawBlock(node, block) {
     const open = node.querySelector(':scope > details')?.open;
     node.className = `block ${block.kind}`;
-    node.replaceChildren(...DRAW[block.kind](block, this.task).filter(Boolean));
+    try {
+      node.replaceChildren(...DRAW[block.kind](block, this.task).filter(Boolean));
+    } catch {
+      const { kind, version, ...content } = block;
+      node.replaceChildren(drawJson(content)); // Whatever an agent has said is shown.
+    }
     if (open) node.querySelector(':scope > details').open = true;
   }
 
@@ -74,8 +80,12 @@ export class Turn {
     if (this.asked === id) return;
     this.asked = id;
     if (id === null) return this.#replaceAsks();
-    const forms = drawQuestion(task.question, (parts) => actions.answer(task, parts));
-    this.#replaceAsks(...(forms ?? [el('div', { class: 'block agent' }, author('Agent'), drawParts(task.question.parts, { markdown: true }))]));
+    try {
+      const forms = drawQuestion(task.question, (parts) => actions.answer(task, parts));
+      this.#replaceAsks(...(forms ?? [el('div', { class: 'block agent' }, author('Agent'), drawParts(task.question.parts, { markdown: true }))]));
+    } catch {
+      this.#replaceAsks(drawJson(task.question));
+    }
   }
 
   // The focus goes on to the next form, or to the message field.
@@ -119,7 +129,7 @@ const DRAW = {
     artifact.name && artifact.name !== 'result' ? el('p', { class: 'label' }, plainName(artifact.name)) : null,
     ...drawParts(artifact.parts, { markdown: true, whole: !task.streaming }),
   ],
-  thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought', el('span', { class: 'preview' }, oneLine(text))), el('p', { class: 'plain faint' }, text))],
+  thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought', el('span', { class: 'preview' }, oneLine(text))), el('p', { class: 'plain faint' }, pieces(text)))],
   tool: ({ name, args, outcome, result }, task) => [
     el(
       'details',
@@ -130,9 +140,9 @@ const DRAW = {
         icon('tool'),
         el('code', {}, plainName(name)),
         el('small', {}, outcome === null ? (task.waiting ? 'waits' : 'runs') : outcome === 'success' ? 'done' : plainName(outcome)),
-        el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? JSON.stringify(args) : '', result].filter(Boolean).join(' → '))),
+        el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? writeJson(args) : '', result].filter(Boolean).join(' → '))),
       ),
-      args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawData(args, { python_type: 'Arguments' }),
+      args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawArguments(args),
       result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
     ),
   ],
@@ -147,12 +157,12 @@ const oneLine = (text) => plainName(text.slice(0, 300).replace(/\s+/g, ' '));
 // A result is JSON, or a text.
 function drawResult(result) {
   try {
-    const data = JSON.parse(result);
+    const data = readJson(result);
     if (typeof data === 'object' && data !== null) return drawData(data, { python_type: 'Result' });
   } catch {
     // A text.
   }
-  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Result' }, el('pre', {}, result || '(empty)'));
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Result' }, el('pre', {}, pieces(result || '(empty)')));
 }
 
 const questions = (message) => message.parts.find(isPending)?.data?.pending ?? [];
@@ -168,7 +178,7 @@ function drawUser(message, task) {
     const words = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
     const content = args ?? result;
     const said = el('p', {}, words[decision] ?? decision, ' ', tool ? el('code', {}, plainName(tool)) : null, reason ? `: ${reason}` : null);
-    const about = call?.kind === 'approval' ? (args || !call.args ? null : oneLine(JSON.stringify(call.args))) : call && oneLine(call.text);
+    const about = call?.kind === 'approval' ? (args || !call.args ? null : oneLine(writeJson(call.args))) : call && oneLine(call.text);
     return [said, about && el('p', { class: 'hint' }, about), content === undefined ? null : typeof content === 'object' ? drawData(content) : el('p', { class: 'plain' }, String(content))];
   }).flat();
 }
