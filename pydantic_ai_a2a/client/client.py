@@ -188,7 +188,9 @@ class A2AClient(Sender):
                 await lifespan.stop()
 
     async def card(self) -> AgentCard:
-        """Return the agent's card (§8). The client keeps the card as long as the cache headers say, else five minutes.
+        """Return the agent's card (§8). The client keeps the card as the cache headers say, at most a day.
+
+        Without these headers, the client keeps the card for five minutes.
 
         Raises:
             CardRefused: There is no card, or the card cannot be used. A `CardUnverified` has no signature of a trusted
