@@ -30,7 +30,7 @@ class PendingRemoteCall(TypedDict):
     text: str
     """The question for a person."""
     toolCallId: NotRequired[str]
-    """Id of the tool call, as in progress. Absent if the remote agent does not tell it apart from `id`."""
+    """Id of the tool call, as in the progress of the task. Absent if the remote agent does not send it."""
     args: NotRequired[dict[str, Any]]
     """Arguments of the call. Absent if the remote agent hides the arguments."""
     answerSchema: NotRequired[dict[str, Any]]

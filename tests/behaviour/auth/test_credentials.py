@@ -430,6 +430,8 @@ async def test_an_approved_call_runs_once_the_caller_brings_another_credential(b
         await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
         owner = client_of(app, 'other-token-of-ann')
         await until_it_waits(owner, task['id'])
+        with pytest.raises(RpcError, match='Read the task for what waits now'):
+            await owner.send(answers(task, approve('another')))
         mail.expired = False
         task = await owner.send(message('Signed in.', taskId=task['id']))
         assert state_of(task) == 'COMPLETED'

@@ -102,13 +102,16 @@ class Asked(Tools):
 async def answered(client: Client, case: str) -> str:
     """The id of a task whose calls are all answered, and that nobody waits for any longer."""
     task = await client.send(message(case, contextId='c'))
-    sent = [
-        answers(task, each) if isinstance(each, dict) else message(each, taskId=task['id']) for each in CASES[case][1]
-    ]
-    for answer in sent[:-1]:
-        assert state_of(await client.send(answer)) == 'INPUT_REQUIRED'
-    await client.send(sent[-1], returnImmediately=True)
+    *first, last = CASES[case][1]
+    for answer in first:
+        task = await client.send(_sent(task, answer))
+        assert state_of(task) == 'INPUT_REQUIRED'
+    await client.send(_sent(task, last), returnImmediately=True)
     return task['id']
+
+
+def _sent(task: dict[str, Any], answer: dict[str, Any] | str) -> dict[str, Any]:
+    return answers(task, answer) if isinstance(answer, dict) else message(answer, taskId=task['id'])
 
 
 async def left_at_answers(asked: Asked, case: str, url: str) -> str:
