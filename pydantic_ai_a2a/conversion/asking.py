@@ -180,8 +180,14 @@ def _call(
         hidden=is_hidden,
         metadata=metadata,
         schema=schema,
+        may_change=_is_json(args),
         changed=changed,
     )
+
+
+def _is_json(args: Mapping[str, Any]) -> bool:
+    """Return False for arguments with an infinite number. JSON has none, so no client could send it back."""
+    return dump_json(args) == dump_json(args, inf_nan_mode='null')
 
 
 def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
@@ -195,7 +201,7 @@ def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     if call.kind == 'approval' and call.schema and 'description' in call.schema:
         item['description'] = call.schema['description']
     if call.args is not None and not call.hidden:
-        item['args'] = call.args
+        item['args'] = call.args if _is_json(call.args) else from_json(dump_json(call.args, inf_nan_mode='strings'))
     if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
         item['metadata'] = metadata
     if call.kind == 'authorization':

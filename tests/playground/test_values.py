@@ -226,6 +226,16 @@ async def test_arguments_that_nobody_may_change_are_shown_as_they_run(playground
     assert await cells.nth(2).inner_text() == 'a\nb'
 
 
+async def test_an_infinite_number_is_shown_and_stays(playground: Visit) -> None:
+    tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['open']})
+    tool.requires_approval = True
+    page = await playground(to_a2a(scripted({'Keep.': [call('keep', '{"most": 1e400, "note": "a"}')]}, tools=[tool])))
+    await say(page, 'Keep.')
+    await expect(form(page, 'keep').get_by_role('cell')).to_have_text(['Infinity', 'a'])
+    await form(page, 'keep').get_by_role('button', name='Approve').click()
+    await expect(page.get_by_text("'most': inf").last).to_be_attached()
+
+
 class Order(BaseModel):
     at: AwareDatetime
     number: int

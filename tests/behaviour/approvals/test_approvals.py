@@ -412,3 +412,25 @@ async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments(
         assert [call['args'] for call in asked(second)] == [{'path': 'b'}]
         done = await go_on(client, second)
     assert (state_of(done), deleted) == ('COMPLETED', ['z', 'b'])
+
+
+async def test_an_infinite_number_is_shown_as_text_and_its_call_runs_as_it_is() -> None:
+    paid: list[float] = []
+
+    def call(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        done = len(messages) > 1
+        return ModelResponse(parts=[TextPart('Paid.') if done else ToolCallPart('pay', '{"amount": 1e400}', 'c1')])
+
+    def pay(amount: float) -> None:
+        paid.append(amount)
+
+    agent = Agent(FunctionModel(call), name='payer')
+    agent.tool_plain(requires_approval=True)(pay)
+    async with serving(agent) as client:
+        task = await client.send('Pay.')
+        [item] = asked(task)
+        assert item['args'] == {'amount': 'Infinity'}
+        assert ['args' in choice['properties'] for choice in item['answerSchema']['oneOf']] == [False, False]
+        await refused(client.send(answers(task, approve(item['id'], args=item['args']))))
+        await client.send(answers(task, approve(item['id'])))
+    assert paid == [float('inf')]
