@@ -35,8 +35,10 @@ def _enqueued_ta() -> TypeAdapter[_Enqueued]:
 
 def enqueued_in(run: AgentRun[object, object], without: Collection[str | None]) -> str:
     """Return as JSON what waits in a run, without the messages of some ids; empty if nothing waits."""
-    messages = [(entry.priority, entry.messages) for entry in queue_of(run) if entry.enqueue_id not in without]
-    loads = capability_loads_of(run)
+    queue, loads = queue_of(run), capability_loads_of(run)
+    if not queue and not loads:
+        return ''
+    messages = [(entry.priority, entry.messages) for entry in queue if entry.enqueue_id not in without]
     return _enqueued_ta().dump_json(_Enqueued(messages, loads)).decode() if messages or loads else ''
 
 

@@ -493,12 +493,8 @@ def can_stream(model: Model) -> bool:
 # The output, the last response of the model, and its calls with their schemas.
 
 
-class Answer(NamedTuple):
-    """An answer as the task gets it."""
-
-    artifacts: Sequence[Artifact]
-    text: str | None
-    """The answer, if it is a text."""
+Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
+"""An answer as its task gets it: the artifacts, and the answer itself if it is a text."""
 
 
 class RunOutput(NamedTuple):

@@ -40,7 +40,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.dependencies import Running, running
 from ..agent.options import RunInfo, RunOptions
-from ..agent.runner import Added, Answer, Emit, RunArguments, RunOutput, stopped
+from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
 from ..conversion.outbound import NO_ANSWERS, declared_types, type_name
 from ..conversion.pending import STATES, Rejected
@@ -584,8 +584,8 @@ def _dump_end(ended: RunOutput, app: AtEngine) -> bytes:
         kind, values = _dump_output(output, _outputs_of(app))
     end = _End(kind, values.decode(), ended._replace(output=None, result=None, answer=None))
     if answer is not None:
-        bodies = [stored.dump_artifact(artifact).decode() for artifact in answer.artifacts]
-        end = end._replace(artifacts=bodies, text=answer.text)
+        artifacts, text = answer
+        end = end._replace(artifacts=[stored.dump_artifact(artifact).decode() for artifact in artifacts], text=text)
     return _END.dump_json(end)
 
 
@@ -594,7 +594,7 @@ def _load_end(body: bytes, app: AtEngine) -> RunOutput:
     end = _END.validate_json(body)
     rest = end.rest
     if end.artifacts is not None:
-        rest = rest._replace(answer=Answer([stored.load_artifact(item.encode()) for item in end.artifacts], end.text))
+        rest = rest._replace(answer=([stored.load_artifact(item.encode()) for item in end.artifacts], end.text))
     if (state := _STATES.get(end.kind)) is not None:
         return rest._replace(output=state(*from_json(end.values)))
     if rest.waits:

@@ -131,6 +131,7 @@ class AgentJob:
         recorder.text_type = accepted.text_type
         running.set(self.current(claim, recorder, validated))
         tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
+        watched_live = partial(self._backend.events.watched, claim.header.id, live=True)
         arguments = RunArguments(
             prompt=prompt,
             history=history,
@@ -138,7 +139,8 @@ class AgentJob:
             run_id=run_id,
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
-            watched_live=self._watched_live(claim, recorder),
+            # A message that enters the run may want live text, too.
+            watched_live=(lambda: recorder.live or watched_live()) if recorder.live or self._steers else watched_live,
             emit=recorder.write,
             partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
             text_output=self._outputs.streams_text and client is None and accepted.text,
@@ -159,11 +161,6 @@ class AgentJob:
         return self._dependencies.use(
             claim, token, info, run_id, lambda deps: self._runner.run(arguments, {'deps': deps}), validated=validated
         )
-
-    def _watched_live(self, claim: Claim, recorder: Recorder) -> Callable[[], bool]:
-        watched = partial(self._backend.events.watched, claim.header.id, live=True)
-        # A message that enters the run may want live text, too.
-        return (lambda: recorder.live or watched()) if recorder.live or self._steers else watched
 
     async def validated(self, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
         """Return the validated data that has begun a task; None without `Messages.input_type`."""
@@ -233,10 +230,10 @@ class AgentJob:
         """See `Job`."""
         if result.waits:
             return await self._wait(claim, recorder, result)
-        answer = result.answer or self.answer(claim, recorder, result)
+        artifacts, text = result.answer or self.answer(claim, recorder, result)
         following = await recorder.complete(
-            answer.artifacts,
-            answer=answer.text,
+            artifacts,
+            answer=text,
             streamed=result.streamed,
             messages=result.messages,
             # A run that has read all messages of its task has read more than the context.
@@ -260,7 +257,7 @@ class AgentJob:
         text = text_of(result.output)
         first = artifacts[0]['parts'][:1] if artifacts else []
         # A string of another declared type, such as a Literal, is data.
-        return Answer(artifacts, text if first and first[0].get('text') == text else None)
+        return artifacts, text if first and first[0].get('text') == text else None
 
     async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         asked = self._asked(claim, result)

@@ -92,7 +92,7 @@ class Recorder:
         """The end of the run until the store accepts the write."""
         self.tells = claim.request is not None and fields.is_asked(claim.request)
         """True if the task's metadata reports the usage of the run."""
-        self.live = fields.wants_live(claim.request)
+        self.live = claim.request is not None and fields.wants_live(claim.request)
         """True if a message of the run wants live text before there is a reader."""
         self.usage: Any = claim.used
         """Usage of the run over all attempts and tries, a `RunUsage` that grows during the run."""

@@ -469,7 +469,7 @@ async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(
         return ModelResponse(parts=[TextPart(' + '.join(spoken)) if 'fetched' in spoken else ToolCallPart('fetch', {})])
 
     post = Post()
-    app = to_a2a(Agent(FunctionModel(model), toolsets=[post]), backend=backend, auth=BearerAuth(TOKENS))
+    app = to_a2a(Agent(FunctionModel(model), name='agent', toolsets=[post]), backend=backend, auth=BearerAuth(TOKENS))
     async with lifespan(app):
         client = client_of(app)
         post.called = False

@@ -25,9 +25,9 @@ from ...engines import DbosKit, Kit, TemporalKit
 from ..stage import serving
 
 
-def failing(error: Exception) -> FunctionModel:
+def failing(kind: type[Exception], *args: Any) -> FunctionModel:
     def fail(messages: list[ModelMessage], info: AgentInfo) -> NoReturn:
-        raise error
+        raise kind(*args)
 
     return FunctionModel(fail)
 
@@ -39,21 +39,23 @@ def calling() -> FunctionModel:
     return FunctionModel(call)
 
 
-BUSY = ModelHTTPError(503, 'test')
 MODELS: dict[str, tuple[Callable[[], Any], str]] = {
-    'busy': (lambda: failing(BUSY), 'provider-busy'),
-    'fallback': (lambda: FallbackModel(failing(ModelHTTPError(400, 'test')), failing(BUSY)), 'provider-busy'),
-    'error of the provider': (lambda: failing(ModelHTTPError(400, 'test')), 'provider-error'),
-    'content filter': (lambda: failing(ContentFilterError('secret')), 'refused-content'),
-    'bad output': (lambda: failing(UnexpectedModelBehavior('secret')), 'bad-output'),
-    'usage limit': (lambda: failing(UsageLimitExceeded('secret')), 'usage-limit'),
-    'error of the agent': (lambda: failing(UserError('secret')), 'internal'),
-    'unknown': (lambda: failing(ValueError('secret')), 'internal'),
+    'busy': (lambda: failing(ModelHTTPError, 503, 'test'), 'provider-busy'),
+    'fallback': (
+        lambda: FallbackModel(failing(ModelHTTPError, 400, 'test'), failing(ModelHTTPError, 503, 'test')),
+        'provider-busy',
+    ),
+    'error of the provider': (lambda: failing(ModelHTTPError, 400, 'test'), 'provider-error'),
+    'content filter': (lambda: failing(ContentFilterError, 'secret'), 'refused-content'),
+    'bad output': (lambda: failing(UnexpectedModelBehavior, 'secret'), 'bad-output'),
+    'usage limit': (lambda: failing(UsageLimitExceeded, 'secret'), 'usage-limit'),
+    'error of the agent': (lambda: failing(UserError, 'secret'), 'internal'),
+    'unknown': (lambda: failing(ValueError, 'secret'), 'internal'),
 }
-TOOLS: dict[str, tuple[Exception, str]] = {
-    'usage limit': (UsageLimitExceeded('secret'), 'usage-limit'),
-    'content filter': (ContentFilterError('secret'), 'refused-content'),
-    'unknown': (ValueError('secret'), 'internal'),
+TOOLS: dict[str, tuple[type[Exception], str]] = {
+    'usage limit': (UsageLimitExceeded, 'usage-limit'),
+    'content filter': (ContentFilterError, 'refused-content'),
+    'unknown': (ValueError, 'internal'),
 }
 
 
@@ -89,6 +91,6 @@ async def test_failure_of_a_tool_has_its_kind(kit: Kit | None, case: str) -> Non
     error, kind = TOOLS[case]
 
     async def work() -> None:
-        raise error
+        raise error('secret')
 
     assert await failure(kit, calling(), tools=[work]) == (kind, kind)

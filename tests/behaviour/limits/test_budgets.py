@@ -144,7 +144,7 @@ class Held:
     """An agent whose one call of a tool takes as long as the test wants; a stubborn one also if it is cancelled."""
 
     def __init__(self, *, stubborn: bool) -> None:
-        self.agent = Agent(working(steps=2).model)
+        self.agent = Agent(working(steps=2).model, name='agent')
         self.agent.tool_plain(self.work)
         self.begun = asyncio.Event()
         self.goes_on = asyncio.Event()

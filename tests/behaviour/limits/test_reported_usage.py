@@ -86,7 +86,7 @@ def made_up(count: str) -> Response:
 
 def between(kind: str, url: str) -> AbstractAgent[Any, Any]:
     """An agent with the remote agent as a tool, or as its model."""
-    return caller(capabilities=[A2A(url)]) if kind == 'tool' else RemoteAgent(url)
+    return caller(capabilities=[A2A(url)]) if kind == 'tool' else RemoteAgent(url, name='remote')
 
 
 COUNTS = ['1000000000', '9223372036854773807', '1' + '0' * 26, '1' + '0' * 4_000, '1e999', '-5', '1.5', '"12"', '{}']
