@@ -62,7 +62,7 @@ async def test_every_answer_is_shown_to_its_end(playground: Visit, name: str) ->
     assert await page.evaluate('1 + 1') == 2
 
 
-DEEP = 150
+DEEP = 80
 NESTED = f'{{"deep": {"[" * DEEP}738529527931269425{"]" * DEEP}, "toString": 1}}'
 
 

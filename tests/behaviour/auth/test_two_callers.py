@@ -316,7 +316,7 @@ async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
         return heard(messages, info)
 
     workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=backend, auth=by_header, workers=workers)
+    app = to_a2a(Agent(FunctionModel(answer), name='agent'), backend=backend, auth=by_header, workers=workers)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = (caller(app, name) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:
