@@ -71,6 +71,10 @@ def ask(
         rules: Rules for the answers of clients.
         task_id: The task.
         caller: The sender of the message whose run made the calls; None without a stored sender.
+
+    Raises:
+        UnexpectedModelBehavior: Two calls have the same id, so an answer to one of them would answer both; or a call is
+            nested too deeply.
     """
     places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
@@ -88,6 +92,8 @@ def ask(
             rules.hide_arguments,
         )
     ]
+    if len({call.id for call in calls}) < len(calls):  # the model may have given a call the id of a remote call
+        raise UnexpectedModelBehavior('Two waiting calls have the same id.')
     waiting = dict.fromkeys(call.local_id or call.id for call in calls)
     shown_before = [call_id for call_id in waiting if call_id in shown_calls]
     new = [replace(call, answer_id=uuid4().hex) for call in calls]

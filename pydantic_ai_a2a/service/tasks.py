@@ -214,7 +214,9 @@ class Service:
         reader = self._backend.reader
         first = pause = None if plain.new else await reader.pause(plain.task_id, plain.owner)
         while True:
-            if pause is not None and plain.refusal is None:
+            # The store refuses an approver's message to an earlier pause. The calls of the current one are not shown.
+            is_current = pause is not None and plain.pause in (None, pause.number)
+            if pause is not None and is_current and plain.refusal is None:
                 kinds = None
                 if self._approvers is not None:
                     kinds = await self._approvers.kinds(call, plain.owner, plain.task_id, pause)

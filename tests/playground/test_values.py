@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -200,7 +201,8 @@ class Payment(BaseModel):
 
 
 async def test_an_argument_by_another_name_than_that_of_the_schema_is_shown(playground: Visit) -> None:
-    agent = scripted({'Pay.': [call('pay', '{"cents": 1000000}')]})
+    """The field of the schema's name does not say that the default runs."""
+    agent = scripted({'Pay.': [call('pay', '{"cents": 1000000}')], 'Pay less.': [call('pay', '{"note": "less"}')]})
 
     @agent.tool_plain(requires_approval=True)
     def pay(payment: Payment) -> str:
@@ -210,8 +212,11 @@ async def test_an_argument_by_another_name_than_that_of_the_schema_is_shown(play
     page = await playground(to_a2a(agent))
     await say(page, 'Pay.')
     await expect(form(page, 'pay').get_by_label('cents (JSON)')).to_have_value('1000000')
+    await expect(form(page, 'pay').get_by_label('amountCents')).not_to_have_attribute('placeholder', re.compile('5'))
     await form(page, 'pay').get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("Results: ['1000000 are paid.']")).to_have_count(1)
+    await say(page, 'Pay less.')
+    await expect(form(page, 'pay').get_by_label('amountCents')).to_have_attribute('placeholder', 'without a value: 5')
 
 
 async def test_arguments_that_nobody_may_change_are_shown_as_they_run(playground: Visit) -> None:

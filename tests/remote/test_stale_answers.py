@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AClient, A2AError, Approvals, RemoteResult, to_a2a
+from pydantic_ai_a2a import A2AClient, A2AError, A2AToolset, Approvals, RemoteResult, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.settings import PlainText
 
@@ -122,6 +122,28 @@ async def test_several_remote_calls_behind_one_have_new_ids_in_each_pause(betwee
     approved = [{'id': name, 'decision': 'approve'} for name in ('a', 'b')]
     denied = {'id': 'b', 'decision': 'deny', 'reason': 'No.'}
     assert answers_to(canned) == [{'callAnswers': [approved[0], denied]}, {'callAnswers': approved}]
+
+
+async def test_no_call_of_the_model_has_the_id_of_a_remote_call() -> None:
+    """Else an approval of the small payment would approve the large one, of another agent, too."""
+    several = waits(pending=[pay(5, '1'), pay(6, '2')])
+    one, two = (Canned(stream({'task': task}), stream({'task': DONE})) for task in (several, waits(pending=[pay(7)])))
+
+    def model(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        names = [tool.name for tool in info.function_tools]
+        return ModelResponse(
+            parts=[
+                ToolCallPart(name, {'message': 'Pay.'}, call_id)
+                for name, call_id in zip(names, ('c', 'c.1'), strict=True)
+            ]
+        )
+
+    toolsets = [A2AToolset(app, id=name).prefixed(name) for name, app in (('one', one.app), ('two', two.app))]
+    agent = Agent(FunctionModel(model), toolsets=toolsets)
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
+        result = await client.send('Pay.')
+    assert (result.state, result.pending) == ('failed', [])
+    assert one.methods == two.methods == ['SendStreamingMessage']
 
 
 @in_between

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, RunContext, ToolOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -169,6 +169,39 @@ async def test_an_approver_does_not_learn_what_the_owner_is_asked() -> None:
         assert ('delete {"path":"b"}' in error.message, 'size' in error.message) == (True, False)
         owner = await refused(ann.send(answers(task, approve('another'))))
         assert ('delete {"path":"b"}' in owner.message, 'size' in owner.message) == (True, True)
+
+
+@each_case('parts', [[{'text': 'yes'}], [{'data': {'callAnswers': [{'id': CALL, 'decision': 'approve'}]}}]])
+async def test_an_approver_whose_answer_is_overtaken_does_not_learn_what_the_owner_is_asked(parts: list[Any]) -> None:
+    """The task goes on, and asks its owner, while the rule still decides about the approver."""
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def rule(caller: Caller, _: WaitingTask) -> bool:
+        if caller.id == 'eve':
+            begun.set()
+            await goes_on.wait()
+        return caller.id in ('bob', 'eve')
+
+    def whom() -> InputRequired:
+        return InputRequired('Whom did I pay?', {'type': 'string', 'enum': ['Joe', 'Jim']})
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        is_paid = isinstance(messages[-1].parts[-1], ToolReturnPart)
+        return ModelResponse(parts=[ToolCallPart('whom', {}) if is_paid else ToolCallPart('pay', {'cents': 5}, CALL)])
+
+    agent: Agent[object, Any] = Agent(FunctionModel(answer), output_type=ToolOutput(whom, name='whom'))
+    agent.tool(requires_approval=True)(Cashier().pay)
+    async with serving(agent, auth=by_header, approvals=Approvals(approvers=rule)) as client:
+        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+        task = await ann.send('pay')
+        overtaken = asyncio.create_task(refused(eve.send(message(parts=parts, taskId=task['id']))))
+        await begun.wait()
+        await next_pause(bob, answers(task, approve(CALL)))
+        assert 'Whom did I pay?' in str(await ann.get_task(task['id']))
+        goes_on.set()
+        error = await overtaken
+    told = str((error.message, error.data))
+    assert (error.code, 'Whom' in told, 'Joe' in told) == (-32004, False, False)
 
 
 async def test_a_second_decision_about_one_pause_says_that_another_caller_has_decided() -> None:

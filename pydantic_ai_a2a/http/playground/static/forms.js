@@ -248,9 +248,15 @@ export class SchemaForm {
   #object({ schema, nullable, value, path, label, required, depth, isNew }, names) {
     const { properties, additionalProperties } = schema;
     const needed = new Set(schema.required);
+    // A member that the schema does not name may be another name of one that is left out, which then has no default.
+    const isCertain = namesOf(value ?? {}).every((name) => own(properties, name) !== undefined);
+    const schemaOf = (name) => {
+      const given = own(properties, name) ?? additionalProperties;
+      return isCertain || !isObject(given) ? given : { ...given, default: undefined };
+    };
     const members = names.map((name) => [
       name,
-      this.#make(own(properties, name) ?? additionalProperties, own(value, name), `${path}.${name}`, visible(name), needed.has(name) || own(properties, name) === undefined, depth + 1),
+      this.#make(schemaOf(name), own(value, name), `${path}.${name}`, visible(name), needed.has(name) || own(properties, name) === undefined, depth + 1),
     ]);
     const elements = members.map(([, member]) => member.element);
     const element = depth ? el('fieldset', {}, el('legend', {}, label), elements) : el('div', {}, elements);
