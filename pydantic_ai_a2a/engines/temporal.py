@@ -126,10 +126,10 @@ class Temporal(Engine):
         self._connection = connection
         self._clients: WeakKeyDictionary[Backend, Client] = WeakKeyDictionary()
 
-    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
-        super().check(agent, deps)
+    def check(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+        super().check(agent, options)
         leaves = list[Any]()
-        for toolset in agent.toolsets:
+        for toolset in (*agent.toolsets, *(options.get('toolsets') or ())):
             toolset.apply(leaves.append)
         if any(isinstance(leaf, CallsRemoteAgent) for leaf in leaves):
             raise TypeError(
@@ -138,7 +138,7 @@ class Temporal(Engine):
                 ' with A2AClient, or engine=DBOS().'
             )
         try:
-            _dump_deps(agent, deps)
+            _dump_deps(agent, options.get('deps'))
         except UserError as error:
             raise TypeError(str(error)) from error
 
