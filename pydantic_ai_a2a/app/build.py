@@ -229,7 +229,7 @@ def to_a2a(
     store = choose_backend(backend, namespace or 'agent', limits, own)
     check_namespace(namespace, card_name, backend)
     if engine is not None:
-        settings = check_engine(engine, agent, settings, hooks, run.get('deps'), durable=store.durable and own is None)
+        settings = check_engine(engine, agent, settings, hooks, run, durable=store.durable and own is None)
     parts = Assembly(
         agent,
         store,

@@ -217,7 +217,13 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
 
 
 def check_engine(
-    engine: object, agent: AbstractAgent[Any, Any], settings: Settings, hooks: Hooks, deps: Any, *, durable: bool
+    engine: object,
+    agent: AbstractAgent[Any, Any],
+    settings: Settings,
+    hooks: Hooks,
+    options: RunOptions,
+    *,
+    durable: bool,
 ) -> Settings:
     """Check an engine, and what cannot be combined with an engine. Return the settings of the app with the engine.
 
@@ -253,7 +259,7 @@ def check_engine(
             ' maximum_attempts in the retry policy of the capability, or a timeout.',
         ),
     )
-    engine.check(agent, deps)
+    engine.check(agent, options)
     starts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
     return replace(settings, workers=replace(workers, retries=0, attempts=starts))
 

@@ -54,11 +54,11 @@ class Engine(ABC):
     capability: ClassVar[Any]
     """Class of the capability that agents need."""
 
-    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
-        """Check an agent and the `deps` of all runs when an app is made.
+    def check(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+        """Check an agent and the options of all runs when an app is made.
 
         Raises:
-            TypeError: The agent lacks the capability of this engine, or the engine cannot pass on the `deps`.
+            TypeError: The agent lacks the capability of this engine, or the engine cannot run it with the options.
         """
         if self.capability.from_agent(agent) is None:
             engine, name = type(self).__name__, self.capability.__name__

@@ -11,11 +11,12 @@ import logging
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, Union, cast
+from typing import Any, ClassVar, NamedTuple, Union, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -25,7 +26,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -40,20 +41,21 @@ from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.dependencies import Running, running
 from ..agent.options import RunInfo, RunOptions
+from ..agent.refused_files import check_files
 from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
-from ..conversion.outbound import NO_ANSWERS, declared_types, type_name
+from ..conversion.outbound import NO_ANSWERS, Artifacts, declared_types, type_name
 from ..conversion.pending import STATES, Rejected
 from ..conversion.remote_calls import CallsRemoteAgent
 from ..conversion.schemas import ValidatedInput
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
-from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
+from ..errors import BackendUnusable, FileRefused, ResultForgotten, StoreUnavailable
 from ..protocol import stored
 from ..quotas import Left
 from ..runs.agent_job import AgentJob
 from ..runs.recorder import Recorder
 from ..store.ports import Backend, Claim
-from ..types import Message, Note, Part, ToolArtifact
+from ..types import Message, Note, Part, ToolArtifact, without_surrogates
 from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun, WorkflowToken, perform
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -126,10 +128,10 @@ class Temporal(Engine):
         self._connection = connection
         self._clients: WeakKeyDictionary[Backend, Client] = WeakKeyDictionary()
 
-    def check(self, agent: AbstractAgent[Any, Any], deps: Any) -> None:
-        super().check(agent, deps)
+    def check(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+        super().check(agent, options)
         leaves = list[Any]()
-        for toolset in agent.toolsets:
+        for toolset in (*agent.toolsets, *(options.get('toolsets') or ())):
             toolset.apply(leaves.append)
         if any(isinstance(leaf, CallsRemoteAgent) for leaf in leaves):
             raise TypeError(
@@ -138,7 +140,7 @@ class Temporal(Engine):
                 ' with A2AClient, or engine=DBOS().'
             )
         try:
-            _dump_deps(agent, deps)
+            _dump_deps(agent, options.get('deps'))
         except UserError as error:
             raise TypeError(str(error)) from error
 
@@ -324,20 +326,40 @@ def _classified(error: BaseException | None) -> Sequence[Any] | None:
     return details[1:] if details[:1] == (_NAME,) else None
 
 
-def _with_failure(error: Exception) -> Exception | None:
+def _with_failure(error: Exception, arguments: Sequence[Any]) -> Exception | None:
     """Return an error of an activity together with its failure; None for an error without a known failure.
 
-    A workflow gets only the name of the error's class. Retries depend on that name, so it stays.
+    A workflow gets only the name of the error's class. Retries depend on that name and on the delay, so both stay.
     """
-    raised, name, last = error, type(error).__name__, False
+    raised = error
     if isinstance(error, exceptions.ApplicationError):  # of Pydantic AI, for an error that it does not try again
         if error.details or not isinstance(error.__cause__, Exception):
             return None
-        raised, name, last = error.__cause__, error.type, error.non_retryable
-    failure = classify(raised)
+        raised = error.__cause__
+    else:
+        error = exceptions.ApplicationError(str(error), type=type(error).__name__)
+    failure = classify(_of_files(raised, arguments))
     if failure == UNKNOWN:
         return None
-    return exceptions.ApplicationError(str(raised), _NAME, *failure, type=name, non_retryable=last)
+    return exceptions.ApplicationError(
+        error.message,
+        _NAME,
+        *failure,
+        type=error.type,
+        non_retryable=error.non_retryable,
+        next_retry_delay=error.next_retry_delay,
+    )
+
+
+def _of_files(error: Exception, arguments: Sequence[Any]) -> Exception:
+    """Return an error of an activity, or the `FileRefused` in its place for a request to a model with files."""
+    messages: Sequence[ModelMessage] = getattr(arguments[0], 'messages', ()) if arguments else ()
+    try:
+        if messages:
+            check_files(error, messages, messages[-1])
+    except FileRefused as refused:
+        return refused
+    return error
 
 
 def _as_failure(error: Exception) -> exceptions.ApplicationError:
@@ -468,7 +490,7 @@ class _InTask(ActivityInboundInterceptor):
                 raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error
             raise
         except Exception as error:
-            if (known := _with_failure(error)) is None:
+            if (known := _with_failure(error, input.args)) is None:
                 raise
             raise known from error
 
@@ -617,8 +639,8 @@ def _dump_output(output: Any, kinds: Sequence[Any]) -> tuple[str, bytes]:
             [back] = _read_output(adapter, body)
             if type(back) is type(output) and back == output:
                 return f'{kinds.index(kind)}', body
-    body = to_json([output], bytes_mode='base64', inf_nan_mode='strings', fallback=repr)
-    if from_json(body) != [output] and type(output) not in _changed_outputs:
+    body = to_json([output], bytes_mode='base64', inf_nan_mode='strings', fallback=_plain)
+    if not _equal(from_json(body), [output]) and type(output) not in _changed_outputs:
         _changed_outputs.add(type(output))
         logger.warning(
             'Outputs of the type %s change on their way from a workflow: on_complete gets their JSON, and clients get'
@@ -626,6 +648,17 @@ def _dump_output(output: Any, kinds: Sequence[Any]) -> tuple[str, bytes]:
             type_name(type(output)),
         )
     return '', body
+
+
+def _plain(value: object) -> object:
+    """Return values with JSON in the place of an object that Pydantic cannot write."""
+    return {**value} if isinstance(value, Artifacts) else repr(value)
+
+
+def _equal(value: object, other: object) -> bool:
+    with suppress(Exception):  # of a class whose comparison is no bool, such as an array
+        return bool(value == other)
+    return False
 
 
 def _load_output(end: _End, kinds: Sequence[Any]) -> Any:
@@ -700,18 +733,34 @@ def _keeping_payloads(backend: Backend, own: converter.DataConverter | None) -> 
     kind = own.payload_converter_class
     return replace(
         own,
-        payload_converter_class=type(kind.__name__, (_MarksPolls, kind), {}),
+        payload_converter_class=type(kind.__name__, (_MarksPolls,), {'kind': kind}),
         payload_codec=None if own.payload_codec is None else _KeepsMarks(own.payload_codec),
         failure_converter_class=converter.DefaultFailureConverterWithEncodedAttributes,
         external_storage=storage,
     )
 
 
-class _MarksPolls(converter.PayloadConverter):
-    """Marks the payloads of polls, beside the payload converter of a user."""
+class _MarksPolls(converter.PayloadConverter, converter.WithSerializationContext):
+    """The payload converter of a user, which marks the payloads of polls."""
+
+    kind: ClassVar[Any]
+
+    def __init__(self) -> None:
+        self._own = self.kind()
+
+    def with_context(self, context: converter.SerializationContext) -> _MarksPolls:
+        marking = copy(self)
+        marking._own = self._own.with_context(context)
+        return marking
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        return self._own.from_payloads(payloads, type_hints)
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
-        payloads = super().to_payloads(values)  # type: ignore[safe-super]
+        try:
+            payloads = self._own.to_payloads(values)
+        except PydanticSerializationError:  # also for half of an emoji in a text of a model or a tool
+            payloads = self._own.to_payloads(without_surrogates(to_jsonable_python(values)))
         if len(values) == 1 and isinstance(values[0], (PollInput, PollResult)):
             for payload in payloads:
                 if len(payload.data) <= _LARGEST_POLL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import RunFailure, Workers
 
+from ...client import message
 from ...engines import DbosKit, Kit, TemporalKit
 from ..stage import serving
 
@@ -69,13 +71,13 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit | None:
     return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
 
 
-async def failure(kit: Kit | None, model: Any, **arguments: Any) -> tuple[str, str]:
+async def failure(kit: Kit | None, model: Any, sent: Any = 'hello', **arguments: Any) -> tuple[str, str]:
     """What a client and the hook hear of a failed task."""
     heard = list[RunFailure]()
     agent = Agent(model, name='agent', **arguments) if kit is None else kit.agent(model, **arguments)
     options: dict[str, Any] = {'workers': Workers(retries=0)} if kit is None else kit.options()
     async with serving(agent, on_failure=heard.append, **options) as client:
-        task = await client.send('hello')
+        task = await client.send(sent)
     assert 'secret' not in str(task)
     return task['status']['message']['metadata']['failure'], heard[0].kind
 
@@ -94,3 +96,25 @@ async def test_failure_of_a_tool_has_its_kind(kit: Kit | None, case: str) -> Non
         raise error('secret')
 
     assert await failure(kit, calling(), tools=[work]) == (kind, kind)
+
+
+REFUSALS: list[tuple[Any, ...]] = [
+    (ModelHTTPError, 400, 'test'),
+    (NotImplementedError, 'secret'),
+    (UserError, 'secret'),
+]
+
+
+@pytest.mark.parametrize('error', REFUSALS, ids=['http', 'code', 'agent'])
+async def test_file_that_the_model_does_not_take_is_named(kit: Kit | None, error: tuple[Any, ...]) -> None:
+    file = {'raw': b64encode(b'talk').decode(), 'mediaType': 'audio/ogg', 'filename': 'talk.ogg'}
+    kinds = await failure(kit, failing(*error), message(parts=[{'text': 'hear'}, file]))
+    assert kinds == ('refused-file', 'refused-file')
+
+
+async def test_tool_that_fails_is_no_refusal_of_a_file(kit: Kit | None) -> None:
+    async def work() -> None:
+        raise NotImplementedError('secret')
+
+    file = {'raw': b64encode(b'talk').decode(), 'mediaType': 'audio/ogg', 'filename': 'talk.ogg'}
+    assert await failure(kit, calling(), message(parts=[file]), tools=[work]) == ('internal', 'internal')

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from base64 import b64decode
 from binascii import Error
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai import BinaryContent, RunContext
+from pydantic_ai.durable_exec.temporal import PydanticAIPayloadConverter
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -138,6 +141,24 @@ async def test_large_texts_events_and_artifacts_reach_the_client(kit: TemporalKi
     assert [len(piece) for piece in pieces] == [3_000_000, 3_000_000, 0]
     assert texts(done) == [large, large]
     assert drawn == ['drawing']
+
+
+class ConverterInContext(PydanticAIPayloadConverter):
+    """A payload converter of a user that knows the workflow."""
+
+    def with_context(self, context: SerializationContext) -> ConverterInContext:
+        return ConverterInContext()
+
+
+async def test_no_poll_is_stored(kit: TemporalKit) -> None:
+    own = replace(DataConverter.default, payload_converter_class=ConverterInContext)
+    agent = kit.agent(FunctionModel(stream_function=speak), streams=True)
+    async with serving(agent, **kit.options(data_converter=own)) as client:
+        assert state_of(await client.send('hello')) == 'COMPLETED'
+        with closing(sqlite3.connect(kit.folder / 'agent.db')) as database:
+            stored = [body for [body] in database.execute('SELECT body FROM payload')]
+    assert stored
+    assert not [body for body in stored if b'next_offset' in body or b'from_offset' in body]
 
 
 @pytest.mark.parametrize('streams', [True, False])

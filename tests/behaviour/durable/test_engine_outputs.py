@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +18,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
+    PlainValidator,
     SecretStr,
+    WithJsonSchema,
     computed_field,
     field_serializer,
     field_validator,
@@ -221,9 +225,40 @@ def at_temporal(tmp_path: Path, temporal: str) -> TemporalKit:
     return TemporalKit(tmp_path, temporal)
 
 
+class Array:
+    """Like an array of numpy: its comparison is no bool."""
+
+    def __init__(self, items: list[int]) -> None:
+        self.items = items
+
+    def __eq__(self, other: object) -> Any:
+        return Array([])
+
+    def __hash__(self) -> int:
+        return len(self.items)
+
+    def __bool__(self) -> bool:
+        raise ValueError('ambiguous')
+
+    def __repr__(self) -> str:
+        return f'Array({self.items})'
+
+
+def report(city: str) -> Artifacts:
+    return Artifacts({'cat': Cat(name=city), 'day': date(2026, 11, 28)})
+
+
+Items = Annotated[
+    Array, PlainValidator(Array), PlainSerializer(lambda array: array.items, return_type=list[int]), WithJsonSchema({})
+]
 LOST: dict[str, tuple[Any, dict[str, Any], Any]] = {
     'a validator that changes values': (Doubled, {'cents': 7}, {'cents': 700}),
     'a secret': (Secret, {'word': 'abc'}, {'word': '**********'}),
+}
+OTHER: dict[str, tuple[Any, dict[str, Any], list[Any], Any]] = {
+    # The output type, what the model answers with, what the client gets, and what the hook gets.
+    'an array': (Items, {'response': [1, 2]}, [[1, 2]], 'Array([1, 2])'),
+    'artifacts': (report, {'city': 'a'}, [{'name': 'a'}, '2026-11-28'], {'cat': {'name': 'a'}, 'day': '2026-11-28'}),
 }
 
 
@@ -241,6 +276,26 @@ async def test_hook_gets_json_of_an_output_that_would_change(
     assert completed == [dumped]
     name = output_type.__name__
     assert caplog.text.count(f'Outputs of the type {name} change on their way from a workflow') == 1
+
+
+@pytest.mark.parametrize('case', OTHER)
+async def test_output_that_cannot_be_compared_reaches_client_and_hook(at_temporal: TemporalKit, case: str) -> None:
+    output_type, answer, expected, heard = OTHER[case]
+    agent = at_temporal.agent(answering(answer, ''), output_type=output_type)
+    _, artifacts, completed = await ends(agent, at_temporal.options())
+    assert [artifact['parts'][0]['data']['result'] for artifact in artifacts] == expected
+    assert completed == [heard]
+
+
+@pytest.mark.parametrize('streams', [True, False])
+async def test_half_of_an_emoji_is_replaced(at_temporal: TemporalKit, streams: bool) -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'ab\ud83d'
+
+    model = FunctionModel(stream_function=stream) if streams else answering('ab\ud83d', '')
+    agent = at_temporal.agent(model, streams=streams)
+    _, artifacts, completed = await ends(agent, at_temporal.options())
+    assert (artifacts[0]['parts'][0]['text'], completed) == ('ab\ufffd', ['ab\ufffd'])
 
 
 class Counted(BaseModel):

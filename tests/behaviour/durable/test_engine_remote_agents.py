@@ -126,3 +126,10 @@ async def test_dynamic_toolset_that_continues_its_conversation_fails_with_the_wa
         async with serving(agent, **kit.options()) as client:
             assert state_of(await client.send('hello')) == 'FAILED'
     assert "Use context='call'." in caplog.text
+
+
+def test_toolsets_of_all_runs_with_remote_agents_are_refused_by_temporal(tmp_path: Path, temporal: str) -> None:
+    kit = TemporalKit(tmp_path, temporal)
+    toolset: A2AToolset[Any] = A2AToolset('https://example.com')
+    with pytest.raises(TypeError, match='which has no network'):
+        to_a2a(kit.agent(TestModel()), toolsets=[toolset], **kit.options())
