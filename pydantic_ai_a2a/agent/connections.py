@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from pydantic_ai import CancellationToken
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ToolReturnPart
 
@@ -55,16 +56,19 @@ class Connections:
         """Note that the agent was entered: `agent.override` may have added toolsets until then."""
         self.kept = bool(self._toolsets())
 
-    async def counted(self, run: Callable[[], Awaitable[RunOutput]], *, in_workflow: bool) -> RunOutput:
+    async def counted(
+        self, run: Callable[[], Awaitable[RunOutput]], token: CancellationToken, *, in_workflow: bool
+    ) -> RunOutput:
         """Run the agent, and ask for a look at the connections if a tool, or the run, has failed.
 
         Args:
-            run: Runs the agent.
+            run: Runs the agent. Raises `RunCancelled` at once if the token is cancelled.
+            token: Cancels the run, which then waits no longer.
             in_workflow: True in a workflow of an engine, which must do the same in each replay, and so does not wait.
         """
         if not in_workflow:
-            await self._settle()
-            while self.renewing:  # noqa: ASYNC110 - as in `idle`
+            await self._settle(token)
+            while self.renewing and not token.cancelled:  # noqa: ASYNC110 - as in `idle`
                 await asyncio.sleep(_PAUSE)
         self._runs += 1
         doubt = True
@@ -85,17 +89,17 @@ class Connections:
         Raises:
             AgentUnavailable: The agent is being entered anew.
         """
-        await self._settle()
+        await self._settle(CancellationToken())
         if self.renewing:
             raise AgentUnavailable
 
-    async def _settle(self) -> None:
-        """Ping the servers, and wait while the host looks whether one is lost."""
+    async def _settle(self, token: CancellationToken) -> None:
+        """Ping the servers, and wait while the host looks whether one is lost, at most until the token is cancelled."""
         if not self.in_doubt and not self.renewing:
             answered = await asyncio.gather(*map(_answers, self._running()))
             if not all(answered):
                 self.on_doubt()
-        while self.in_doubt:  # noqa: ASYNC110 - as in `idle`
+        while self.in_doubt and not token.cancelled:  # noqa: ASYNC110 - as in `idle`
             await asyncio.sleep(_PAUSE)
 
     async def lost(self) -> str | None:

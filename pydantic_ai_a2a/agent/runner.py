@@ -203,9 +203,18 @@ class Runner:
         if not self.connections.kept:
             return self._run(arguments, options)
         in_workflow = options is not None and 'cancellation_token' in options
-        return self.connections.counted(partial(self._run, arguments, options), in_workflow=in_workflow)
+        run = partial(self._run, arguments, options)
+        return self.connections.counted(run, arguments.token, in_workflow=in_workflow)
 
     async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
+        if arguments.token.cancelled:  # `Agent.iter` would enter the toolsets first, whose servers may be down
+            raise RunCancelled(
+                'The run was cancelled before it began.',
+                usage=arguments.usage,
+                metadata={'a2a': arguments.info},
+                run_id=arguments.run_id,
+                conversation_id=arguments.info['context_id'],
+            )
         history, turn = arguments.history, arguments.turn
         answer = AnswerStream(arguments.text_output)
         if self._changes_history:

@@ -10,7 +10,8 @@ import fastmcp
 import pytest
 from fastmcp.client.transports import FastMCPTransport
 from mcp.server import MCPServer
-from pydantic_ai import Agent
+from pydantic_ai import Agent, CancellationToken
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -94,7 +95,10 @@ async def test_no_run_begins_while_the_server_looks_at_a_connection() -> None:
 
 
 class Pinged(fastmcp.Client[Any]):
-    """A client of an MCP server that answers pings, is too busy for them, or has died until the next connection."""
+    """A client of an MCP server that answers pings, is too busy for them, or has died until the next connection.
+
+    A dead server refuses further connections.
+    """
 
     dead = False
     pings = 0
@@ -104,6 +108,8 @@ class Pinged(fastmcp.Client[Any]):
         self.kind = kind
 
     async def __aenter__(self) -> Any:
+        if self.dead and self.kind == 'dead':
+            raise ConnectionError
         self.dead = False
         return await super().__aenter__()
 
@@ -142,6 +148,26 @@ async def test_each_server_gets_a_ping_before_a_run_and_a_dead_one_is_connected_
     assert ('The agent was entered anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
 
 
+async def test_a_cancel_stops_a_run_that_waits_for_a_dead_server() -> None:
+    canceled = asyncio.Event()
+    client = Pinged(FastMCPTransport(Server()), 'dead')
+    agent = Agent(FunctionModel(model), toolsets=[MCPToolset[object](client)])
+
+    async def on_cancel(run: RunCancelled) -> None:
+        canceled.set()
+
+    app = to_a2a(agent, on_cancel=on_cancel)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client.dead = True
+        sending = asyncio.create_task(Client(app).send())
+        while (await Client(app).get('/health/ready')).json['components']['agent'] != 'reconnecting':
+            pass
+        [task] = await app.list_tasks(state='working')
+        await Client(app).call('CancelTask', {'id': task['id']})
+        assert state_of(await sending) == 'CANCELED'
+        await canceled.wait()
+
+
 async def test_a_run_in_a_workflow_waits_for_no_connection() -> None:
     async def run() -> Any:
         raise LookupError('it has begun')
@@ -149,4 +175,4 @@ async def test_a_run_in_a_workflow_waits_for_no_connection() -> None:
     connections = Connections(Agent('test'))
     connections.renewing = True
     with pytest.raises(LookupError, match='it has begun'):
-        await connections.counted(run, in_workflow=True)
+        await connections.counted(run, CancellationToken(), in_workflow=True)
