@@ -203,11 +203,12 @@ class Runner:
         if not self.connections.kept:
             return self._run(arguments, options)
         in_workflow = options is not None and 'cancellation_token' in options
-        run = partial(self._run, arguments, options)
+        run = partial(self._run_unless_cancelled, arguments, options)
         return self.connections.counted(run, arguments.token, in_workflow=in_workflow)
 
-    async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
-        if arguments.token.cancelled:  # `Agent.iter` would enter the toolsets first, whose servers may be down
+    async def _run_unless_cancelled(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
+        """Run the agent. `Agent.iter` would enter the toolsets, whose servers may be down, before it sees the cancel."""
+        if arguments.token.cancelled:
             raise RunCancelled(
                 'The run was cancelled before it began.',
                 usage=arguments.usage,
@@ -215,6 +216,9 @@ class Runner:
                 run_id=arguments.run_id,
                 conversation_id=arguments.info['context_id'],
             )
+        return await self._run(arguments, options)
+
+    async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
         history, turn = arguments.history, arguments.turn
         answer = AnswerStream(arguments.text_output)
         if self._changes_history:
