@@ -207,7 +207,7 @@ class Runner:
         return self.connections.counted(run, arguments.token, in_workflow=in_workflow)
 
     async def _run_unless_cancelled(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
-        """Run the agent. `Agent.iter` would enter the toolsets, whose servers may be down, before it sees the cancel."""
+        """Run the agent. `Agent.iter` would enter the toolsets, whose servers may be down, before the cancel."""
         if arguments.token.cancelled:
             raise RunCancelled(
                 'The run was cancelled before it began.',
