@@ -17,6 +17,7 @@ from pydantic_ai.exceptions import (
     ModelHTTPError,
     ModelNotFoundError,
     ModelRequestRejectedError,
+    UserError,
 )
 from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, UserPromptPart
 from pydantic_ai.models import Model
@@ -26,8 +27,9 @@ from ..errors import FileRefused
 _OTHER_CAUSES = (ModelAuthenticationError, ModelContextWindowExceededError, ModelNotFoundError)
 _REJECTED = frozenset({400, 413, 415, 422})
 """HTTP statuses of a rejected request, for a `ModelHTTPError` of no class of its own."""
-_NO_FORMAT = (AssertionError, NotImplementedError, RuntimeError, ValueError)
-"""What the models of Pydantic AI raise while they build a request with a file that they cannot send."""
+_NO_FORMAT = frozenset({AssertionError, NotImplementedError, RuntimeError, UserError, ValueError})
+"""What the models of Pydantic AI raise while they build a request with a file that they cannot send. Other subclasses,
+such as a `ValidationError` or a `RecursionError`, are faults."""
 _MADE_UP = re.compile('[0-9a-f]{6}')
 """The identifier that Pydantic AI gives a file without a name."""
 
@@ -48,7 +50,7 @@ def check_files(error: Exception, messages: Sequence[ModelMessage], request: Mod
     if isinstance(error, AgentRunError):
         files = [*_files([request])] if _is_rejected(error) else []
     else:
-        is_refused = isinstance(error, _NO_FORMAT) and _is_of_model(error)
+        is_refused = type(error) in _NO_FORMAT and _is_of_model(error)
         files = [*_files([request])] or [*_files(messages)] if is_refused else []
     if files:
         raise FileRefused(dict.fromkeys(files)) from error

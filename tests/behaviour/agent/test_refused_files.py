@@ -114,6 +114,7 @@ async def test_the_last_of_several_models_counts() -> None:
     ('error', 'kind'),
     [
         (KeyError('a fault of the code'), 'internal'),
+        (UnicodeError('a fault of the code'), 'internal'),
         (ModelAuthenticationError('model', 'key'), 'provider-error'),
         (ModelHTTPError(500, 'model'), 'provider-error'),
     ],
