@@ -239,7 +239,7 @@ async def test_the_first_task_after_the_death_of_a_stdio_server_has_a_new_one(
         [server] = texts(await client.send('now'))
         assert 'Error' in texts(await client.send('fail'))[0]
         assert texts(await client.send('now')) == [server]
-        for _ in range(15):
+        for _ in range(5):
             if death == 'killed':
                 os.kill(int(server), signal.SIGKILL)
                 await gone(int(server))
