@@ -27,8 +27,8 @@ def main(folder: str, *arguments: str) -> None:
         _mount('--options', 'remount,bind,ro', place)
     if os.environ.get('A2A_TEST_FOLDER') == 'read-only':
         _mount('--options', 'remount,bind,ro', folder)
-    for name in ('TMPDIR', 'SQLITE_TMPDIR'):
-        os.environ.pop(name, None)
+    for name in [name for name in os.environ if name.endswith('TMPDIR') or name.startswith('COVERAGE_')]:
+        del os.environ[name]  # coverage could not write what it measures
     os.execv(sys.executable, [sys.executable, '-u', *arguments])
 
 
