@@ -485,11 +485,9 @@ class _InTask(ActivityInboundInterceptor):
             return await self.next.execute_activity(input)
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
-        except RPCError as error:
-            if error.status is RPCStatusCode.INVALID_ARGUMENT:  # such as for one signal too many
-                raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error
-            raise
         except Exception as error:
+            if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
+                raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error  # such as for one signal too many
             if (known := _with_failure(error, input.args)) is None:
                 raise
             raise known from error

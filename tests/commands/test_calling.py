@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -19,8 +20,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.client.following import Update
 from pydantic_ai_a2a.commands import calling
 from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.commands.screens import Screen
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
 from pydantic_ai_a2a.remote import model as remote_model
 
@@ -286,25 +289,38 @@ def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Captu
 
 
 def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    say, reported = calling.say, Event()
+    say, screen_for, reported, shown = calling.say, calling.screen_for, Event(), Event()
 
     def saying(text: str) -> None:
         say(text)
         if 'queued' in text:
             reported.set()
 
+    def screen_that_tells(form: Any, before: str) -> Screen:
+        screen = screen_for(form, before)
+        show = screen.show
+
+        def show_and_tell(update: Update) -> None:
+            show(update)
+            asyncio.get_running_loop().call_later(0.0, shown.set)  # after the report, which is due before
+
+        screen.show = show_and_tell
+        return screen
+
     def events(*states: str) -> Iterator[str]:
         for state in states:
             task = {**TASK, 'status': {'state': f'TASK_STATE_{state}'}}
             yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task}})}\n\n'
-            assert state != 'SUBMITTED' or reported.wait(LIMIT)
+            assert (reported if state == 'SUBMITTED' else shown).wait(LIMIT)
 
     def sent(*states: str) -> Outcome:
+        shown.clear()
         with served(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
             return command(capsys, 'send', server.url, 'hello')
 
     monkeypatch.setattr(calling, 'QUEUED', 0.0)
     monkeypatch.setattr(calling, 'say', saying)
+    monkeypatch.setattr(calling, 'screen_for', screen_that_tells)
     queued, begun = sent('SUBMITTED', 'COMPLETED'), sent('WORKING', 'WORKING', 'COMPLETED')
     assert (queued.code, begun.code) == (0, 0)
     assert queued.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')

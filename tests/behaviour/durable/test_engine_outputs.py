@@ -32,6 +32,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_core import from_json, to_json
+from temporalio import client, workflow
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
@@ -325,17 +326,22 @@ async def test_hook_gets_json_of_an_output_that_its_process_cannot_read(at_tempo
     assert completed == [{'cents': 7}]
 
 
-class OfVersionBefore(Interceptor):
+class OfVersionBefore(client.Interceptor, Interceptor):
     """Has workflows read and write what the version before read and wrote."""
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
         return _OfVersionBefore
 
 
+REWRITTEN = list[str]()
+"""The workflows with the data of the version before."""
+
+
 class _OfVersionBefore(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         *before, _ = from_json(input.args[0])
         _, values, rest, *_ = from_json(await super().execute_workflow(replace(input, args=[to_json(before)])))
+        REWRITTEN.append(workflow.info().task_queue)
         return to_json(['', values, rest[:-1]])
 
 
@@ -344,3 +350,4 @@ async def test_end_of_the_version_before_is_read(at_temporal: TemporalKit) -> No
     _, artifacts, completed = await ends(agent, at_temporal.options(interceptors=[OfVersionBefore()]))
     assert artifacts[0]['parts'][0]['metadata']['python_type'] == 'Cat'
     assert completed == [Cat(name='Tom')]
+    assert [at_temporal.queue] == REWRITTEN
