@@ -350,4 +350,4 @@ async def test_end_of_the_version_before_is_read(at_temporal: TemporalKit) -> No
     _, artifacts, completed = await ends(agent, at_temporal.options(interceptors=[OfVersionBefore()]))
     assert artifacts[0]['parts'][0]['metadata']['python_type'] == 'Cat'
     assert completed == [Cat(name='Tom')]
-    assert [at_temporal.queue] == REWRITTEN
+    assert at_temporal.queue in REWRITTEN
