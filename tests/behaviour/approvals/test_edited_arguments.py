@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from fastmcp.client.transports import FastMCPTransport
-from mcp.server import MCPServer
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 from pydantic_ai import Agent
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import AbstractToolset
 
 from pydantic_ai_a2a import A2A, Approvals, Caller, WaitingTask, to_a2a
 
@@ -114,24 +111,20 @@ class Cashier:
     """An agent that calls its tool `pay` with the arguments in the prompt, and answers with what the tool returned.
 
     Args:
-        pay: The tool; or an MCP server with the tool; or None for an MCP server that nobody reaches.
+        pay: The tool, or the toolset with it.
         field: Name of the amount in the arguments.
         options: Of the app.
     """
 
-    def __init__(self, pay: Callable[..., Any] | PayServer | None, field: str = 'cents', **options: Any) -> None:
+    def __init__(self, pay: Callable[..., Any] | AbstractToolset[object], field: str = 'cents', **options: Any) -> None:
         self.rule_saw: list[dict[str, Any] | None] = []
         self._field = field
-        agent: Agent[object, Any] = Agent(FunctionModel(self._model), name='cashier')
-        if isinstance(pay, PayServer):
-            toolset = MCPToolset[object](FastMCPTransport(pay)).approval_required()
-            agent = Agent(FunctionModel(self._model), name='cashier', toolsets=[toolset])
-        elif pay is None:
-            agent = Agent(name='cashier', toolsets=[MCPToolset[object]('http://127.0.0.1:9/mcp')])
+        model, options_of_agent = FunctionModel(self._model), dict[str, Any]()
+        if isinstance(pay, AbstractToolset):
+            options_of_agent['toolsets'] = [pay]
         else:
-            agent = Agent(
-                FunctionModel(self._model), name='cashier', tools=[Tool(pay, name='pay', requires_approval=True)]
-            )
+            options_of_agent['tools'] = [Tool(pay, name='pay', requires_approval=True)]
+        agent: Agent[object, Any] = Agent(model, name='cashier', **options_of_agent)
         self.agent = agent
         self.app = to_a2a(
             agent, auth=by_header, approvals=Approvals(approvers=self._rule, change_arguments=['pay']), **options
@@ -309,107 +302,7 @@ async def test_what_an_open_schema_takes_is_no_default_for_the_rule() -> None:
         assert await cashier.paid(cashier.director, task, args={'amount_cents': MILLION}) == MILLION
 
 
-# --- tools of MCP servers ---------------------------------------------------------------------------------------------
-
-
-class PayServer(MCPServer):
-    """An MCP server whose tool `pay` has the given schema, and returns its arguments."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        super().__init__('pay')
-        self._schema = schema
-        self.tool()(self.pay)
-
-    async def pay(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return arguments
-
-    async def list_tools(self) -> list[Any]:
-        [tool] = await super().list_tools()
-        return [tool.model_copy(update={'input_schema': self._schema})]
-
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        return await super().call_tool(name, {'arguments': arguments}, context)
-
-
-AMOUNT = {'type': 'object', 'properties': {'amountCents': {'type': 'integer', 'default': 5}, 'note': True}}
-PREFIXED = {'type': 'object', 'patternProperties': {'^x_': {'type': 'integer'}, '(?=y)': {}}}
-EITHER: dict[str, Any] = {
-    'type': 'object',
-    'anyOf': [{'$ref': '#/definitions/a'}, {'required': ['b'], 'properties': {'b': {}}}],
-}
-
-
-@each_case(
-    'schema, proposed, edit, unnamed',
-    [
-        (AMOUNT, {}, {'amountCents': 7, 'note': {'any': [1]}}, None),
-        (AMOUNT, {}, {'amount_cents': 7}, 'amount_cents'),
-        (AMOUNT, {'amount_cents': 7}, {'amount_cents': 7, 'amountCents': 4}, None),
-        (AMOUNT, {'amount_cents': 7}, {'amount_cents': 8}, 'amount_cents'),
-        ({'type': 'object'}, {}, {'any': {'thing': 7}}, None),
-        ({'type': 'object', 'properties': {}}, {}, {'any': {'thing': 7}}, None),
-        (PREFIXED, {}, {'x_a': 7, 'x_b': 8}, None),
-        ({**PREFIXED, 'additionalProperties': False}, {}, {'x_a': 7}, None),
-        (PREFIXED, {}, {'x_a': 'seven'}, 'x_a'),
-        (PREFIXED, {}, {'a_x_': 7}, 'a_x_'),
-        (PREFIXED, {}, {'y': 7}, 'y'),
-        (PREFIXED, {}, {'x_' * 200: 7}, 'x_' * 200),
-        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'b': 7}, None),
-        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'amountCents': 7}, None),
-        ({**EITHER, 'definitions': {'a': AMOUNT}}, {}, {'c': 7}, 'c'),
-        ({'allOf': [AMOUNT], 'type': 'object', 'properties': {'a': {}}}, {}, {'a': 1, 'amountCents': 7}, None),
-        ({'allOf': [AMOUNT], 'type': 'object', 'properties': {'a': {}}}, {}, {'b': 1}, 'b'),
-        ({'allOf': [AMOUNT, {'type': 'object'}], 'type': 'object'}, {}, {'b': 1}, 'b'),
-        ({**AMOUNT, 'additionalProperties': {'type': 'array', 'items': AMOUNT}}, {}, {'a': [{}, {'b': 1}]}, 'a[1].b'),
-    ],
-    ids=[f'{n}' for n in range(1, 20)],
-)
-async def test_a_tool_of_an_mcp_server_gets_only_members_that_its_schema_names(
-    schema: dict[str, Any], proposed: Any, edit: Any, unnamed: str | None
-) -> None:
-    cashier = Cashier(PayServer(schema), 'amountCents')
-    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
-        task = await cashier.asked_to(proposed)
-        if unnamed is None:
-            assert await cashier.paid(cashier.director, task, args=edit) == edit
-        else:
-            assert await refused(cashier.director, task, edit) == (-32602, [f'args.{unnamed}'])
-
-
-async def test_the_rule_sees_the_defaults_of_all_schemas_of_the_arguments() -> None:
-    more = {'properties': {'currency': {'default': 'EUR'}, 'odd': False}}
-    cashier = Cashier(
-        PayServer({'type': 'object', '$ref': '#/$defs/a', 'allOf': [more, True], '$defs': {'a': AMOUNT}}), 'amountCents'
-    )
-    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
-        task = await cashier.asked_to({'amountCents': 4})
-        assert await cashier.paid(cashier.clerk, task) == {'amountCents': 4}
-    assert cashier.rule_saw[0] == {'amountCents': 4, 'currency': 'EUR'}
-
-
-async def test_patterns_of_names_take_bounded_time() -> None:
-    # A pattern with a counted repetition may take long to compile, so an answer is checked with few of them.
-    schema: dict[str, Any] = {'type': 'object', 'patternProperties': {f'^{n}_{{2}}': {} for n in range(1_000)}}
-    cashier = Cashier(PayServer(schema))
-    async with lifespan(cashier.app), asyncio.timeout(LIMIT):
-        task = await cashier.asked_to({})
-        with pytest.raises(RpcError, match='too large or too deeply nested to check'):
-            await cashier.director.send(answers(task, approve(args={'0__': 1})))
-
-
-# --- servers without the tool, and servers in between -----------------------------------------------------------------
-
-
-async def test_a_server_without_the_tool_checks_the_answer(tmp_path: Path) -> None:
-    store = f'sqlite:///{tmp_path}/cashier.db'
-    worker, server = Cashier(pay_nested, backend=store), Cashier(None, backend=store)
-    server.app.hosting.runs_tasks = False  # as the command `serve --no-worker` says
-    async with lifespan(server.app), lifespan(worker.app), asyncio.timeout(LIMIT):
-        task = await server.asked_to({'payment': {}})
-        edit = {'payment': {'amount_cents': MILLION}}
-        assert await refused(server.director, task, edit) == (-32602, ['args.payment.amount_cents'])
-        assert await server.paid(server.director, task, args={'payment': {'amountCents': 7}}) == 7
-    assert server.rule_saw[-1] == {'payment': {'amountCents': 7}, 'note': ''}
+# --- servers in between --------------------------------------------------------------------------------------------
 
 
 async def test_a_server_in_between_checks_the_answer_to_a_remote_call() -> None:
