@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import serve, to_a2a
+from pydantic_ai_a2a import Workers, serve, to_a2a
 from pydantic_ai_a2a.agent.refused_files import check_files
 from pydantic_ai_a2a.errors import FileRefused
 
@@ -120,7 +120,7 @@ async def test_the_last_of_several_models_counts() -> None:
     ],
 )
 async def test_other_failures_with_a_file_stay_what_they_are(error: Exception, kind: str) -> None:
-    async with serving(Agent(failing(error))) as client:
+    async with serving(Agent(failing(error)), workers=Workers(retries=0)) as client:
         assert failure(await client.send(message(parts=[OGG])))[0] == kind
 
 
