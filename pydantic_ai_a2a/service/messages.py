@@ -246,8 +246,9 @@ def answered(
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
     before = pending.load(pause.pending)
     own = before if kinds is None else before.only(kinds)
-    readable = before if submission.owner == call.caller.owner else own
-    rules = asking.rules_of(rules, first=pause.first)
+    readable = before if own is before or submission.owner == call.caller.owner else own
+    if rules.approvers is not None:
+        rules = asking.rules_of(rules, first=pause.first)
     try:
         if kinds is not None:
             _check_allowed(call, submission.task_id, message, before, kinds)
