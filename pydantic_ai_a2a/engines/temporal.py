@@ -660,10 +660,12 @@ def _equal(value: object, other: object) -> bool:
 
 
 def _load_output(end: _End, kinds: Sequence[Any]) -> Any:
-    """Return the output of an end, for the hooks."""
-    with suppress(Exception):  # also of a validator of the user, in another process than before
-        if end.kind:
+    """Return the output of an end for the hooks: as its type, or else as JSON."""
+    if end.kind:
+        try:
             return _read_output(_adapter_of(kinds[int(end.kind)]), end.values.encode())[0]
+        except Exception:  # also of a validator of the user, in another process than before
+            logger.warning('on_complete gets the JSON of an output that this process cannot read as its type.')
     return from_json(end.values)[0]
 
 

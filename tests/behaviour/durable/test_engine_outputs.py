@@ -320,10 +320,13 @@ class Counted(BaseModel):
         return cents
 
 
-async def test_hook_gets_json_of_an_output_that_its_process_cannot_read(at_temporal: TemporalKit) -> None:
+async def test_hook_gets_json_of_an_output_that_its_process_cannot_read(
+    at_temporal: TemporalKit, caplog: pytest.LogCaptureFixture
+) -> None:
     agent = at_temporal.agent(answering({'cents': 7}, ''), output_type=Counted)
     *_, completed = await ends(agent, at_temporal.options())
     assert completed == [{'cents': 7}]
+    assert 'on_complete gets the JSON of an output that this process cannot read as its type.' in caplog.text
 
 
 class OfVersionBefore(client.Interceptor, Interceptor):
