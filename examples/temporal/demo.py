@@ -25,9 +25,13 @@ SECONDS = 120.0
 """How long the demo waits for one thing."""
 
 
-def free_port() -> int:
-    with socket.create_server(('127.0.0.1', 0)) as listening:
-        return listening.getsockname()[1]
+@contextmanager
+def reserved_port() -> Generator[int]:
+    """Keep a port for a server that starts later: until the end of the block, no other program gets it by chance."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        reserved.bind(('127.0.0.1', 0))
+        yield reserved.getsockname()[1]
 
 
 @contextmanager
@@ -68,8 +72,8 @@ async def until_called(calls: Path, tool: str) -> None:
 
 async def main() -> None:
     folder = tempfile.mkdtemp()
-    temporal, first, second = free_port(), free_port(), free_port()
     with ExitStack() as stack:
+        temporal, first, second = (stack.enter_context(reserved_port()) for _ in range(3))
         options = {'cwd': folder, 'TEMPORAL': f'127.0.0.1:{temporal}'}
 
         def run(*command: object) -> subprocess.Popen[bytes]:
