@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from .app.build import to_a2a
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
-    from .auth.callers import AllOf, Authenticator, InvalidCredentials, RequestInfo
+    from .auth.hashed_secrets import APIKeyAuth, BearerAuth, hash_key
     from .auth.jwt import JWTAuth
-    from .auth.keys import APIKeyAuth, BearerAuth, hash_key
+    from .auth.request_info import AllOf, Authenticator, InvalidCredentials, RequestInfo
     from .auth.starlette import StarletteAuth
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
@@ -149,9 +149,9 @@ _NAMES = {
     '.app.build': ('to_a2a',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
-    '.auth.callers': ('AllOf', 'Authenticator', 'InvalidCredentials', 'RequestInfo'),
+    '.auth.hashed_secrets': ('APIKeyAuth', 'BearerAuth', 'hash_key'),
     '.auth.jwt': ('JWTAuth',),
-    '.auth.keys': ('APIKeyAuth', 'BearerAuth', 'hash_key'),
+    '.auth.request_info': ('AllOf', 'Authenticator', 'InvalidCredentials', 'RequestInfo'),
     '.auth.starlette': ('StarletteAuth',),
     '.client.client': ('A2AClient',),
     '.client.client_credentials': ('ClientCredentials',),

@@ -33,8 +33,8 @@ from ..agent.dependencies import (
 )
 from ..agent.options import RunOptions
 from ..arguments import checked
-from ..auth.callers import is_loopback
 from ..auth.guard import Auth, guard
+from ..auth.request_info import is_loopback
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS

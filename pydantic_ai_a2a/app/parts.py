@@ -34,9 +34,9 @@ from ..agent.options import (
 )
 from ..agent.runner import Runner, RunsAgent
 from ..agent.trace import Trace
-from ..auth.callers import Tenants, is_name
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
+from ..auth.request_info import Tenants, is_name
 from ..card import CardFacts, CardSchemas, CardTemplate
 from ..conversion import schemas
 from ..conversion.inbound import (

@@ -17,7 +17,7 @@ from ..protocol import stored
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential, credential_id
 from ..types import Caller
-from .callers import RequestInfo
+from .request_info import RequestInfo
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -15,7 +15,7 @@ from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError,
 from ..protocol.fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller, SecurityRequirement, SecurityScheme
-from .callers import (
+from .request_info import (
     MAX_CLAIMS,
     OF_PROXIES,
     AllOf,

@@ -16,12 +16,12 @@ from ..types import (
     OpenIdConnectSecurityScheme,
     SecurityScheme,
 )
-from .callers import Authenticator, InvalidCredentials, RequestInfo, are_claims
-from .issuers import openid_url
-from .keys import bearer_token
+from .hashed_secrets import bearer_token
+from .issuer_requests import openid_url
+from .request_info import Authenticator, InvalidCredentials, RequestInfo, are_claims
 
 if TYPE_CHECKING:
-    from .verifier import Verifier
+    from .jwt_verifier import Verifier
 
 
 @checked
@@ -127,7 +127,7 @@ class JWTAuth(Authenticator):
 
 def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:
     try:
-        from .verifier import Verifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from .jwt_verifier import Verifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra('JWTAuth', 'jwt')) from error
     return Verifier(issuer, audiences, **options)

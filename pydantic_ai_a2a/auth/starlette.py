@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import checked
 from ..types import Caller, SecurityScheme
-from .callers import Authenticator, RequestInfo
+from .request_info import Authenticator, RequestInfo
 
 
 @checked

@@ -16,7 +16,7 @@ from urllib.parse import quote_plus, urlsplit
 import httpx2
 
 from ..arguments import checked
-from ..auth.issuers import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
+from ..auth.issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..types import AgentCard
 from .urls import origin, shown

@@ -10,9 +10,9 @@ from typing import Any, cast
 from jwt import PyJWK
 from pydantic_core import from_json
 
-from ..auth.callers import InvalidCredentials
-from ..auth.issuers import checked_url
-from ..auth.verifier import Jwks
+from ..auth.issuer_requests import checked_url
+from ..auth.jwt_verifier import Jwks
+from ..auth.request_info import InvalidCredentials
 from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
 from ..signing.cards import (

@@ -21,7 +21,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode, aio
 from pydantic_core import from_json, to_json
 
-from ..auth.callers import RequestInfo, header
+from ..auth.request_info import RequestInfo, header
 from ..errors import (
     A2AError,
     ClientGone,

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ..auth.callers import header
+from ..auth.request_info import header
 from ..card import etag
 from ..errors import ClientGone, JSONParseError, PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 

@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..auth.callers import header, is_loopback
+from ..auth.request_info import header, is_loopback
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import HTTP, Versions
 from ..service.dispatch import audit_refused

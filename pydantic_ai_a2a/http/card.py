@@ -11,8 +11,8 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from ..auth.callers import RequestInfo
 from ..auth.guard import Guard
+from ..auth.request_info import RequestInfo
 from ..card import CardTemplate
 from ..protocol.versions import Versions
 from .base import CachedAnswer, requested_version

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
-from ..auth.callers import header
+from ..auth.request_info import header
 from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
 from ..protocol.operations import Codec, Operation
 from ..protocol.versions import CodecChoice, in_dialect_of

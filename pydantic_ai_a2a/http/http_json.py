@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
-from ..auth.callers import header
+from ..auth.request_info import header
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
 from ..protocol.envelope import check_values
 from ..protocol.operations import OPERATIONS, Operation

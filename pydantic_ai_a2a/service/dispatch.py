@@ -20,8 +20,8 @@ from opentelemetry.trace import Span
 
 from .. import chains, telemetry
 from ..audit import audit
-from ..auth.callers import RequestInfo, Tenants, header
 from ..auth.guard import Guard
+from ..auth.request_info import RequestInfo, Tenants, header
 from ..card import CardTemplate
 from ..errors import (
     A2AError,

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
-from ..auth.callers import RequestInfo, header
+from ..auth.request_info import RequestInfo, header
 from ..errors import ClientGone, InvalidParamsError
 from ..protocol.operations import HttpCodec, Operation, Params, refuse_unsupported_params
 from ..protocol.versions import CodecChoice, Versions

@@ -27,7 +27,7 @@ from pydantic_ai_a2a import (
     serve,
     to_a2a,
 )
-from pydantic_ai_a2a.auth import issuers
+from pydantic_ai_a2a.auth import issuer_requests
 from pydantic_ai_a2a.client import client_credentials
 from pydantic_ai_a2a.errors import UnauthenticatedError
 
@@ -277,8 +277,8 @@ async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monk
     loop, limit = asyncio.get_running_loop(), LIMIT / 30
     time = loop.time
     monkeypatch.setattr(loop, 'time', lambda: time() + 2 * limit * bool(hanging))  # the limit is over at once
-    monkeypatch.setattr(issuers, 'TIME', limit)
-    monkeypatch.setattr(issuers, 'SILENCE', LIMIT)
+    monkeypatch.setattr(issuer_requests, 'TIME', limit)
+    monkeypatch.setattr(issuer_requests, 'SILENCE', LIMIT)
     async with asyncio.timeout(LIMIT), listening(hang) as port:
         auth = robot(f'http://127.0.0.1:{port}')
         results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)

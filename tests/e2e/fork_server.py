@@ -26,7 +26,7 @@ _PACKAGES = (
     'pydantic_ai.models.function',
     'pydantic_ai.models.test',
     'pydantic_ai_a2a.app.app',
-    'pydantic_ai_a2a.auth.keys',
+    'pydantic_ai_a2a.auth.hashed_secrets',
     'pydantic_ai_a2a.auth.starlette',
     'pydantic_ai_a2a.store.postgres.backend',
     'pydantic_ai_a2a.store.sqlite.backend',

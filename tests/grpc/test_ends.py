@@ -13,7 +13,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Access, Limits, Messages, Results, Workers, serve_grpc, to_a2a
 from pydantic_ai_a2a import Caller as Who
-from pydantic_ai_a2a.auth import callers
+from pydantic_ai_a2a.auth import request_info
 from pydantic_ai_a2a.errors import ClientGone, TaskNotFoundError
 from pydantic_ai_a2a.grpc.call import GrpcCall
 
@@ -255,7 +255,7 @@ async def test_a_function_of_the_operator_ends_with_its_call(ends: asyncio.Queue
 
 
 async def test_a_function_of_the_operator_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, 'PATIENCE', 0.01)
+    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
 
     async def endless(_: Any) -> Who:
         await asyncio.Event().wait()

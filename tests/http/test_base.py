@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from starlette.types import Message
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.auth.callers import header
+from pydantic_ai_a2a.auth.request_info import header
 from pydantic_ai_a2a.http.base import CachedAnswer, Listener, read_body
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.types import Receive, Scope, Send
 
 from ...agent.trace import Trace
-from ...auth.callers import RequestInfo, Tenants, header, is_loopback, remote
+from ...auth.request_info import RequestInfo, Tenants, header, is_loopback, remote
 from ...store.ports import Backend
 from ...types import ANONYMOUS, dump_json, new_correlation_id
 from ..base import reply

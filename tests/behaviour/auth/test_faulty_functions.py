@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, AllOf, Approvals, BearerAuth, Caller, Credentials, Messages, serve, to_a2a
-from pydantic_ai_a2a.auth import callers
-from pydantic_ai_a2a.auth.callers import Authenticator, RequestInfo
+from pydantic_ai_a2a.auth import request_info
+from pydantic_ai_a2a.auth.request_info import Authenticator, RequestInfo
 
 from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ..asking import Tools, answers, approve
@@ -299,7 +299,7 @@ async def test_a_request_that_its_server_cancels_ends_though_a_function_cancels_
 async def test_a_function_that_does_not_return_is_given_up(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, 'PATIENCE', 0.01)
+    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
     endless = Endless()
     app = to_a2a(Tools().agent, **options_of(endless, name))
     async with asyncio.timeout(LIMIT), lifespan(app):

@@ -9,7 +9,7 @@ from os import urandom
 
 from ..arguments import checked
 from ..types import ApiKeySecurityScheme, Caller, HttpSecurityScheme, SecurityScheme
-from .callers import Authenticator, InvalidCredentials, RequestInfo, redacted
+from .request_info import Authenticator, InvalidCredentials, RequestInfo, redacted
 
 HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of HTTP (RFC 9110): the legal names of headers and cookies."""

@@ -27,8 +27,8 @@ from jwt.exceptions import (
 from ..errors import OverloadedError
 from ..signing.algorithms import ALGORITHMS, check_algorithms
 from ..signing.keys import KeyTable, read_keys
-from .callers import InvalidCredentials
-from .issuers import checked_url, connected, fetch_json
+from .issuer_requests import checked_url, connected, fetch_json
+from .request_info import InvalidCredentials
 
 _SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
 """Algorithms with a shared secret, and the minimum bytes of the secret (RFC 7518 §3.2)."""
