@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from .app.build import to_a2a
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
-    from .auth.hashed_secrets import APIKeyAuth, BearerAuth, hash_key
+    from .auth.api_keys import APIKeyAuth
+    from .auth.authenticator import AllOf, Authenticator
+    from .auth.bearer_tokens import BearerAuth
+    from .auth.hashed_secrets import hash_key
+    from .auth.invalid_credentials import InvalidCredentials
     from .auth.jwt import JWTAuth
-    from .auth.request_info import AllOf, Authenticator, InvalidCredentials, RequestInfo
+    from .auth.request_info import RequestInfo
     from .auth.starlette import StarletteAuth
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
@@ -149,9 +153,13 @@ _NAMES = {
     '.app.build': ('to_a2a',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
-    '.auth.hashed_secrets': ('APIKeyAuth', 'BearerAuth', 'hash_key'),
+    '.auth.api_keys': ('APIKeyAuth',),
+    '.auth.authenticator': ('AllOf', 'Authenticator'),
+    '.auth.bearer_tokens': ('BearerAuth',),
+    '.auth.hashed_secrets': ('hash_key',),
+    '.auth.invalid_credentials': ('InvalidCredentials',),
     '.auth.jwt': ('JWTAuth',),
-    '.auth.request_info': ('AllOf', 'Authenticator', 'InvalidCredentials', 'RequestInfo'),
+    '.auth.request_info': ('RequestInfo',),
     '.auth.starlette': ('StarletteAuth',),
     '.client.client': ('A2AClient',),
     '.client.client_credentials': ('ClientCredentials',),

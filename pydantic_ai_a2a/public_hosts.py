@@ -1,4 +1,4 @@
-"""The hosts that are never public, by name and address: for the URLs of files and of webhooks."""
+"""The hosts that are never public, and this machine itself, by names and addresses."""
 
 from __future__ import annotations
 
@@ -63,3 +63,16 @@ def literal(host: str) -> str | None:
         return socket.inet_ntoa(socket.inet_aton(host.rstrip('.')))
     except (OSError, UnicodeError):
         return None
+
+
+def is_loopback(host: str) -> bool | None:
+    """Return whether a host is this machine itself; None for names that may be of any machine."""
+    if host == 'localhost':
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # a dual-stack socket shows IPv4 clients so
+    return address.is_loopback

@@ -532,7 +532,7 @@ def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     backends = ('store.postgres.backend', 'store.sqlite.backend')
     own_parts = ('fasta2a.store', 'fasta2a.worker')
     dialects = ('protocol.fasta2a', 'protocol.v0_3')
-    authentication = ('auth.hashed_secrets', 'auth.jwt', 'auth.starlette')
+    authentication = ('auth.api_keys', 'auth.bearer_tokens', 'auth.jwt', 'auth.starlette')
     rooms = ('commands', 'engines', 'push', 'testing', 'app.serve', *authentication, *backends, *dialects, *own_parts)
     foreign = (
         'asyncpg',

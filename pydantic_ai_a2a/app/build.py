@@ -34,7 +34,6 @@ from ..agent.dependencies import (
 from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
-from ..auth.request_info import is_loopback
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
@@ -47,6 +46,7 @@ from ..http.playground.steps import Steps
 from ..protocol import fields
 from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
+from ..public_hosts import is_loopback
 from ..runs.hosting import Hosting
 from ..service.dispatch import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers

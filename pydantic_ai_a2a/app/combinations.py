@@ -13,8 +13,8 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import DepsFactory, Hooks
 from ..agent.options import RunOptions
+from ..auth.authenticator import Authenticator
 from ..auth.guard import Auth
-from ..auth.request_info import Authenticator
 from ..errors import AgentUnnamed
 from ..fasta2a.parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers

@@ -36,7 +36,7 @@ from ..agent.runner import Runner, RunsAgent
 from ..agent.trace import Trace
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
-from ..auth.request_info import Tenants, is_name
+from ..auth.tenants import Tenants, is_name
 from ..card import CardFacts, CardSchemas, CardTemplate
 from ..conversion import schemas
 from ..conversion.inbound import (

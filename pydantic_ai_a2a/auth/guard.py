@@ -15,24 +15,14 @@ from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError,
 from ..protocol.fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller, SecurityRequirement, SecurityScheme
-from .request_info import (
-    MAX_CLAIMS,
-    OF_PROXIES,
-    AllOf,
-    Authenticate,
-    Authenticator,
-    CallableAuth,
-    InvalidCredentials,
-    RequestInfo,
-    are_claims,
-    challenges,
-    find_caller,
-    is_token,
-    needed_scopes,
-    parameters,
-    redacted,
-    remote,
-)
+from .authenticator import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
+from .challenges import challenges
+from .claims import MAX_CLAIMS, are_claims
+from .client_machine import PROXY_HEADERS, other_machine
+from .invalid_credentials import InvalidCredentials
+from .redaction import is_token, parameters, redacted
+from .request_info import RequestInfo
+from .scopes import needed_scopes
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -148,7 +138,7 @@ class Guard:
             if not self.expected:  # without calls of functions, because every anonymous request comes here
                 here = request.address is None or request.address == self._here
                 for name, _ in request.headers:
-                    here = here and name not in OF_PROXIES
+                    here = here and name not in PROXY_HEADERS
                 if not here:
                     self._warn(request)
             return ANONYMOUS
@@ -200,7 +190,7 @@ class Guard:
 
     def _warn(self, request: RequestInfo) -> None:
         """Warn once that another machine has called an anonymous server."""
-        if (stranger := remote(request)) is None:
+        if (stranger := other_machine(request)) is None:
             self._here = request.address
         else:
             self.expected = True
@@ -239,7 +229,7 @@ class Guard:
         """
         if not caller.anonymous or self._anonymous_list:
             return
-        if self._anonymous_list is None and request.address is not None and remote(request) is None:
+        if self._anonymous_list is None and request.address is not None and other_machine(request) is None:
             return
         _audit('forbidden', request, operation='ListTasks', tenant=caller.tenant or None)
         raise PermissionDeniedError(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic_core import from_json
 
-from .request_info import is_loopback
+from ..public_hosts import is_loopback
 
 _MAX_BYTES = 256 * 1024
 TIME = 10.0

@@ -16,12 +16,15 @@ from ..types import (
     OpenIdConnectSecurityScheme,
     SecurityScheme,
 )
-from .hashed_secrets import bearer_token
+from .authenticator import Authenticator
+from .bearer_tokens import bearer_token
+from .claims import are_claims
+from .invalid_credentials import InvalidCredentials
 from .issuer_requests import openid_url
-from .request_info import Authenticator, InvalidCredentials, RequestInfo, are_claims
+from .request_info import RequestInfo
 
 if TYPE_CHECKING:
-    from .jwt_verifier import Verifier
+    from .jwt_verifier import JWTVerifier
 
 
 @checked
@@ -125,12 +128,12 @@ class JWTAuth(Authenticator):
         return Caller(id=name, tenant=tenant, scopes=scopes, claims=kept)
 
 
-def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:
+def _verifier(issuer: str, audiences: list[str], **options: Any) -> JWTVerifier:
     try:
-        from .jwt_verifier import Verifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from .jwt_verifier import JWTVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra('JWTAuth', 'jwt')) from error
-    return Verifier(issuer, audiences, **options)
+    return JWTVerifier(issuer, audiences, **options)
 
 
 def _scheme(flows: OAuthFlows | None, discovery: str | None) -> SecurityScheme:

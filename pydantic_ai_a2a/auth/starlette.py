@@ -7,7 +7,8 @@ from typing import Any
 
 from ..arguments import checked
 from ..types import Caller, SecurityScheme
-from .request_info import Authenticator, RequestInfo
+from .authenticator import Authenticator
+from .request_info import RequestInfo
 
 
 @checked

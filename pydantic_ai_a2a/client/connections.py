@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_core import from_json
 
-from ..auth.hashed_secrets import HTTP_NAME
+from ..auth.api_keys import HTTP_NAME
 from ..conversion.limits import is_deep
 from ..errors import (
     A2AError,

@@ -10,9 +10,9 @@ from typing import Any, cast
 from jwt import PyJWK
 from pydantic_core import from_json
 
+from ..auth.invalid_credentials import InvalidCredentials
 from ..auth.issuer_requests import checked_url
-from ..auth.jwt_verifier import Jwks
-from ..auth.request_info import InvalidCredentials
+from ..auth.jwks import Jwks
 from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
 from ..signing.cards import (

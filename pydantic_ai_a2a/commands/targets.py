@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import served, telling_name, to_a2a
 from ..app.combinations import check_namespace
-from ..auth.request_info import Authenticator
+from ..auth.authenticator import Authenticator
 from .terminal import Command
 
 _SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"

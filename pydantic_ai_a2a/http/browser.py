@@ -10,9 +10,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..auth.request_info import header, is_loopback
+from ..auth.request_info import header
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import HTTP, Versions
+from ..public_hosts import is_loopback
 from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
 from .base import closing, reply

@@ -21,7 +21,8 @@ from opentelemetry.trace import Span
 from .. import chains, telemetry
 from ..audit import audit
 from ..auth.guard import Guard
-from ..auth.request_info import RequestInfo, Tenants, header
+from ..auth.request_info import RequestInfo, header
+from ..auth.tenants import Tenants
 from ..card import CardTemplate
 from ..errors import (
     A2AError,

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from .. import chains
 from ..audit import Fact, audit
-from ..auth.request_info import allows
+from ..auth.operator_functions import allows
 from ..conversion import asking, pending
 from ..conversion.edited_arguments import as_run
 from ..conversion.inbound import check_types

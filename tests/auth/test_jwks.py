@@ -11,7 +11,7 @@ import pytest
 from jwt.algorithms import ECAlgorithm
 
 from pydantic_ai_a2a import InvalidCredentials
-from pydantic_ai_a2a.auth.jwt_verifier import Jwks
+from pydantic_ai_a2a.auth.jwks import Jwks
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.signing.keys import read_keys
 

@@ -8,7 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.types import Receive, Scope, Send
 
 from ...agent.trace import Trace
-from ...auth.request_info import RequestInfo, Tenants, header, is_loopback, remote
+from ...auth.client_machine import other_machine
+from ...auth.request_info import RequestInfo, header
+from ...auth.tenants import Tenants
+from ...public_hosts import is_loopback
 from ...store.ports import Backend
 from ...types import ANONYMOUS, dump_json, new_correlation_id
 from ..base import reply
@@ -62,4 +65,4 @@ def _is_of_developer(request: RequestInfo) -> bool:
     """
     origin = urlsplit(header(request.headers, b'origin') or '')
     is_own = origin.netloc == header(request.headers, b'host') and is_loopback(origin.hostname or '') is True
-    return is_own and request.address is not None and remote(request) is None
+    return is_own and request.address is not None and other_machine(request) is None

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
-from pydantic_ai_a2a.auth.request_info import Authenticate
+from pydantic_ai_a2a.auth.authenticator import Authenticate
 
 from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
 from ..callers import by_header, caller
