@@ -25,12 +25,12 @@ from ..arguments import checked
 from ..audit import audit
 from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..http.base import REQUEST, closing
-from ..http.browser import AllowedHosts, misdirected
+from ..http.allowed_hosts import AllowedHosts, misdirected
 from ..http.card import quoted, redact
-from ..http.index import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
+from ..http.catalogue import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
+from ..http.request_bodies import REQUEST, closing
 from ..protocol import stored
 from ..runs.hosting import Hosting
 from ..service.exchange import Serving

@@ -20,7 +20,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp, Scope
 
 from ..arguments import checked, suggestion
-from ..http.browser import AllowedHosts, HostCheck
+from ..http.allowed_hosts import AllowedHosts, HostCheck
 from ..http.card import redact as redact_query
 from ..notebooks import server_html
 from ..settings import TLS

@@ -23,8 +23,8 @@ from ..app.app import A2AApp
 from ..app.build import check_callers
 from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of, listen, url_of
-from ..http.browser import AllowedHosts
-from ..http.index import LIVE_PATH, READY_PATH, Agents, Live, Ready, ReadyTogether
+from ..http.allowed_hosts import AllowedHosts
+from ..http.catalogue import LIVE_PATH, READY_PATH, Agents, Live, Ready, ReadyTogether
 from .targets import apart, find, place_options
 from .terminal import say
 

@@ -15,7 +15,7 @@ from ..auth.guard import Guard
 from ..auth.request_info import RequestInfo
 from ..card import CardTemplate
 from ..protocol.versions import Versions
-from .base import CachedAnswer, requested_version
+from .request_bodies import CachedAnswer, requested_version
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'

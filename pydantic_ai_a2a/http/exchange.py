@@ -22,7 +22,8 @@ from ..service.slow_clients import CHUNK, AnswerUnread, UnsentAnswer
 from ..service.tasks import EventStream
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent, new_correlation_id
-from .base import (
+from .card import request_info
+from .request_bodies import (
     CLOSE,
     JSON,
     NO_SNIFF,
@@ -37,7 +38,6 @@ from .base import (
     reply,
     start,
 )
-from .card import request_info
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -22,8 +22,8 @@ from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice, Versions
 from ..service.exchange import Request, Serving
 from ..types import new_correlation_id
-from .base import JSON, check_content_type, read_body, reply, requested_version
 from .exchange import Exchange
+from .request_bodies import JSON, check_content_type, read_body, reply, requested_version
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""

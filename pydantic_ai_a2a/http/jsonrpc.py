@@ -11,8 +11,8 @@ from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
 from ..service.exchange import Request, Serving
-from .base import reply, requested_version
 from .exchange import Exchange
+from .request_bodies import reply, requested_version
 
 
 class JsonRpc:

@@ -18,7 +18,7 @@ from starlette.types import Message
 
 from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.auth.request_info import header
-from pydantic_ai_a2a.http.base import CachedAnswer, Listener, read_body
+from pydantic_ai_a2a.http.request_bodies import CachedAnswer, Listener, read_body
 
 
 @pytest.mark.parametrize(

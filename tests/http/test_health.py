@@ -18,7 +18,8 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Workers, mount, to_a2a
-from pydantic_ai_a2a.http import index
+from pydantic_ai_a2a.http import catalogue
+from pydantic_ai_a2a.runs.hosting import Component
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, Client, lifespan
@@ -185,7 +186,7 @@ class Storage(InMemoryStorage[Any]):
 async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says_why(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(index, 'PATIENCE', 0.01)
+    monkeypatch.setattr(catalogue, 'PATIENCE', 0.01)
     storage = Storage()
     storage.gone = gone
     async with served(to_a2a(Agent(TestModel()), storage=storage)) as client:
@@ -202,5 +203,5 @@ def test_a_drain_delay_cannot_be_negative() -> None:
 
 def test_the_documentation_says_what_each_word_means() -> None:
     rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'observe.md', 'Component')]
-    assert {word for _, word in rows} == set(get_args(index.Component))
+    assert {word for _, word in rows} == set(get_args(Component))
     assert {name for names, _ in rows for name in names.split(', ')} == {'any', *OK}

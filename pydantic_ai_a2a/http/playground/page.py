@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
 from ...types import new_correlation_id
-from ..base import CachedAnswer
 from ..card import quoted
 from ..http_json import AnyPath
+from ..request_bodies import CachedAnswer
 from .steps import Steps
 
 _STATIC = Path(__file__).with_name('static')

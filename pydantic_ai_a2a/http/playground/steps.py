@@ -14,9 +14,9 @@ from ...auth.tenants import Tenants
 from ...public_hosts import is_loopback
 from ...store.ports import Backend
 from ...types import ANONYMOUS, dump_json, new_correlation_id
-from ..base import reply
-from ..browser import HOSTS
+from ..allowed_hosts import HOSTS
 from ..card import request_info
+from ..request_bodies import reply
 
 
 class Steps:

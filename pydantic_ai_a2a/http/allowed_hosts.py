@@ -16,9 +16,9 @@ from ..protocol.versions import HTTP, Versions
 from ..public_hosts import is_loopback
 from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
-from .base import closing, reply
 from .card import request_info
 from .http_json import MEDIA_TYPE, is_http_json
+from .request_bodies import closing, reply
 
 _HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')

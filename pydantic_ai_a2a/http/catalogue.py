@@ -20,8 +20,8 @@ from ..errors import A2AError, MethodNotAllowedError, NotFoundError
 from ..protocol.versions import HTTP
 from ..runs.hosting import Component
 from ..types import new_correlation_id
-from .base import NO_SNIFF, CachedAnswer, reply
 from .card import CARD_PATH, base_url, quoted
+from .request_bodies import NO_SNIFF, CachedAnswer, reply
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""
