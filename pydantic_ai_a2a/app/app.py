@@ -25,12 +25,15 @@ from ..arguments import checked
 from ..audit import audit
 from ..card import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..http.aborted_connections import REQUEST
 from ..http.allowed_hosts import AllowedHosts, misdirected
-from ..http.card import quoted, redact
-from ..http.catalogue import CATALOGUE_PATH, LIVE_PATH, READY_PATH, Agents, Live, ReadyTogether
+from ..http.asgi_requests import redact
+from ..http.catalogue import CATALOGUE_PATH, Agents, ReadyTogether
+from ..http.health import LIVE_PATH, READY_PATH, Live
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
-from ..http.request_bodies import REQUEST, closing
+from ..http.unread_bodies import closing
+from ..http.urls import quoted
 from ..protocol import stored
 from ..runs.hosting import Hosting
 from ..service.exchange import Serving

@@ -39,9 +39,10 @@ from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
-from ..http.allowed_hosts import AllowedHosts, cors_middleware
+from ..http.allowed_hosts import AllowedHosts
 from ..http.card import Discovery
-from ..http.catalogue import Index
+from ..http.cors import cors_middleware
+from ..http.index import Index
 from ..http.playground.steps import Steps
 from ..protocol import fields
 from ..protocol.fields import RUN_METADATA

@@ -53,12 +53,15 @@ from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, 
 from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.parts import agent_worker, foreign_worker
 from ..http import http_json
-from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, check_url, key_set
-from ..http.catalogue import LIVE_PATH, READY_PATH, Index, Live, Ready
-from ..http.http_json import AnyPath
+from ..http.cached_answers import CachedAnswer
+from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, key_set
+from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
+from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
-from ..http.request_bodies import CachedAnswer, request_late
+from ..http.request_bodies import request_late
+from ..http.routing import AnyPath
+from ..http.urls import check_url
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, Job, plain_read

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Scope
 
 from ..arguments import checked, suggestion
 from ..http.allowed_hosts import AllowedHosts, HostCheck
-from ..http.card import redact as redact_query
+from ..http.asgi_requests import redact as redact_query
 from ..notebooks import server_html
 from ..settings import TLS
 from .app import playground_paths

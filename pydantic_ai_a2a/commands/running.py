@@ -24,7 +24,8 @@ from ..app.build import check_callers
 from ..app.serve import answering, frozen, run
 from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.allowed_hosts import AllowedHosts
-from ..http.catalogue import LIVE_PATH, READY_PATH, Agents, Live, Ready, ReadyTogether
+from ..http.catalogue import Agents, ReadyTogether
+from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from .targets import apart, find, place_options
 from .terminal import say
 

@@ -1,13 +1,11 @@
-"""Protection from web pages in browsers: allowed hosts and allowed origins."""
+"""The hosts that a server answers for, against web pages in browsers that point their own names to this machine."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..auth.request_info import header
@@ -16,18 +14,16 @@ from ..protocol.versions import HTTP, Versions
 from ..public_hosts import is_loopback
 from ..service.dispatch import audit_refused
 from ..types import new_correlation_id
-from .card import request_info
+from .asgi_requests import request_info
 from .http_json import MEDIA_TYPE, is_http_json
-from .request_bodies import closing, reply
+from .replies import reply
+from .unread_bodies import closing
 
 _HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
-_ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
 
 HOSTS = 'pydantic_ai_a2a.hosts'
 """Key of the scope for the hosts that the server answers for, if a `HostCheck` has seen the request."""
-
-_EXPOSED = ('A2A-Extensions', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-A2A-Extensions', 'X-Correlation-Id')
 
 _VERSIONS = Versions()
 """All versions, for refusals that do not depend on the versions of the app."""
@@ -124,28 +120,3 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
         body, media_type = b'{"jsonrpc":"2.0","id":null,"error":' + described + b'}', b'application/json'
     body = b'' if scope['method'] == 'HEAD' else body
     await reply(send, error.http_status, body, correlation_id, media_type=media_type)
-
-
-def cors_middleware(origins: Collection[str]) -> list[Middleware]:
-    """Return the middleware that lets pages of some origins call the agent and read its answers.
-
-    Args:
-        origins: Origins such as `https://app.example.com`; `*` stands for every page.
-
-    Raises:
-        ValueError: A value is not an origin.
-    """
-    if bad := [origin for origin in origins if origin != '*' and not _ORIGIN.fullmatch(origin)]:
-        raise ValueError(f'cors= takes origins such as https://app.example.com, not {bad[0]!r}.')
-    if not origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=tuple(origins),
-            allow_methods=('GET', 'POST', 'DELETE'),
-            # Allowed pages may send headers for the version, extensions, credentials and the last event id.
-            allow_headers=('*',),
-            expose_headers=_EXPOSED,
-        )
-    ]

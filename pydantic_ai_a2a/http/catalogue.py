@@ -1,164 +1,28 @@
-"""Answers at the agent's own URL and at unknown paths: JSON that says where the agent card and the agent are."""
+"""The pages of several agents in one server: a list for clients (RFC 9727), a list for people, and joined health.
+
+The card and the health of an agent are requested from the agent's app, as a client without credentials would. So the
+lists show nothing that middleware of an agent protects.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, cast
 
 from pydantic_core import from_json, to_json
-from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..card import CardTemplate
-from ..errors import A2AError, MethodNotAllowedError, NotFoundError
-from ..protocol.versions import HTTP
-from ..runs.hosting import Component
-from ..types import new_correlation_id
-from .card import CARD_PATH, base_url, quoted
-from .request_bodies import NO_SNIFF, CachedAnswer, reply
-
-_SHOWN = ('name', 'description', 'version')
-"""Fields of the public card in an answer, besides the fields with URLs."""
-_WHERE = ('supportedInterfaces',)
-_WHERE_OLDER = ('url', 'preferredTransport', 'protocolVersion')
-"""The members of a card of 0.3 alone."""
-
-
-class Index:
-    """The endpoint, as an ASGI app: for the path `/`, and for paths that no route takes.
-
-    Args:
-        card: The public card. An answer shows only fields of the public card, because it needs no authentication.
-        url: The agent's URL; None takes the request's base URL.
-        docs_url: Path of the playground, to which a browser is sent from `/`; None for an app without the playground.
-    """
-
-    def __init__(self, card: CardTemplate, url: str | None, docs_url: str | None = None) -> None:
-        self._card = card
-        self._url = url
-        self._docs_url = docs_url
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with HTTP 200 to GET and HEAD of `/`, or send a browser to the playground; 405 or 404 elsewhere."""
-        if scope['type'] == 'websocket':
-            await send({'type': 'websocket.close', 'code': 1000})
-            return
-        error = _error(scope)
-        if error is None and self._docs_url is not None and 'text/html' in Headers(scope=scope).get('accept', ''):
-            await RedirectResponse(quoted(scope.get('root_path', '') + self._docs_url))(scope, receive, send)
-            return
-        correlation_id = new_correlation_id()
-        body = self._description(scope)
-        if error is not None:
-            body = {**from_json(HTTP.encode_status(error, correlation_id)), **body}
-        status, headers = (200, {}) if error is None else (error.http_status, error.headers)
-        answer = b'' if scope['method'] == 'HEAD' else to_json(body)
-        await reply(send, status, answer, correlation_id, headers.items())
-
-    def card_url(self, scope: Scope) -> str:
-        """Return the URL of the agent card."""
-        return (self._url or base_url(scope)).removesuffix('/') + CARD_PATH
-
-    def _description(self, scope: Scope) -> dict[str, Any]:
-        card: dict[str, Any] = from_json(self._card.render(self._url or base_url(scope)))
-        where = _WHERE if 'supportedInterfaces' in card else _WHERE_OLDER
-        return {**{name: card[name] for name in (*_SHOWN, *where)}, 'agentCard': self.card_url(scope)}
-
-
-def _error(scope: Scope) -> A2AError | None:
-    if scope['path'].removeprefix(scope.get('root_path', '')) not in ('', '/'):
-        return NotFoundError()
-    if scope['method'] not in ('GET', 'HEAD'):
-        return MethodNotAllowedError(headers={'Allow': 'GET, HEAD, POST'})
-    return None
-
-
-# --- health over HTTP, for supervisors that restart processes and load balancers that send them traffic ---------------
+from .cached_answers import CachedAnswer
+from .card import CARD_PATH
+from .health import READY_PATH, answer_health
+from .urls import base_url, quoted
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-LIVE_PATH = '/health/live'
-READY_PATH = '/health/ready'
-PATIENCE = 2.0
-"""Seconds until the backend must have answered."""
-
-_READY = frozenset({'ok', 'idle', 'off', 'degraded', 'paused'})
-
-
-class Live:
-    """`/health/live`: HTTP 200 as long as the process answers."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        await answer_health(scope, send, 200, {'live': True})
-
-
-class Ready:
-    """`/health/ready`: HTTP 200 if this process should get traffic, else 503, with the state of each component.
-
-    Args:
-        components: Returns the states of the process's own components, such as `server`.
-        read: Reads a little from the backend. `read` and `write` are called only once the server has begun.
-        write: Writes a little to the backend, like `Backend.check_writes`.
-    """
-
-    def __init__(
-        self,
-        components: Callable[[], Mapping[str, Component]],
-        read: Callable[[], Awaitable[Any]],
-        write: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._components = components
-        self._read = read
-        self._write = write
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        components = dict(self._components())
-        components['backend'] = 'idle' if components['server'] == 'idle' else await self._backend()
-        ready = _READY.issuperset(components.values())
-        await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
-
-    async def _backend(self) -> Component:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._read()
-        except Exception:  # drivers of databases raise errors of their own, which only the log shows
-            logger.exception('The backend cannot be read; %s answers HTTP 503.', READY_PATH)
-            return 'failed'
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._write()
-        except Exception as error:  # as above
-            logger.error('The backend cannot be written: %r; %s answers HTTP 503.', error, READY_PATH)
-            return 'read-only'
-        return 'ok'
-
-
-async def answer_health(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
-    """Answer with health as JSON, which is never cached."""
-    body = to_json(content)
-    headers = [
-        (b'content-type', b'application/json'),
-        (b'content-length', b'%d' % len(body)),
-        (b'cache-control', b'no-store'),
-        NO_SNIFF,
-    ]
-    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
-
-
-# --- the pages of several agents in one server ------------------------------------------------------------------------
-# A list for clients (RFC 9727), a list for people, and joined health.
-#
-# The card and the health of an agent are requested from the agent's app, as a client without credentials would. So the
-# lists show nothing that middleware of an agent protects.
 
 CATALOGUE_PATH = '/.well-known/api-catalog'
 _LINKSET = b'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
@@ -179,23 +43,6 @@ body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 2rem aut
 </main>
 </html>
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Agent:
-    """An agent in the lists. Texts of the card are None if the card is protected."""
-
-    path: str
-    url: str
-    name: str | None
-    description: str | None
-    docs: str | None
-    """URL of the agent's page in the browser."""
-
-    @property
-    def base(self) -> str:
-        """URL of the agent in this server, without the final slash."""
-        return self.url.removesuffix('/')
 
 
 class Agents:
@@ -274,6 +121,23 @@ class ReadyTogether:
         ready = all(status == 200 for status, _ in answers)
         agents = {path: health for path, (_, health) in zip(paths, answers, strict=True)}
         await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'agents': agents})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agent:
+    """An agent in the lists. Texts of the card are None if the card is protected."""
+
+    path: str
+    url: str
+    name: str | None
+    description: str | None
+    docs: str | None
+    """URL of the agent's page in the browser."""
+
+    @property
+    def base(self) -> str:
+        """URL of the agent in this server, without the final slash."""
+        return self.url.removesuffix('/')
 
 
 def _catalogue_url(scope: Scope) -> str:

@@ -22,22 +22,12 @@ from ..service.slow_clients import CHUNK, AnswerUnread, UnsentAnswer
 from ..service.tasks import EventStream
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent, new_correlation_id
-from .card import request_info
-from .request_bodies import (
-    CLOSE,
-    JSON,
-    NO_SNIFF,
-    CachedAnswer,
-    Listener,
-    abort,
-    abort_later,
-    check_content_type,
-    discarding,
-    has_body,
-    read_body,
-    reply,
-    start,
-)
+from .aborted_connections import abort, abort_later
+from .asgi_requests import request_info
+from .cached_answers import CachedAnswer
+from .replies import NO_SNIFF, reply, start
+from .request_bodies import JSON, ClientWatch, check_content_type, read_body
+from .unread_bodies import CLOSE, discarding, has_body
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -46,7 +36,7 @@ _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-class Exchange(exchange.Exchange):
+class HttpExchange(exchange.Exchange):
     """One request and its answer. A binding decodes the request and frames the answer."""
 
     media_type: ClassVar[bytes] = b'application/json'
@@ -63,7 +53,7 @@ class Exchange(exchange.Exchange):
     """The bytes between the number of an event and its content."""
     _tail: bytes
     """The bytes behind the content of an event."""
-    _listener: Listener | None = None
+    _listener: ClientWatch | None = None
     """Set once the request has watched its client."""
 
     def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +82,7 @@ class Exchange(exchange.Exchange):
 
     async def gone(self) -> None:
         """Return once the client has gone."""
-        self._listener = self._listener or Listener(self.receive)
+        self._listener = self._listener or ClientWatch(self.receive)
         self.receive, self.at_end = self._listener.receive, self._listener.close
         await self._listener.gone()
 

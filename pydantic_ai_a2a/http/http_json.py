@@ -7,12 +7,9 @@ binding, so that clients get errors in the form of the binding.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
-from urllib.parse import quote, unquote
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
@@ -22,13 +19,21 @@ from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice, Versions
 from ..service.exchange import Request, Serving
 from ..types import new_correlation_id
-from .exchange import Exchange
-from .request_bodies import JSON, check_content_type, read_body, reply, requested_version
+from .asgi_requests import requested_version
+from .exchange import HttpExchange
+from .replies import reply
+from .request_bodies import JSON, check_content_type, read_body
+from .routing import AnyPath
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""
 
 _TAKEN = (MEDIA_TYPE.decode(), *JSON)
+_UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
+_OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
+"""The paths of A2A 0.3."""
+_PARAM = re.compile(r'{[^}]*}')
+_LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
 
 
 def _by_path() -> dict[str, dict[str, Operation]]:
@@ -41,13 +46,10 @@ def _by_path() -> dict[str, dict[str, Operation]]:
 
 
 _PATHS = _by_path()
-_UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
-_OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
-"""The paths of A2A 0.3."""
+
+
 FIRST_SEGMENTS = frozenset(path.split('/')[1] for path in (*_PATHS, *_OLDER) if '{rest' not in path.split('/')[1])
 """First segments of the paths."""
-_PARAM = re.compile(r'{[^}]*}')
-_LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
 
 
 def first_taken(others: Iterable[BaseRoute]) -> str | None:
@@ -122,7 +124,7 @@ class _HttpJson:
         return _HttpJsonExchange(self, self._serving, scope, receive, send).serve()
 
 
-class _HttpJsonExchange(Exchange):
+class _HttpJsonExchange(HttpExchange):
     media_type = MEDIA_TYPE
     unshared = (('Cache-Control', 'no-store'),)
 
@@ -168,61 +170,3 @@ class _HttpJsonExchange(Exchange):
         body = HTTP.encode_status(error, self.correlation_id)
         headers = (*self.unshared, *error.headers.items())
         await reply(self.send, error.http_status, body, self.correlation_id, headers, media_type=MEDIA_TYPE)
-
-
-# --- routes that read params from the encoded path --------------------------------------------------------------------
-# An id may hold slashes and colons.
-
-_SLASHES = 8
-"""More slashes than a path of the app has."""
-_MESSAGE = re.compile(r'/message%3A(?=\w+/?$)', re.IGNORECASE)
-"""The colon of an operation on messages, as some clients encode it. In a path of a task it belongs to the id."""
-_CACHED_PATHS = 32
-"""Cached paths: several routes read the path of one request."""
-
-
-class AnyPath(Route):
-    """A path with any ids, with or without a final slash, because clients do not follow redirects.
-
-    Args:
-        path: The path, with params in braces.
-        endpoint: An ASGI app for all verbs.
-        methods: The methods of the route; None: all methods.
-        takes: Returns whether the route takes a path with these params; None: the route takes all params.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        endpoint: Any,
-        *,
-        methods: Sequence[str] | None = None,
-        takes: Callable[[Mapping[str, str]], bool] | None = None,
-    ) -> None:
-        super().__init__(path, endpoint, methods=methods, include_in_schema=False)
-        self.path_regex = re.compile(self.path_regex.pattern.removesuffix('$') + '/?')
-        self._takes = takes
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether a request has the path, and the params of the path."""
-        if scope['type'] != 'http' or (self.methods is not None and scope['method'] not in self.methods):
-            return Match.NONE, {}
-        path = _encoded_path(scope['path'], scope.get('root_path', ''), scope.get('raw_path') or b'')
-        match = self.path_regex.fullmatch(path)
-        if match is None:
-            return Match.NONE, {}
-        params = {name: unquote(value) for name, value in match.groupdict().items()}
-        if self._takes is not None and not self._takes(params):
-            return Match.NONE, {}
-        return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
-
-
-@lru_cache(maxsize=_CACHED_PATHS)
-def _encoded_path(path: str, root_path: str, raw_path: bytes) -> str:
-    """Return a request's path below the app's path, encoded: encoded slashes and colons belong to an id."""
-    path, sent = path.removeprefix(root_path), raw_path.decode('latin-1')
-    for slashes in range(1, _SLASHES):
-        below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
-        if unquote(below) == path:
-            return _MESSAGE.sub('/message:', below)
-    return quote(path, safe='/:')  # without a raw path, or after a change by middleware

@@ -11,8 +11,9 @@ from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
 from ..service.exchange import Request, Serving
-from .exchange import Exchange
-from .request_bodies import reply, requested_version
+from .asgi_requests import requested_version
+from .exchange import HttpExchange
+from .replies import reply
 
 
 class JsonRpc:
@@ -26,7 +27,7 @@ class JsonRpc:
         return _JsonRpcExchange(self._serving, scope, receive, send).serve()
 
 
-class _JsonRpcExchange(Exchange):
+class _JsonRpcExchange(HttpExchange):
     _id = b'null'
     """The request's id, as JSON."""
     _wants_stream = False

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a.http import catalogue
+from pydantic_ai_a2a.http import health
 
 from ..client import LIMIT, Client, message, rpc
 
@@ -49,7 +49,7 @@ class Clerk:
 async def readiness(client: Client) -> tuple[int, str]:
     """HTTP status of `/health/ready`, and the state of the backend, which gets as long to answer as it takes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, 'PATIENCE', LIMIT)
+        patch.setattr(health, 'PATIENCE', LIMIT)
         answer = await client.get('/health/ready')
     return answer.status, answer.json['components']['backend']
 

@@ -18,7 +18,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Workers, mount, to_a2a
-from pydantic_ai_a2a.http import catalogue
+from pydantic_ai_a2a.http import health
 from pydantic_ai_a2a.runs.hosting import Component
 
 from ..behaviour.stage import Stage
@@ -186,7 +186,7 @@ class Storage(InMemoryStorage[Any]):
 async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says_why(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(catalogue, 'PATIENCE', 0.01)
+    monkeypatch.setattr(health, 'PATIENCE', 0.01)
     storage = Storage()
     storage.gone = gone
     async with served(to_a2a(Agent(TestModel()), storage=storage)) as client:

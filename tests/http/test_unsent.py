@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message, Scope
 
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.http import request_bodies
+from pydantic_ai_a2a.http import aborted_connections
 from pydantic_ai_a2a.service import slow_clients
 from pydantic_ai_a2a.service.slow_clients import CHUNK, AnswerUnread, Readers, Unsent
 
@@ -247,15 +247,15 @@ class Transport:
 
 
 def scope_of(receive: Callable[..., object], **fields: object) -> Scope:
-    return {'type': 'http', request_bodies.REQUEST: receive, **fields}
+    return {'type': 'http', aborted_connections.REQUEST: receive, **fields}
 
 
 @pytest.mark.parametrize('version', ['1.1', '2'])
 async def test_only_a_connection_of_http_1_is_aborted(version: str) -> None:
     transport = Transport()
     scope = scope_of(Cycle(transport).receive, http_version=version)
-    await request_bodies.abort(scope)
-    request_bodies.abort_later(scope, 0.0)
+    await aborted_connections.abort(scope)
+    aborted_connections.abort_later(scope, 0.0)
     if version == '1.1':
         async with asyncio.timeout(LIMIT):
             await transport.aborts.acquire()
@@ -268,5 +268,5 @@ async def test_nothing_is_asked_of_a_server_without_a_transport() -> None:
         raise AssertionError('nobody reads')
 
     for scope in (scope_of(receive), scope_of(Cycle(object()).receive)):
-        await request_bodies.abort(scope)
-        request_bodies.abort_later(scope, 0.0)
+        await aborted_connections.abort(scope)
+        aborted_connections.abort_later(scope, 0.0)

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
 from ...types import new_correlation_id
-from ..card import quoted
-from ..http_json import AnyPath
-from ..request_bodies import CachedAnswer
+from ..cached_answers import CachedAnswer
+from ..routing import AnyPath
+from ..urls import quoted
 from .steps import Steps
 
 _STATIC = Path(__file__).with_name('static')

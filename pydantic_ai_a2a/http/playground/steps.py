@@ -15,8 +15,8 @@ from ...public_hosts import is_loopback
 from ...store.ports import Backend
 from ...types import ANONYMOUS, dump_json, new_correlation_id
 from ..allowed_hosts import HOSTS
-from ..card import request_info
-from ..request_bodies import reply
+from ..asgi_requests import request_info
+from ..replies import reply
 
 
 class Steps:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Limits, Quotas, Rate, serve, to_a2a
-from pydantic_ai_a2a.http import request_bodies
+from pydantic_ai_a2a.http import unread_bodies
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, state_of
@@ -151,7 +151,7 @@ BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-s
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Discard refused bodies for no time; in tests of that, until the client has sent them."""
-    monkeypatch.setattr(request_bodies, 'REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
+    monkeypatch.setattr(unread_bodies, 'REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
 
 
 async def ask(app: Any, verb: str, path: str, headers: dict[str, str], **scope: Any) -> Answer:
@@ -284,8 +284,8 @@ def test_a_client_that_still_sends_can_read_that_its_body_is_too_large(
 
 
 async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_bodies, 'REST_TIME', LIMIT)
-    monkeypatch.setattr(request_bodies, 'REST', 10)
+    monkeypatch.setattr(unread_bodies, 'REST_TIME', LIMIT)
+    monkeypatch.setattr(unread_bodies, 'REST', 10)
     bodies, sent = 0, list[Message]()
 
     async def receive() -> Message:
@@ -296,7 +296,7 @@ async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatc
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await request_bodies.discarding(receive, send)({'type': 'http.response.body', 'body': b'too large'})
+    await unread_bodies.discarding(receive, send)({'type': 'http.response.body', 'body': b'too large'})
     assert bodies == 3
     assert [(message['body'], message.get('more_body', False)) for message in sent] == [
         (b'too large', True),

@@ -18,7 +18,8 @@ from starlette.types import Message
 
 from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.auth.request_info import header
-from pydantic_ai_a2a.http.request_bodies import CachedAnswer, Listener, read_body
+from pydantic_ai_a2a.http.cached_answers import CachedAnswer
+from pydantic_ai_a2a.http.request_bodies import ClientWatch, read_body
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ async def test_middleware_that_adds_headers_in_place_does_not_change_a_cached_an
 
 async def test_what_comes_while_a_client_is_watched_is_kept() -> None:
     messages: asyncio.Queue[Message] = asyncio.Queue()
-    listener = Listener(messages.get)
+    listener = ClientWatch(messages.get)
     first = asyncio.create_task(listener.gone())
     await asyncio.sleep(0)
     second = asyncio.create_task(listener.gone())  # waits for the same message
