@@ -36,7 +36,7 @@ from ..http.unread_bodies import closing
 from ..http.urls import quoted
 from ..protocol import stored
 from ..runs.hosting import Hosting
-from ..service.exchange import Serving
+from ..service.request_flow import Serving
 from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id

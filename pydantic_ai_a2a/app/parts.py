@@ -69,10 +69,10 @@ from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher, ExtendedCard
-from ..service.exchange import Serving
-from ..service.messages import Submissions
-from ..service.slow_clients import Readers, SlowClients
+from ..service.request_flow import Serving
+from ..service.submissions import Submissions
 from ..service.tasks import Service
+from ..service.unsent_answers import Readers, SlowClients
 from ..settings import Access, Approvals, Push, Settings, TenantRule
 from ..signing.algorithms import Key, SignPush
 from ..store.ports import Backend

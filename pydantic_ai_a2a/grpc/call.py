@@ -34,9 +34,9 @@ from ..errors import (
 from ..protocol.operations import OPERATIONS, HttpCodec, Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
-from ..service.exchange import Exchange, Request, Serving
-from ..service.slow_clients import UnsentAnswer
+from ..service.request_flow import Exchange, Request, Serving
 from ..service.tasks import EventStream
+from ..service.unsent_answers import UnsentAnswer
 from ..settings import LONG, TLS
 from ..types import StoredTask, TaskEvent, new_correlation_id
 from .messages import SERVICE, Messages, methods

@@ -15,11 +15,10 @@ from ..auth.request_info import header
 from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
 from ..protocol.operations import Codec, Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
-from ..service import exchange
 from ..service.dispatch import DirectMessage, stored_size
-from ..service.exchange import Serving
-from ..service.slow_clients import CHUNK, AnswerUnread, UnsentAnswer
+from ..service.request_flow import Exchange, Serving
 from ..service.tasks import EventStream
+from ..service.unsent_answers import CHUNK, AnswerUnread, UnsentAnswer
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent, new_correlation_id
 from .aborted_connections import abort, abort_later
@@ -36,7 +35,7 @@ _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-class HttpExchange(exchange.Exchange):
+class HttpExchange(Exchange):
     """One request and its answer. A binding decodes the request and frames the answer."""
 
     media_type: ClassVar[bytes] = b'application/json'

@@ -17,7 +17,7 @@ from ..errors import A2AError, MethodNotAllowedError, NotFoundError, Unsupported
 from ..protocol.envelope import check_values
 from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice, Versions
-from ..service.exchange import Request, Serving
+from ..service.request_flow import Request, Serving
 from ..types import new_correlation_id
 from .asgi_requests import requested_version
 from .exchange import HttpExchange

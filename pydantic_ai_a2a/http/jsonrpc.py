@@ -10,7 +10,7 @@ from ..errors import A2AError
 from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
-from ..service.exchange import Request, Serving
+from ..service.request_flow import Request, Serving
 from .asgi_requests import requested_version
 from .exchange import HttpExchange
 from .replies import reply

@@ -51,7 +51,7 @@ from ..types import (
     TaskState,
     check_subscribe,
 )
-from .messages import ApproverAccess, Submissions, answered, audit_answers, registration_of, with_mark
+from .submissions import ApproverAccess, Submissions, answered, audit_answers, registration_of, with_mark
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault

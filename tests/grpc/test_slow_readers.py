@@ -22,7 +22,7 @@ from pydantic_ai_a2a import Limits, Results, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.commands.stores import erase_all
 from pydantic_ai_a2a.grpc.messages import SERVICE
-from pydantic_ai_a2a.service import slow_clients
+from pydantic_ai_a2a.service import unsent_answers
 
 from ..behaviour.asking import Tools
 from ..behaviour.stage import prompts
@@ -46,11 +46,11 @@ def unread(agent: Caller, method: str, request: Any) -> Any:
     return channel.stream_stream(f'/{SERVICE}/{method}')(sent())
 
 
-def never(answer: slow_clients.UnsentAnswer, now: float) -> bool:
+def never(answer: unsent_answers.UnsentAnswer, now: float) -> bool:
     return False
 
 
-def always(answer: slow_clients.UnsentAnswer, now: float) -> bool:
+def always(answer: unsent_answers.UnsentAnswer, now: float) -> bool:
     return True
 
 
@@ -66,11 +66,11 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         task = (await agent.call('SendMessage', say())).task
-        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', never)
+        monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', never)
         call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
-        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', always)
+        monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', always)
         assert await agent.call('GetTask', GetTaskRequest(id=task.id)) == task
         refused_again = await agent.refused('GetTask', GetTaskRequest(id=task.id))
         await call.read()
@@ -81,7 +81,7 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
     assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
     assert same == task
     assert 'A slow client was disconnected to free memory for other answers (correlation id' in caplog.text
-    assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+    assert unsent_answers.UNSENT.bytes == unsent_answers.UNSENT.ending == 0
 
 
 @pytest.mark.parametrize('way', ['cancel', 'close'])
@@ -100,14 +100,14 @@ async def test_a_client_that_leaves_during_a_long_answer_leaves_nothing(
             await call.initial_metadata()
             await agent.refused('GetTask', GetTaskRequest(id='unknown'))  # meanwhile, the server has begun to write
             assert await ends.get() == 'GetTask'
-            assert slow_clients.UNSENT.bytes > LONG
+            assert unsent_answers.UNSENT.bytes > LONG
             if way == 'cancel':
                 call.cancel()
                 assert await ends.get() == method
         if way == 'close':
             assert await ends.get() == method
         gc.collect()  # an exception that nobody has retrieved is logged now
-        assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+        assert unsent_answers.UNSENT.bytes == unsent_answers.UNSENT.ending == 0
         assert (await local.call('GetTask', GetTaskRequest(id=task.id))) == task
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -119,7 +119,7 @@ async def test_a_client_that_leaves_after_its_long_answer_was_cut_leaves_nothing
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         task = (await agent.call('SendMessage', say())).task
-        monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', always)
+        monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', always)
         call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         assert await local.call('GetTask', GetTaskRequest(id=task.id)) == task  # there is room once the first is cut
@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_after_its_long_answer_was_cut_leaves_nothing
         call.cancel()
         assert await ends.get() == 'GetTask'
         gc.collect()
-        assert slow_clients.UNSENT.bytes == slow_clients.UNSENT.ending == 0
+        assert unsent_answers.UNSENT.bytes == unsent_answers.UNSENT.ending == 0
     assert [record for record in caplog.records if record.name == 'asyncio'] == []
 
 
@@ -146,7 +146,7 @@ async def test_an_answer_without_room_is_refused_before_its_conversion(monkeypat
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'kind': prompt})])
 
     app = to_a2a(Agent(FunctionModel(model), output_type=[str, produce]), limits=Limits(unsent=LONG))
-    monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', never)
+    monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', never)
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
         plain = (await agent.call('SendMessage', say('plain'))).task

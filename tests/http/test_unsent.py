@@ -11,8 +11,8 @@ from starlette.types import Message, Scope
 
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.http import aborted_connections
-from pydantic_ai_a2a.service import slow_clients
-from pydantic_ai_a2a.service.slow_clients import CHUNK, AnswerUnread, Readers, Unsent
+from pydantic_ai_a2a.service import unsent_answers
+from pydantic_ai_a2a.service.unsent_answers import CHUNK, AnswerUnread, Readers, Unsent
 
 from ..bounds import LIMIT
 
@@ -24,13 +24,13 @@ def readers(limit: int = 100, seconds: float = 60.0) -> Readers:
 @pytest.fixture
 def none_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """No reader is a slow one, however long the test is stopped."""
-    monkeypatch.setattr(slow_clients, 'STALL', inf)
+    monkeypatch.setattr(unsent_answers, 'STALL', inf)
 
 
 @pytest.fixture
 def all_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reader is a slow one from the beginning."""
-    monkeypatch.setattr(slow_clients, 'STALL', 0.0)
+    monkeypatch.setattr(unsent_answers, 'STALL', 0.0)
 
 
 async def hold(clients: Readers, size: int) -> asyncio.Task[None]:
@@ -101,10 +101,10 @@ async def test_no_reader_is_cut_if_that_makes_too_little_room(monkeypatch: pytes
     clients = readers()
     slow = await hold(clients, 30)
 
-    def is_slow(answer: slow_clients.UnsentAnswer, now: float) -> bool:
+    def is_slow(answer: unsent_answers.UnsentAnswer, now: float) -> bool:
         return answer.left == 30
 
-    monkeypatch.setattr(slow_clients.UnsentAnswer, 'is_slow', is_slow)
+    monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', is_slow)
     with clients.answer(60), pytest.raises(OverloadedError):
         clients.answer(50)
     await asyncio.sleep(0)
@@ -165,7 +165,7 @@ async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> 
 async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() -> None:
     clients = readers()
 
-    async def begin() -> slow_clients.UnsentAnswer:
+    async def begin() -> unsent_answers.UnsentAnswer:
         return clients.answer(60)
 
     cut = await asyncio.to_thread(asyncio.run, begin())
@@ -178,7 +178,7 @@ async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = 1000.0
-    monkeypatch.setattr(slow_clients, 'monotonic', lambda: begun)
+    monkeypatch.setattr(unsent_answers, 'monotonic', lambda: begun)
     clients = readers(10**9, seconds=10.0)
     with clients.answer(0) as answer:
         await answer.write([b'x' * CHUNK * 4])

@@ -18,8 +18,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
-from pydantic_ai_a2a.service import slow_clients
-from pydantic_ai_a2a.service.slow_clients import CHUNK
+from pydantic_ai_a2a.service import unsent_answers
+from pydantic_ai_a2a.service.unsent_answers import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
 from ...dialects import Call
@@ -189,7 +189,7 @@ def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None
 @pytest.fixture
 def stall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Say after how many seconds a client that takes nothing is a slow reader."""
-    monkeypatch.setattr(slow_clients, 'STALL', request.param)
+    monkeypatch.setattr(unsent_answers, 'STALL', request.param)
 
 
 PATIENT = pytest.mark.parametrize('stall', [inf], indirect=True)

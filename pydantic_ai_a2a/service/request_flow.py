@@ -18,8 +18,8 @@ from ..settings import LONG, Limits
 from ..store.ports import Subscription
 from ..types import SubscribeParams, TaskEvent, frozen
 from .dispatch import Dispatch, Dispatcher
-from .slow_clients import CHUNK, Readers, SlowClients, UnsentAnswer
 from .tasks import EventStream, OpenStreams, parse_event_id
+from .unsent_answers import CHUNK, Readers, SlowClients, UnsentAnswer
 
 Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
 """A decoded request, with the codec of its answer."""
