@@ -31,7 +31,7 @@ from .client.results import OutputT, RemoteResult, answering
 from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
 from .conversion.remote_calls import open_calls
 from .protocol.stored import json_of
-from .service.dispatch import REASONS
+from .service.refusals import REASONS
 from .types import STOPPED, Message, StreamResponse, Task, TaskState
 
 # --- the client of tests ----------------------------------------------------------------------------------------------

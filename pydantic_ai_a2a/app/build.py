@@ -49,7 +49,7 @@ from ..protocol.fields import RUN_METADATA
 from ..protocol.versions import Versions
 from ..public_hosts import is_loopback
 from ..runs.hosting import Hosting
-from ..service.dispatch import ExtendedCard
+from ..service.extended_card import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres

@@ -68,11 +68,13 @@ from ..runs.agent_job import AgentJob, Job, plain_read
 from ..runs.direct import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
-from ..service.dispatch import Dispatcher, ExtendedCard
+from ..service.dispatch import Dispatcher
+from ..service.extended_card import ExtendedCard
 from ..service.request_flow import Serving
+from ..service.slow_clients import SlowClients
 from ..service.submissions import Submissions
 from ..service.tasks import Service
-from ..service.unsent_answers import Readers, SlowClients
+from ..service.unsent_answers import Readers
 from ..settings import Access, Approvals, Push, Settings, TenantRule
 from ..signing.algorithms import Key, SignPush
 from ..store.ports import Backend

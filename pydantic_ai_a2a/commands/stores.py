@@ -25,7 +25,7 @@ from ..audit import Fact, audit
 from ..errors import A2AError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError, needs_extra
 from ..protocol import stored
 from ..protocol.v1_0 import V1_0
-from ..service.tasks import canceled
+from ..service.cancellation import canceled
 from ..settings import Limits
 from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedConversation, ExportedTask, Outbox
 from ..store.postgres.settings import Postgres

@@ -34,8 +34,8 @@ from ..errors import (
 from ..protocol.operations import OPERATIONS, HttpCodec, Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
-from ..service.request_flow import Exchange, Request, Serving
-from ..service.tasks import EventStream
+from ..service.event_streams import EventStream
+from ..service.request_flow import Request, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer
 from ..settings import LONG, TLS
 from ..types import StoredTask, TaskEvent, new_correlation_id
@@ -56,7 +56,7 @@ class _Calls:
     """The calls that have not ended, also calls that store a message although their clients have gone."""
 
 
-class GrpcCall(Exchange):
+class GrpcCall(RequestFlow):
     """One call and its answer.
 
     Args:

@@ -12,7 +12,7 @@ from ..auth.request_info import header
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import HTTP, Versions
 from ..public_hosts import is_loopback
-from ..service.dispatch import audit_refused
+from ..service.refusals import audit_refused
 from ..types import new_correlation_id
 from .asgi_requests import request_info
 from .http_json import MEDIA_TYPE, is_http_json

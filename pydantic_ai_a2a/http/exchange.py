@@ -16,8 +16,8 @@ from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
 from ..protocol.operations import Codec, Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
 from ..service.dispatch import DirectMessage, stored_size
-from ..service.request_flow import Exchange, Serving
-from ..service.tasks import EventStream
+from ..service.event_streams import EventStream
+from ..service.request_flow import RequestFlow, Serving
 from ..service.unsent_answers import CHUNK, AnswerUnread, UnsentAnswer
 from ..store.ports import Subscription
 from ..types import StoredTask, TaskEvent, new_correlation_id
@@ -35,7 +35,7 @@ _UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header against shared caching of a caller's card."""
 
 
-class HttpExchange(Exchange):
+class HttpExchange(RequestFlow):
     """One request and its answer. A binding decodes the request and frames the answer."""
 
     media_type: ClassVar[bytes] = b'application/json'

@@ -23,7 +23,8 @@ from pydantic_ai.exceptions import UserError
 from ..agent.connections import Connections
 from ..clock import STOP_TIME
 from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
-from ..service.tasks import Offer, OpenStreams
+from ..service.event_streams import OpenStreams
+from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend
 from ..telemetry import metrics

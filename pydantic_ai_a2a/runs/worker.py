@@ -24,7 +24,7 @@ from .. import chains
 from ..clock import STOP_TIME
 from ..conversion.stream import SHUTDOWN
 from ..quotas import Metering
-from ..service.tasks import Offer
+from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend, Claim, Slot
 from .agent_job import Attempts, Job, Token

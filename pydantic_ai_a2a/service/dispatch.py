@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
-from inspect import isawaitable
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fasta2a.extensions import (
     format_extensions_header,
@@ -19,7 +17,6 @@ from fasta2a.extensions import (
 from opentelemetry.trace import Span
 
 from .. import chains, telemetry
-from ..audit import audit
 from ..auth.guard import Guard
 from ..auth.request_info import RequestInfo, header
 from ..auth.tenants import Tenants
@@ -29,32 +26,22 @@ from ..errors import (
     AgentUnavailable,
     AgentUnusable,
     ClientGone,
-    ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
-    InternalError,
     InvalidParamsError,
     QuotaExceededError,
-    StoreUnavailable,
 )
 from ..protocol.fields import LIVE_TEXT_URI
 from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
-from ..settings import MakeCard
 from ..store.ports import Submission
-from ..types import (
-    AgentCard,
-    Call,
-    Caller,
-    Message,
-    SendParams,
-    StoredTask,
-    frozen,
-)
-from .tasks import EventStream, Service, TaskList
+from ..types import Call, Caller, Message, SendParams, StoredTask, frozen
+from .event_streams import EventStream
+from .extended_card import ExtendedCard
+from .refusals import REASONS, as_error, audit_refused
+from .tasks import Service, TaskList
 
 Held = TypeVar('Held')
-
 
 _DEPTH = chains.HEADER.encode()
 
@@ -375,98 +362,3 @@ def _name_task(span: Span, params: Params | None, result: object) -> None:
         task, result.span = result.first, span
     if isinstance(task, StoredTask):
         telemetry.name_task(span, task.header.id, task.header.context_id, task.header.state)
-
-
-# --- the extended agent card (§3.1.11, §13.3) -------------------------------------------------------------------------
-# More about the agent, for callers with credentials.
-
-
-class ExtendedCard:
-    """The extended card of an app.
-
-    Args:
-        card: The public card, without its URL.
-        url: The agent's URL; None takes the request's base URL.
-        more: Fields that all callers read besides the public card, with lists that continue the lists of the public
-            card; or a function that makes the card of a caller.
-
-    Raises:
-        ValueError: The card with these fields is not valid.
-    """
-
-    def __init__(self, card: CardTemplate, url: str | None, more: MakeCard | Mapping[str, Any]) -> None:
-        self._card = card
-        self._url = url
-        self._more = more
-        if not callable(more):
-            public = card.public(url or '')
-            card.extended(public, _continued(public, more))
-
-    async def render(self, caller: Caller, base_url: str, tenant: str, version: str) -> bytes:
-        """Return the card of a caller as JSON.
-
-        Args:
-            caller: The caller.
-            base_url: The URL of the app in the request.
-            tenant: The tenant that the request names; empty if the request names none.
-            version: The protocol version of the request.
-
-        Raises:
-            ExtendedAgentCardNotConfiguredError: The caller has no extended card.
-        """
-        url = self._url or base_url
-        public = self._card.public(url, tenant)
-        if not callable(self._more):
-            return self._card.extended(public, _continued(public, self._more), version)
-        made = self._more(caller, self._card.public(url, tenant))
-        card = await made if isawaitable(made) else made
-        if card is None:
-            raise ExtendedAgentCardNotConfiguredError
-        return self._card.extended(public, card, version)
-
-
-def _continued(public: AgentCard, more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields with the lists of the public card before theirs."""
-    fields = cast('Mapping[str, Any]', public)
-    return {
-        name: [*fields[name], *value] if isinstance(value, list) and name in fields else value
-        for name, value in more.items()
-    }
-
-
-# --- the errors that callers get instead of answers, and their audit lines --------------------------------------------
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-REASONS = 'pydantic_ai_a2a.reasons'
-"""Key of the scope for a list of why the agent cannot be entered, if a test wants to know."""
-
-
-def as_error(exception: BaseException, correlation_id: str) -> A2AError:
-    """Return the error for the caller. An exception that is no `A2AError` is logged and becomes an internal error."""
-    if isinstance(exception, StoreUnavailable):
-        logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
-    if isinstance(exception, AgentUnavailable):
-        text = 'The agent is not ready, and a request is refused (correlation id %s). The server tries again.'
-        logger.warning(text, correlation_id, exc_info=exception.__cause__)
-    if isinstance(exception, AgentUnusable):
-        text = 'The agent cannot be entered, and a request is refused (correlation id %s).'
-        logger.error(text, correlation_id, exc_info=exception.__cause__)
-    if isinstance(exception, A2AError):
-        return exception
-    logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)
-    return InternalError()
-
-
-def audit_refused(error: A2AError, request: RequestInfo, caller: Caller | None = None) -> None:
-    """Record the refusal of a request, if the audit log lists refusals of its kind."""
-    if error.refusal is None:
-        return
-    audit(
-        'refused',
-        correlation_id=request.correlation_id,
-        remote=request.address,
-        refusal=error.refusal,
-        caller=(caller.id or None) if caller else None,
-        tenant=(caller.tenant or None) if caller else None,
-    )

@@ -18,8 +18,9 @@ from ..settings import LONG, Limits
 from ..store.ports import Subscription
 from ..types import SubscribeParams, TaskEvent, frozen
 from .dispatch import Dispatch, Dispatcher
-from .tasks import EventStream, OpenStreams, parse_event_id
-from .unsent_answers import CHUNK, Readers, SlowClients, UnsentAnswer
+from .event_streams import EventStream, OpenStreams, parse_event_id
+from .slow_clients import SlowClients
+from .unsent_answers import CHUNK, Readers, UnsentAnswer
 
 Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
 """A decoded request, with the codec of its answer."""
@@ -39,7 +40,7 @@ class Serving:
     streams: OpenStreams
 
 
-class Exchange(ABC):
+class RequestFlow(ABC):
     """One request and its answer. A transport reads and decodes the request, and writes the answer."""
 
     reads_at_once: ClassVar[bool] = True

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.trace import Span
-
-from ..audit import Fact, audit
+from ..audit import Fact
 from ..conversion.limits import check_metadata
-from ..errors import (
-    AnswerNeeded,
-    QuotaExceededError,
-    TaskNotCancelableError,
-    TaskNotFoundError,
-    UnsupportedOperationError,
-)
+from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
-from ..store.ports import Accepted, Backend, Claim, Slot, Submission, Subscription, with_credential
-from ..telemetry import metrics, name_task
+from ..store.ports import Accepted, Backend, Submission, Subscription, with_credential
+from ..telemetry import metrics
 from ..types import (
     TERMINAL,
     Call,
@@ -45,13 +34,20 @@ from ..types import (
     SendParams,
     StoredTask,
     SubscribeParams,
-    TaskEvent,
     TaskHeader,
     TaskQuery,
     TaskState,
     check_subscribe,
 )
-from .submissions import ApproverAccess, Submissions, answered, audit_answers, registration_of, with_mark
+from .answers import answered, audit_answers
+from .approvers import ApproverAccess
+from .bounded_wait import bounded_wait
+from .cancellation import canceled, loaded
+from .event_streams import FORMS, EventStream, LiveTextForm
+from .message_marks import with_mark
+from .slot_offers import Offers
+from .submissions import Submissions
+from .webhooks import registration_of
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault
@@ -104,7 +100,7 @@ class Service:
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
         self.submissions = submissions
         """Checks messages without storage, and converts them to the stored form."""
-        self._load = partial(_loaded, backend)
+        self._load = partial(loaded, backend)
         self._vault = vault
         self._metering = metering
         self._push = push
@@ -131,9 +127,9 @@ class Service:
             task_id, task = accepted.header.id, None
             begins = accepted.claim is not None or (submission.new and not accepted.replayed)
             if ending is None or not begins:  # the task may have stopped in another process
-                await within(self._max_wait, self._backend.events.wait(task_id, accepted.after), call.left)
+                await bounded_wait(self._max_wait, self._backend.events.wait(task_id, accepted.after), call.left)
             else:
-                task = await within(self._max_wait, ending.wait(accepted.after), call.left)
+                task = await bounded_wait(self._max_wait, ending.wait(accepted.after), call.left)
         finally:
             if ending is not None:
                 ending.close()
@@ -262,7 +258,7 @@ class Service:
         return accepted
 
     async def _snapshot(
-        self, submission: Submission, accepted: Accepted, history_length: int | None, form: Form | None = None
+        self, submission: Submission, accepted: Accepted, history_length: int | None, form: LiveTextForm | None = None
     ) -> StoredTask:
         """Return the task at the time of the message's acceptance, for a reader of the events in a form, if given."""
         header = accepted.header
@@ -335,16 +331,16 @@ class Service:
             raise
         return self._stream(task, subscription, ends, form)
 
-    def _form_for(self, call: Call) -> Form:
+    def _form_for(self, call: Call) -> LiveTextForm:
         """Return the form of live text for a caller."""
-        return Form.ASKED if call.live else _FORMS.get(self._form, Form.WHOLE)
+        return LiveTextForm.ASKED if call.live else FORMS.get(self._form, LiveTextForm.WHOLE)
 
     def _stream(
         self,
         task: StoredTask,
         subscription: Subscription,
         ends: frozenset[TaskState],
-        form: Form,
+        form: LiveTextForm,
         *,
         after: int | None = None,
     ) -> EventStream:
@@ -395,98 +391,11 @@ class Service:
         registration = registration_of(self._push)
         await registration.configs.delete(params.task_id, call.caller.owner, params.id)
 
-    async def _watch(self, task_id: str, owner: str | None, form: Form) -> StoredTask:
+    async def _watch(self, task_id: str, owner: str | None, form: LiveTextForm) -> StoredTask:
         task = await self._backend.reader.watch(task_id, owner, live=form.pieces)
         if task is None:
             raise TaskNotFoundError
         return task
-
-
-# --- the cancellation of a task ---------------------------------------------------------------------------------------
-# Its run is asked to stop, and given up after a while.
-
-
-async def canceled(
-    backend: Backend,
-    task_id: str,
-    owner: str | None,
-    *,
-    grace: float,
-    correlation_id: str,
-    facts: Callable[[TaskHeader], Mapping[str, Fact]],
-) -> StoredTask:
-    """Cancel a task, and write the audit log. Return the task after its run has stopped or was given up.
-
-    Args:
-        backend: The backend of the task.
-        task_id: The task.
-        owner: Owner of the task; None for any owner.
-        grace: Seconds that a run has to stop.
-        correlation_id: Names the request or command in the audit log.
-        facts: Returns the canceller for the audit log.
-
-    Raises:
-        TaskNotFoundError: The owner has no such task.
-        TaskNotCancelableError: The task has ended.
-    """
-    header = await backend.queue.cancel(task_id, owner, at=backend.now())
-    if metrics.instruments is not None and header.state == 'canceled':
-        metrics.instruments.enter('canceled')
-    record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
-    try:
-        task = await _stopped(backend, header, owner, grace)
-        del record['ended']
-        return task
-    except TaskNotCancelableError:
-        record.clear()
-        raise
-    finally:
-        if record:
-            audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
-
-
-async def _stopped(backend: Backend, header: TaskHeader, owner: str | None, grace: float) -> StoredTask:
-    task_id = header.id
-    if header.state not in TERMINAL:
-        await within(grace, backend.events.wait(task_id, header.last_event))
-        task = await _loaded(backend, task_id, owner, None)
-        if task.header.state not in TERMINAL:
-            with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                await backend.queue.cancel(task_id, owner, at=backend.now(), force=True)
-                if metrics.instruments is not None:
-                    metrics.instruments.enter('canceled')
-    task = await _loaded(backend, task_id, owner, None)
-    if task.header.state != 'canceled':
-        raise TaskNotCancelableError
-    return task
-
-
-async def _loaded(backend: Backend, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
-    task = await backend.reader.load(task_id, owner, history_length=history_length)
-    if task is None:
-        raise TaskNotFoundError
-    return task
-
-
-# --- waiting for the end of a task, for at most some seconds ----------------------------------------------------------
-
-T = TypeVar('T')
-
-
-async def within(seconds: float | None, waiting: Awaitable[T], left: asyncio.Future[None] | None = None) -> T | None:
-    """Return the result of `waiting`, or None after so many seconds, or once the client has `left`.
-
-    None in the place of the seconds waits without limit.
-    """
-    if seconds is left is None:
-        return await waiting
-    done = asyncio.ensure_future(waiting)
-    ends = [done] if left is None else [done, left]
-    try:
-        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return done.result() if done.done() else None
-    finally:
-        done.cancel()
 
 
 def shortened(task: StoredTask, history_length: int | None) -> StoredTask:
@@ -494,144 +403,3 @@ def shortened(task: StoredTask, history_length: int | None) -> StoredTask:
     if history_length is None or task.history is None:
         return task
     return task._replace(history=task.history[-history_length:] if history_length else None)
-
-
-# --- free slots of the workers of this process, offered for the tasks of new messages ---------------------------------
-
-
-class Offer(NamedTuple):
-    """A slot, reserved until the call of `settle`."""
-
-    slot: Slot
-    settle: Callable[[Claim | None], object]
-    """Run the claimed task in the slot; None returns the slot. To be called once."""
-
-
-Offers: TypeAlias = Callable[[], Offer | None]
-"""Returns the offer of a free slot, or None if tasks have to wait."""
-
-
-# --- event streams ----------------------------------------------------------------------------------------------------
-# The answer of a streaming operation, and all open streams of an app.
-
-
-def parse_event_id(value: str | None) -> int | None:
-    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
-    if value is None or not (value.isascii() and value.isdigit()):
-        return None
-    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
-
-
-class Form(Enum):
-    """What a reader of a stream gets of live text: the pieces of an answer, the whole text at their end, and notes.
-
-    The log is the same for all readers.
-    """
-
-    WHOLE = 'whole'
-    """The whole text, without pieces and notes."""
-    MARK = 'mark'
-    """The pieces, and an empty last piece."""
-    REPLACE = 'replace'
-    """The pieces, and the whole text as a replacement."""
-    ASKED = 'asked'
-    """The pieces, an empty last piece, and the notes: for clients that activate the extension."""
-
-    @property
-    def pieces(self) -> bool:
-        """True if the reader gets pieces."""
-        return self is not Form.WHOLE
-
-    def of(self, event: TaskEvent) -> TaskEvent | None:
-        """Return an event as the reader gets it; None for nothing."""
-        payload = event.payload
-        if not stored.is_live(payload):
-            return event
-        if event.state is not None:
-            return event if self is Form.ASKED else None
-        if not stored.ends_pieces(payload):
-            return event if self.pieces else None
-        return event._replace(payload=stored.without_text(payload)) if self in _MARKED else event
-
-
-_MARKED = (Form.MARK, Form.ASKED)
-_FORMS: Mapping[str, Form] = {'mark': Form.MARK, 'replace': Form.REPLACE}
-"""The forms by the values of `Results.stream`, as far as all clients get pieces."""
-
-
-@dataclass(slots=True)
-class EventStream:
-    """The answer of a streaming operation."""
-
-    task_id: str
-    first: StoredTask | None
-    """Snapshot at the start of the stream, until sent; None if the client resumes after an event."""
-    subscription: Subscription | None
-    """The following events; None if no event follows."""
-    ends: frozenset[TaskState]
-    """States at which the stream closes."""
-    form: Form = Form.WHOLE
-    """What the reader gets of live text."""
-    span: Span | None = None
-    """Names the state of the task; None without a span."""
-
-    def up_to_end(self, events: Sequence[TaskEvent]) -> tuple[Sequence[TaskEvent], bool]:
-        """Return the events up to the end of the stream, in the form of the reader; True if the end is among them."""
-        shown: list[TaskEvent] = []
-        for event in events:
-            if (own := self.form.of(event)) is not None:
-                shown.append(own)
-            if self.span is not None:
-                name_task(self.span, None, None, event.state)
-            if event.state in self.ends:
-                return shown, True
-        return shown, False
-
-
-class OpenStreams:
-    """The open streams of an app: one keep-alive timer for all, and the end of all at a shutdown.
-
-    Args:
-        interval: Seconds between two keep-alive ticks.
-        runs_here: Returns whether this process runs a task.
-    """
-
-    def __init__(self, interval: float, runs_here: Callable[[str], bool]) -> None:
-        self.closing = False
-        """True if streams end once no running task can send them events."""
-        self._interval = interval
-        self._runs_here = runs_here
-        self._subscriptions: set[Subscription] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def add(self, subscription: Subscription) -> None:
-        """Add a stream that was opened in the running loop."""
-        self._subscriptions.add(subscription)
-        loop = asyncio.get_running_loop()
-        if self._timer is None or self._loop is None or self._loop.is_closed():
-            self._loop = loop
-            self._timer = loop.call_later(self._interval, self._tick)
-
-    def remove(self, subscription: Subscription) -> None:
-        """Remove a closed stream."""
-        self._subscriptions.discard(subscription)
-
-    def over(self, task_id: str) -> bool:
-        """Return whether the stream of a task ends now, because the server shuts down and does not run the task."""
-        return self.closing and not self._runs_here(task_id)
-
-    def close(self) -> None:
-        """End the streams without a running task in this process."""
-        self.closing = True
-        self._nudge()
-
-    def _nudge(self) -> None:
-        for subscription in list(self._subscriptions):
-            subscription.nudge()
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._nudge()
-        if self._subscriptions and self._loop is not None:
-            self._timer = self._loop.call_later(self._interval, self._tick)

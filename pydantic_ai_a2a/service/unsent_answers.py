@@ -1,4 +1,8 @@
-"""Time limits of clients that send or read slowly, with one timer for all clients of an event loop."""
+"""Memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent`.
+
+An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
+process, and count unsent bytes in `UNSENT`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,11 @@ from math import inf
 from threading import Lock
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from ..errors import ClientGone, OverloadedError
 from ..protocol.stored import joined
-
-T = TypeVar('T')
+from .slow_clients import SlowClients
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 """Sends an ASGI message."""
@@ -22,79 +25,16 @@ Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 CHUNK = 65_536
 """Bytes of one send: servers wait for clients that do not read between two sends, and never during a send."""
 
-
-class AnswerUnread(ClientGone):
-    """The client takes too long to read its answer, which is broken off. The text is for the log."""
-
-
-_NEW, _KNOWN, _LATE = range(3)
-_Waiting: TypeAlias = dict[asyncio.Task[Any], int]
-
-
-class SlowClients:
-    """Ends waits for slow clients after a time limit, and after at most twice the limit.
-
-    Args:
-        seconds: The limit.
-        error: Makes the error of such a wait.
-    """
-
-    def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
-        self._seconds = seconds
-        self._error = error
-        self._loops: dict[asyncio.AbstractEventLoop, _Waiting] = {}
-        """The waiting tasks of the event loops whose timers are set."""
-
-    async def wait(self, for_client: Awaitable[T]) -> T:
-        """Return the result of a read from the client or a send to the client.
-
-        Raises:
-            Exception: The client is too slow. The error is made by `error`.
-        """
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None
-        if loop not in self._loops:
-            self._begin(loop)
-        waiting = self._loops[loop]
-        waiting[task] = _NEW
-        try:
-            return await for_client
-        except asyncio.CancelledError:
-            if waiting[task] != _LATE or task.uncancel():
-                raise  # not the time limit: the server ends the request
-            raise self._error() from None
-        finally:
-            del waiting[task]
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        for closed in [other for other in list(self._loops) if other.is_closed()]:
-            del self._loops[closed]
-        self._loops[loop] = {}
-        loop.call_later(self._seconds, self._tick, loop)
-
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        waiting = self._loops[loop]
-        if not waiting:
-            del self._loops[loop]
-            return
-        loop.call_later(self._seconds, self._tick, loop)
-        for task, state in waiting.items():
-            waiting[task] = _KNOWN if state == _NEW else _LATE
-            if state != _NEW:
-                task.cancel()
-
-
-# --- memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent` ------------------
-# An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
-# process, and count unsent bytes in `UNSENT`.
-
 STALL = 1.0
 """Seconds without progress after which a client is a slow reader."""
 _CHUNKS_AT_ONCE = 8
 """Chunks to send before other requests are served, even to a fast client."""
 _PIECES_AT_ONCE = 500_000
 """Bytes to write before other requests are served."""
+
+
+class AnswerUnread(ClientGone):
+    """The client takes too long to read its answer, which is broken off. The text is for the log."""
 
 
 class Unsent:

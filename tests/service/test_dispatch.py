@@ -23,7 +23,7 @@ from pydantic_ai_a2a.errors import (
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.versions import HTTP
 from pydantic_ai_a2a.service.dispatch import Dispatch
-from pydantic_ai_a2a.service.tasks import EventStream
+from pydantic_ai_a2a.service.event_streams import EventStream
 from pydantic_ai_a2a.types import GetParams, Message, Part, SendParams, StoredTask
 
 from ..bounds import LIMIT
