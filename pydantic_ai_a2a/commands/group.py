@@ -21,22 +21,22 @@ from .cli import CTRL_C
 from .terminal import SafeLog, accept_all_characters, drop_rest, echo, safe, say
 
 _COMMANDS = {
-    'serve': ('running', 'Serve an app or an agent over HTTP and gRPC.'),
-    'worker': ('running', 'Run the tasks of an app that other processes serve.'),
-    'migrate': ('stores', 'Upgrade the schema of a store.'),
-    'export': ('stores', 'Write the tasks and conversations of an owner.'),
-    'erase': ('stores', 'Erase the tasks and conversations of an owner.'),
-    'dead-letters': ('stores', 'List or retry failed tasks (dead letters).'),
-    'dead-deliveries': ('stores', 'List or retry failed push notifications.'),
+    'serve': ('worker', 'Serve an app or an agent over HTTP and gRPC.'),
+    'worker': ('worker', 'Run the tasks of an app that other processes serve.'),
+    'migrate': ('dead_items', 'Upgrade the schema of a store.'),
+    'export': ('dead_items', 'Write the tasks and conversations of an owner.'),
+    'erase': ('dead_items', 'Erase the tasks and conversations of an owner.'),
+    'dead-letters': ('dead_items', 'List or retry failed tasks (dead letters).'),
+    'dead-deliveries': ('dead_items', 'List or retry failed push notifications.'),
     'queue': ('queue', 'Show or pause the queue of a store, and cancel tasks.'),
     'hash-key': ('hash_key', 'Make a key or token for a caller, and its hash.'),
-    'card': ('remote', 'Show the card of an agent.'),
-    'tasks': ('remote', 'List your tasks at an agent.'),
-    'cancel': ('remote', 'Cancel a task of an agent.'),
-    'doctor': ('remote', 'Examine an agent, and say what to change.'),
-    'send': ('calling', 'Send a message to an agent, and show the answer.'),
-    'chat': ('calling', 'Talk with an agent, one line a message.'),
-    'watch': ('calling', 'Show the events of a task until it stops.'),
+    'card': ('remote_agent', 'Show the card of an agent.'),
+    'tasks': ('remote_agent', 'List your tasks at an agent.'),
+    'cancel': ('remote_agent', 'Cancel a task of an agent.'),
+    'doctor': ('remote_agent', 'Examine an agent, and say what to change.'),
+    'send': ('talk', 'Send a message to an agent, and show the answer.'),
+    'chat': ('talk', 'Talk with an agent, one line a message.'),
+    'watch': ('talk', 'Show the events of a task until it stops.'),
 }
 """The module of each command, which is loaded when the command is chosen, and its first sentence."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -9,7 +9,7 @@ import click
 
 from ..settings import Limits
 from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery
-from .stores import Store, cancel_task, json_lines, opened, owner_options, store_options, time_of, write_rows
+from .dead_items import Store, cancel_task, json_lines, opened, owner_options, store_options, time_of, write_rows
 from .terminal import awaited, say
 
 _STATES = sorted(LIVE | INTERRUPTED)

@@ -8,7 +8,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from ..types import Message, Task
-from .screens import Screen
+from .plain_screen import Screen
 from .terminal import safe
 
 

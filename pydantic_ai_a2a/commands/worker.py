@@ -26,7 +26,7 @@ from ..app.serve_grpc import grpc_agent_of, listen, url_of
 from ..http.allowed_hosts import AllowedHosts
 from ..http.catalogue import Agents, ReadyTogether
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
-from .targets import apart, find, place_options
+from .named_app import apart, find, place_options
 from .terminal import say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)

@@ -30,8 +30,8 @@ from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailabl
 from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
 from .cli import CTRL_C
-from .remote import Remote, agent_options
-from .screens import Form, json_options, question_of, screen_for
+from .plain_screen import Form, json_options, question_of, screen_for
+from .remote_agent import Remote, agent_options
 from .terminal import ask, echo, safe, say
 
 WAITS = 3

@@ -34,7 +34,7 @@ from ..store.shared import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
-from .targets import apart, find, place_options
+from .named_app import apart, find, place_options
 from .terminal import Command, awaited, echo, echo_json, say, write_table
 
 
