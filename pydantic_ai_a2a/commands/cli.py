@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-CTRL_C = 130
-"""Exit code after Ctrl-C."""
+from .exit_codes import CTRL_C
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -17,26 +17,26 @@ import click
 from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
-from .cli import CTRL_C
+from .exit_codes import CTRL_C
 from .terminal import SafeLog, accept_all_characters, drop_rest, echo, safe, say
 
 _COMMANDS = {
-    'serve': ('worker', 'Serve an app or an agent over HTTP and gRPC.'),
+    'serve': ('serve', 'Serve an app or an agent over HTTP and gRPC.'),
     'worker': ('worker', 'Run the tasks of an app that other processes serve.'),
-    'migrate': ('dead_items', 'Upgrade the schema of a store.'),
-    'export': ('dead_items', 'Write the tasks and conversations of an owner.'),
-    'erase': ('dead_items', 'Erase the tasks and conversations of an owner.'),
-    'dead-letters': ('dead_items', 'List or retry failed tasks (dead letters).'),
-    'dead-deliveries': ('dead_items', 'List or retry failed push notifications.'),
+    'migrate': ('migrate', 'Upgrade the schema of a store.'),
+    'export': ('export', 'Write the tasks and conversations of an owner.'),
+    'erase': ('erase', 'Erase the tasks and conversations of an owner.'),
+    'dead-letters': ('dead_letters', 'List or retry failed tasks (dead letters).'),
+    'dead-deliveries': ('dead_deliveries', 'List or retry failed push notifications.'),
     'queue': ('queue', 'Show or pause the queue of a store, and cancel tasks.'),
     'hash-key': ('hash_key', 'Make a key or token for a caller, and its hash.'),
-    'card': ('remote_agent', 'Show the card of an agent.'),
-    'tasks': ('remote_agent', 'List your tasks at an agent.'),
-    'cancel': ('remote_agent', 'Cancel a task of an agent.'),
-    'doctor': ('remote_agent', 'Examine an agent, and say what to change.'),
-    'send': ('talk', 'Send a message to an agent, and show the answer.'),
-    'chat': ('talk', 'Talk with an agent, one line a message.'),
-    'watch': ('talk', 'Show the events of a task until it stops.'),
+    'card': ('card', 'Show the card of an agent.'),
+    'tasks': ('tasks', 'List your tasks at an agent.'),
+    'cancel': ('tasks', 'Cancel a task of an agent.'),
+    'doctor': ('doctor', 'Examine an agent, and say what to change.'),
+    'send': ('send', 'Send a message to an agent, and show the answer.'),
+    'chat': ('chat', 'Talk with an agent, one line a message.'),
+    'watch': ('watch', 'Show the events of a task until it stops.'),
 }
 """The module of each command, which is loaded when the command is chosen, and its first sentence."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
 
-from click import UsageError, option
+from click import IntRange, UsageError, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
@@ -16,8 +16,10 @@ from ..app.app import A2AApp
 from ..app.build import served, telling_name, to_a2a
 from ..app.combinations import check_namespace
 from ..auth.authenticator import Authenticator
-from .terminal import Command
+from .async_commands import Command
 
+PORT = IntRange(0, 65535)
+"""The type of options for ports."""
 _SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"
 
 

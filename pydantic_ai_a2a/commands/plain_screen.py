@@ -1,37 +1,15 @@
-"""Output of a remote task in a command: text as the agent writes, then data and files; or JSON."""
+"""Shows a remote task as plain text: text as the agent writes, then data and files."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from functools import wraps
-from typing import Any, Literal, TypeAlias
-
-from click import UsageError, option
 
 from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
 from ..client.following import Update
 from ..client.waiting import RemoteQuestion, waiting_task
-from ..protocol.stored import json_of
 from ..types import INTERRUPTED, Message, Part, Task
-from .terminal import Command, echo, echo_json, say
-
-Form: TypeAlias = Literal['text', 'json', 'jsonl']
-
-
-def json_options(command: Command) -> Command:
-    """Add `--json` and `--jsonl`. The command gets `form`: `text`, `json` or `jsonl`."""
-
-    @option('--json', 'as_json', is_flag=True, help='Write the task as JSON, at its end.')
-    @option('--jsonl', 'as_lines', is_flag=True, help='Write each event as a line of JSON.')
-    @wraps(command)
-    def with_form(*, as_json: bool, as_lines: bool, **options: Any) -> int:
-        if as_json and as_lines:
-            raise UsageError('--json and --jsonl cannot be combined: give one of them.')
-        return command(form='json' if as_json else 'jsonl' if as_lines else 'text', **options)
-
-    return with_form
+from .terminal import echo, say
 
 
 class Screen:
@@ -102,39 +80,6 @@ class Screen:
         if more := text[len(self._text) :]:
             self.write(more, whole=text)
         self._text = text
-
-
-class _JsonScreen(Screen):
-    """Writes the task as JSON, at the end."""
-
-    def show(self, update: Update) -> None:
-        pass
-
-    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        echo_json(json.dumps(json_of(outcome)))
-
-
-class _JsonLinesScreen(Screen):
-    """Writes each event as a line of JSON."""
-
-    def show(self, update: Update) -> None:
-        echo_json(json.dumps(json_of(update.event)))
-
-    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        pass
-
-
-def screen_for(form: Form, before: str = '') -> Screen:
-    """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, in a UTF-8 terminal."""
-    if form != 'text':
-        return _JsonScreen() if form == 'json' else _JsonLinesScreen()
-    if sys.stdout.isatty() and sys.stdout.encoding.lower().startswith('utf'):  # else rich would draw with escapes
-        try:
-            from .rich_screen import RichScreen  # noqa: PLC0415 - of an extra
-        except ImportError:
-            return Screen(before)
-        return RichScreen(before)
-    return Screen(before)
 
 
 def question_of(task: Task) -> RemoteQuestion:

@@ -7,10 +7,16 @@ from typing import Any
 
 import click
 
+from ..service.cancellation import canceled
 from ..settings import Limits
-from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery
-from .dead_items import Store, cancel_task, json_lines, opened, owner_options, store_options, time_of, write_rows
-from .terminal import awaited, say
+from ..store.ports import Backend
+from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, new_correlation_id
+from .async_commands import awaited
+from .audit_facts import audit_facts
+from .owner_options import owner_options
+from .store_options import Store, opened, store_options
+from .tables import json_lines, time_of, write_rows
+from .terminal import say
 
 _STATES = sorted(LIVE | INTERRUPTED)
 
@@ -119,3 +125,11 @@ async def _pause(store: Store, *, paused: bool) -> int:
         await backend.housekeeping.pause(backend.now() if paused else None)
     say('the queue is paused' if paused else 'the queue is no longer paused')
     return 0
+
+
+async def cancel_task(backend: Backend, task_id: str, grace: float) -> None:
+    """Cancel a task of any owner: see `service.cancellation.canceled`."""
+    correlation_id = new_correlation_id()
+    await canceled(
+        backend, task_id, None, grace=grace, correlation_id=correlation_id, facts=lambda task: audit_facts(task.owner)
+    )

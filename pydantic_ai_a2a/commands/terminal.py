@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import wraps
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TextIO
 
 import click
 
-Command: TypeAlias = Callable[..., int]
-
 _CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]')
 """Control characters except tab and line break. They could move the cursor of a terminal or hide text."""
-
-
-def awaited(command: Callable[..., Coroutine[Any, Any, int]]) -> Command:
-    """Make a command of an async function, in an event loop of its own."""
-
-    @wraps(command)
-    def run(**options: Any) -> int:
-        return asyncio.run(command(**options))
-
-    return run
 
 
 def safe(text: str) -> str:
@@ -81,11 +66,3 @@ class SafeLog(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""
         return safe(super().format(record))
-
-
-def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write rows below the names of their columns."""
-    table = [[column.upper() for column in columns], *([safe(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        echo('  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())

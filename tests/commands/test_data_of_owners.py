@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from pydantic_ai_a2a.commands.dead_items import erase_all
+from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.store.ports import Backend, Erased
 from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
@@ -78,7 +78,7 @@ def test_who_has_erased_what_is_in_the_audit_log(
     monkeypatch.setenv('LOGNAME', 'operator')
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann').code == 1
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--context', 'c', '--yes').code == 0
-    monkeypatch.setattr('pydantic_ai_a2a.commands.dead_items.getuser', nobody)
+    monkeypatch.setattr('pydantic_ai_a2a.commands.audit_facts.getuser', nobody)
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 0
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 1
     counts = {'tasks': '1', 'items': '2', 'events': '2', 'conversations': '1', 'entries': '2'}

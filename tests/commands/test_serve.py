@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Mount, Route
 
 from pydantic_ai_a2a import catalogue, to_a2a
-from pydantic_ai_a2a.commands.worker import HealthOnly
+from pydantic_ai_a2a.commands.worker_health import HealthOnly
 
 from ..client import Exchange, lifespan
 from ..e2e.server import LIMIT, process

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.commands.dead_items import owner_of, owner_or_anonymous
+from pydantic_ai_a2a.commands.owner_options import owner_of, owner_or_anonymous
 from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
 

@@ -18,7 +18,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
-from pydantic_ai_a2a.commands.dead_items import cancel_task, erase_all
+from pydantic_ai_a2a.commands.erase import erase_all
+from pydantic_ai_a2a.commands.queue import cancel_task
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import StoreUnavailable

@@ -20,7 +20,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import Caller, Push, Retention, RunFailure, Workers
-from pydantic_ai_a2a.commands.dead_items import erase_all
+from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.store.ports import OnExpired, Swept
 from pydantic_ai_a2a.store.sql.ports import SqlHousekeeping
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend

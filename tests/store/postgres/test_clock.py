@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.commands.dead_items import Store, opened
+from pydantic_ai_a2a.commands.store_options import Store, opened
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 
