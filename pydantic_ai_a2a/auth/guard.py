@@ -20,7 +20,7 @@ from .challenges import challenges
 from .claims import MAX_CLAIMS, are_claims
 from .client_machine import PROXY_HEADERS, other_machine
 from .invalid_credentials import InvalidCredentials
-from .redaction import is_token, parameters, redacted
+from .redaction import credential_parameters, is_token, redacted
 from .request_info import RequestInfo
 from .scopes import needed_scopes
 
@@ -99,7 +99,7 @@ class Guard:
         """True if an operation needs scopes."""
         self._always = frozenset[str].intersection(*self._scopes.values())
         self.schemes, self.requirements = card or (self._declared(), self._required())
-        self._parameters = parameters(self.schemes)
+        self._parameters = credential_parameters(self.schemes)
 
     def _declared(self) -> dict[str, SecurityScheme]:
         schemes: dict[str, SecurityScheme] = {}

@@ -15,7 +15,7 @@ _DECODINGS = 4
 """Limit of how often a part of a query is decoded: proxies and clients encode twice by mistake."""
 
 
-def parameters(schemes: Mapping[str, SecurityScheme]) -> list[str]:
+def credential_parameters(schemes: Mapping[str, SecurityScheme]) -> list[str]:
     """Return the names of query parameters that may have credentials of the schemes.
 
     Clients put a bearer token into `access_token` (RFC 6750 §2.3), also where the server reads it from a header only.

@@ -35,7 +35,7 @@ from ..protocol.operations import OPERATIONS, HttpCodec, Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.event_streams import EventStream
-from ..service.request_flow import Request, RequestFlow, Serving
+from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer
 from ..settings import LONG, TLS
 from ..types import StoredTask, TaskEvent, new_correlation_id
@@ -118,7 +118,7 @@ class GrpcCall(RequestFlow):
             raise InvalidRequestError('Invalid request: the call ended without a message')
         return body
 
-    def decode(self, body: bytes) -> Request:
+    def decode(self, body: bytes) -> DecodedRequest:
         """Decode the message of the client."""
         codec = self._codec = self.serving.versions.choose_http(header(self.request.headers, b'a2a-version'))
         body = self._messages.decode(body)

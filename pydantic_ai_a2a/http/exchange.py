@@ -24,7 +24,7 @@ from ..types import StoredTask, TaskEvent, new_correlation_id
 from .aborted_connections import abort, abort_later
 from .asgi_requests import request_info
 from .cached_answers import CachedAnswer
-from .replies import NO_SNIFF, reply, start
+from .replies import NO_SNIFF, reply, start_reply
 from .request_bodies import JSON, ClientWatch, check_content_type, read_body
 from .unread_bodies import CLOSE, discarding, has_body
 
@@ -126,13 +126,13 @@ class HttpExchange(RequestFlow):
         headers = (*self.unshared, *self.dispatch.headers)
         if size <= CHUNK:
             body = b''.join((before, *pieces, after))
-            await start(self.send, 200, len(body), self.correlation_id, headers, media_type=self.media_type)
+            await start_reply(self.send, 200, len(body), self.correlation_id, headers, media_type=self.media_type)
             await self.send({'type': 'http.response.body', 'body': body})
             return
         with self.serving.readers.answer(size) as answer:
             await answer.write(chain((before,), pieces, (after,)))
             del pieces
-            await start(self.send, 200, answer.left, self.correlation_id, headers, media_type=self.media_type)
+            await start_reply(self.send, 200, answer.left, self.correlation_id, headers, media_type=self.media_type)
             await answer.send(self.send)
 
     async def _show_card(self, card: bytes) -> None:

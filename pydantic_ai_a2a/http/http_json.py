@@ -17,7 +17,7 @@ from ..errors import A2AError, MethodNotAllowedError, NotFoundError, Unsupported
 from ..protocol.envelope import check_values
 from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice, Versions
-from ..service.request_flow import Request, Serving
+from ..service.request_flow import DecodedRequest, Serving
 from ..types import new_correlation_id
 from .asgi_requests import requested_version
 from .exchange import HttpExchange
@@ -151,7 +151,7 @@ class _HttpJsonExchange(HttpExchange):
             raise UnsupportedMediaTypeError(f'The request body must be declared as {" or ".join(_TAKEN)}.')
         return body
 
-    def decode(self, body: bytes) -> Request:
+    def decode(self, body: bytes) -> DecodedRequest:
         if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
             check_values(body, self.serving.limits.values)
         codec = self.serving.versions.choose_http(requested_version(self.scope))

@@ -10,7 +10,7 @@ from ..errors import A2AError
 from ..protocol.envelope import check_values, request_id
 from ..protocol.operations import RpcRefused, refuse_unsupported_params
 from ..protocol.versions import CodecChoice
-from ..service.request_flow import Request, Serving
+from ..service.request_flow import DecodedRequest, Serving
 from .asgi_requests import requested_version
 from .exchange import HttpExchange
 from .replies import reply
@@ -34,7 +34,7 @@ class _JsonRpcExchange(HttpExchange):
     """True if the request asks for an event stream; False until the request is decoded."""
     _choice: CodecChoice | None = None
 
-    def decode(self, body: bytes) -> Request:
+    def decode(self, body: bytes) -> DecodedRequest:
         if len(body) > self.serving.limits.values:  # long enough to hold too many values, at a byte each
             check_values(body, self.serving.limits.values)
         try:

@@ -20,11 +20,11 @@ async def reply(
     media_type: bytes = b'application/json',
 ) -> None:
     """Send one whole answer, JSON unless said otherwise."""
-    await start(send, status, len(body), correlation_id, headers, media_type=media_type)
+    await start_reply(send, status, len(body), correlation_id, headers, media_type=media_type)
     await send({'type': 'http.response.body', 'body': body})
 
 
-async def start(
+async def start_reply(
     send: Send,
     status: int,
     size: int,

@@ -22,7 +22,7 @@ from .event_streams import EventStream, OpenStreams, parse_event_id
 from .slow_clients import SlowClients
 from .unsent_answers import CHUNK, Readers, UnsentAnswer
 
-Request: TypeAlias = tuple[Operation, Params | None, CodecChoice]
+DecodedRequest: TypeAlias = tuple[Operation, Params | None, CodecChoice]
 """A decoded request, with the codec of its answer."""
 
 
@@ -76,7 +76,7 @@ class RequestFlow(ABC):
         """
 
     @abstractmethod
-    def decode(self, body: bytes) -> Request:
+    def decode(self, body: bytes) -> DecodedRequest:
         """Decode the request.
 
         Raises:
