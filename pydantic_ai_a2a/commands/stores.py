@@ -30,7 +30,7 @@ from ..settings import Limits
 from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedConversation, ExportedTask, Outbox
 from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
-from ..store.shared import SharedBackend
+from ..store.shared_database import SharedBackend
 from ..store.sql.schema import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id

@@ -24,7 +24,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import SchemaValidator, core_schema, to_json
 
 from ..types import LARGEST, as_object, bounded, count_of, without_surrogates
-from .ports import Tried
+from .ports.queue import Tried
 
 UsageT = TypeVar('UsageT', bound=RunUsage | RequestUsage)
 

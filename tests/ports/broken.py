@@ -29,7 +29,7 @@ from pydantic_ai_a2a.store.ports import (
     Swept,
 )
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sql.ports import SqlEvents, SqlHousekeeping, SqlOutbox, SqlQueue, SqlReader
+from pydantic_ai_a2a.store.sql.task_queue import SqlEvents, SqlHousekeeping, SqlOutbox, SqlQueue, SqlReader
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend

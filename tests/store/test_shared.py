@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.events import EventBus
+from pydantic_ai_a2a.store.event_bus import EventBus
 from pydantic_ai_a2a.store.ports import Claim, Slot
-from pydantic_ai_a2a.store.shared import Availability, Peers, WorkerCallbacks
-from pydantic_ai_a2a.store.sql.ports import Due
+from pydantic_ai_a2a.store.shared_database import Availability, Peers, WorkerCallbacks
 from pydantic_ai_a2a.store.sql.reads import WATCH, Kept, Noticed, keep, read_by
-from pydantic_ai_a2a.store.sql.submit import started
+from pydantic_ai_a2a.store.sql.submitting import started
+from pydantic_ai_a2a.store.sql.task_queue import Due
 from pydantic_ai_a2a.store.sqlite.connect import perform
 from pydantic_ai_a2a.types import TaskEvent
 

@@ -22,8 +22,8 @@ import asyncpg
 from ...clock import STOP_TIME
 from ...errors import BackendUnusable, StoreUnavailable
 from ...types import STOPPED
-from ..events import EventBus, ThreadFuture
-from ..shared import Peers, Process, SharedBackend
+from ..event_bus import EventBus, ThreadFuture
+from ..shared_database import Peers, Process, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction

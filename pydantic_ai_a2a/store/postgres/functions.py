@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql.contexts import BEHIND, PAUSED, QUEUE_SEQ, ROUND
+from ..sql.queue_order import BEHIND, PAUSED, QUEUE_SEQ, ROUND
 from ..sql.schema import FIRST
 
 _BEGIN = """

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from ...types import TaskEvent
-from ..events import EventBus
+from ..event_bus import EventBus
 from ..ports import Claim, Swept
 from .transaction import LockName, Transaction
 

@@ -12,8 +12,8 @@ from typing import Any
 from ...errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 from ...types import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig, Takes
+from .task_rows import OF_TASK, TAKES, TASK, find, find_locked
 from .transaction import Transaction, where
-from .vocabulary import OF_TASK, TAKES, TASK, find, find_locked
 
 _CONFIG = 'agent = ? AND seq = ?'
 _PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND config = push_config.seq'

@@ -16,9 +16,9 @@ from ...protocol import stored
 from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQuery
 from ..ports import Pause
 from . import ranges
-from .contexts import QUEUED
+from .queue_order import QUEUED
+from .task_rows import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now, updates
 from .transaction import LockName, LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
-from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now, updates
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -12,12 +12,11 @@ from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...settings import Retention
 from ...types import INTERRUPTED, LIVE, STOPPED, TaskEvent, TaskHeader
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, Status, Submission, Swept
-from ..rules import EXPIRED, Expired, expired_status, repeated, status_event
-from ..rules import correlation_id as read_correlation_id
-from . import conversations, outbox, quotas, ranges, reads, runs, submit, vocabulary
+from ..status_events import EXPIRED, Expired, expired_status, repeated, status_event
+from ..status_events import correlation_id as read_correlation_id
+from . import claims, conversations, outbox, quotas, ranges, reads, submitting, task_rows
 from .reads import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import KEYS, LockName, LockTasks, Rows, Statement, Transaction, TryNames, among, where
-from .vocabulary import (
+from .task_rows import (
     HEADER,
     HEADER_SIZE,
     OF_TASK,
@@ -29,6 +28,7 @@ from .vocabulary import (
     header_of,
     unknown_state,
 )
+from .transaction import KEYS, LockName, LockTasks, Rows, Statement, Transaction, TryNames, among, where
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -80,7 +80,7 @@ def sweep(
     most = retention.max_tasks or most_kept
     if (yield reads.lock_sweep(agent)):
         return Swept(), [], ()  # another process sweeps
-    swept = _swept((yield from runs.file(agent)), 1)
+    swept = _swept((yield from claims.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
     swept += _swept(len(ended), _EXPIRED)
     swept += yield from _sweep_events(agent, _before(at, retention.events))
@@ -89,7 +89,7 @@ def sweep(
     contexts, gone = yield from _sweep_contexts(agent, retention, at, most, ROWS - dropped)
     swept += _swept(dropped, ROWS) + contexts
     swept += _swept((yield from quotas.sweep(agent, at=at, limit=ROWS)), ROWS)
-    expired = yield from vocabulary.delete_due(agent, 'credential', 'task_id, id', 'until', at, limit=ROWS)
+    expired = yield from task_rows.delete_due(agent, 'credential', 'task_id, id', 'until', at, limit=ROWS)
     swept += _swept(expired, ROWS)
     forgotten = yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)
     swept += Swept(rows=len(forgotten)) + _swept((yield from reads.fold_totals(agent)), 1)
@@ -149,7 +149,7 @@ def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
     locked = yield from _lock(agent, [row[0] for row in rows])
     unknown = {row[0]: row[1] for row in rows if row[0] in locked and row[1] not in STOPPED}
     if unknown:
-        yield [runs.unfile(agent, [*unknown])]
+        yield [claims.unfile(agent, [*unknown])]
     for task_id, state in unknown.items():
         logger.error('A sweep keeps a damaged task: repair or erase the task. %s', unknown_state(task_id, state))
     return [task_id for task_id in locked if task_id not in unknown]
@@ -273,7 +273,7 @@ def drop_tasks(agent: str, tasks: Sequence[str]) -> Transaction[None]:
     rows = yield f'DELETE FROM task WHERE {ids} RETURNING owner, context_id, filed', values
     yield [(f'DELETE FROM {part} WHERE {of_tasks}', [values]) for part in _PARTS]
     if unfiled := sorted({(owner, context_id) for owner, context_id, filed in rows if not filed}):
-        yield [runs.list_conversations(agent, unfiled)]
+        yield [claims.list_conversations(agent, unfiled)]
 
 
 def _sweep_left(agent: str) -> Transaction[int]:
@@ -560,10 +560,10 @@ def retry_task(
         message = _submission(common, new_id, *repeated(body, task_id), digest=digest, new=n == 0, at=at)
         if own_request is not None:
             message = replace(message, request=own_request or None)
-        yield from submit.submit(agent, message, queue_limit=_ANY_LENGTH, idempotency_window=0)
+        yield from submitting.submit(agent, message, queue_limit=_ANY_LENGTH, idempotency_window=0)
     if answer is not None:
         yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
-    usage = yield from runs.move_checkpoint(agent, task_id, new_id, [seq for seq, *_ in messages])
+    usage = yield from claims.move_checkpoint(agent, task_id, new_id, [seq for seq, *_ in messages])
     if usage is not None:
         yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
     yield from outbox.copy_configs(agent, task_id, new_id)

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ...clock import SYSTEM, Clock
-from ..events import ThreadFuture
+from ..event_bus import ThreadFuture
 from ..ports import Swept
-from ..shared import Process, SharedBackend
+from ..shared_database import Process, SharedBackend
 from ..sql import reads
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction

@@ -17,13 +17,13 @@ from weakref import finalize
 from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
 from ...types import TaskEvent
-from ..events import EventBus
+from ..event_bus import EventBus
 from ..histories import prepare
 from ..ports import Swept
 from ..sql import reads
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
-from ..sql.ports import SqlBackend
 from ..sql.schema import MIGRATIONS, missing
+from ..sql.task_queue import SqlBackend
 from ..sql.transaction import Transaction
 from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
 

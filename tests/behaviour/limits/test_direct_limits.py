@@ -23,7 +23,7 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Reply
 from pydantic_ai_a2a.store.ports import Charge
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sql.ports import SqlQuotas
+from pydantic_ai_a2a.store.sql.task_queue import SqlQuotas
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 

@@ -8,13 +8,13 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.store.events import EventBus
+from pydantic_ai_a2a.store.event_bus import EventBus
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import backend as postgres_listener
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
-from pydantic_ai_a2a.store.shared import Peers
+from pydantic_ai_a2a.store.shared_database import Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied

@@ -13,7 +13,7 @@ from pydantic_ai_a2a.store.ports import Slot, Subscription
 from pydantic_ai_a2a.store.postgres import backend as postgres_listener
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import channel
-from pydantic_ai_a2a.store.shared import WorkerCallbacks
+from pydantic_ai_a2a.store.sql.database import WorkerCallbacks
 from pydantic_ai_a2a.types import TaskState
 
 from ...suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, nothing, state_of, submit

@@ -17,7 +17,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
-from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
+from pydantic_ai_a2a.store.sql import claims, ranges, reads, sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
 from pydantic_ai_a2a.store.sqlite.connect import perform
@@ -118,7 +118,7 @@ def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection
     connection.executescript(ENTRIES)
     half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
     writes: dict[str, Callable[[], Transaction[Any]]] = {
-        'filing': lambda: runs.file('agent'),
+        'filing': lambda: claims.file('agent'),
         'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
         'erasure of a context': lambda: sweep.erase('agent', OWNER, 'c3', AT),
         'erasure of an owner': lambda: sweep.erase('agent', OWNER, None, AT),
@@ -148,7 +148,7 @@ def test_a_batch_of_an_export_costs_the_same_however_many_tasks_are_stored(sizes
 @pytest.mark.long
 def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     few, many = (
-        steps(connection, runs.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
+        steps(connection, claims.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
         for connection in sizes
     )
     assert few == many
@@ -342,7 +342,9 @@ async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> s
 
 async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
     def claim() -> Transaction[Any]:
-        return recorded(runs.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements)
+        return recorded(
+            claims.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements
+        )
 
     statements: list[Statement] = []
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)

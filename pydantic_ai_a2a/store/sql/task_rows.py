@@ -13,9 +13,9 @@ from ...protocol import stored
 from ...types import LIVE, STOPPED, TaskEvent, TaskHeader
 from ..histories import load_messages, load_usage
 from ..ports import SealedCredential, Status, Takes
-from ..rules import status_event
+from ..status_events import status_event
 from . import conversations
-from .contexts import NEXT, release_context
+from .queue_order import NEXT, release_context
 from .transaction import LockName, LockTasks, Statement, Transaction, Write
 
 LAST_EVENT = (

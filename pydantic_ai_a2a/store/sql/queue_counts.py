@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...types import INTERRUPTED
-from ..ports import DEAD_LETTERS, QueueCounts
+from ..ports import DEAD_LETTERS
+from ..ports.queue import QueueCounts
 from . import ranges, reads
 from .services import NAMESPACES
 from .transaction import Transaction

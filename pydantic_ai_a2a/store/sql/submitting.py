@@ -10,13 +10,12 @@ from ...errors import BeingErased, InvalidParamsError, OverloadedError, QuotaExc
 from ...protocol import stored
 from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_message
 from ..ports import Accepted, Claim, Slot, Status, Submission
-from ..rules import replay_key, status_event
-from . import outbox, ranges, runs, vocabulary
-from .contexts import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
+from ..status_events import replay_key, status_event
+from . import claims, outbox, ranges, task_rows
 from .conversations import HEAD_OF_TASK
+from .queue_order import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
 from .reads import read_by
-from .transaction import LockName, LockTasks, Transaction, Write
-from .vocabulary import (
+from .task_rows import (
     NEXT_ITEM,
     TASK,
     UNREAD,
@@ -27,6 +26,7 @@ from .vocabulary import (
     log_from_now,
     message_to_history,
 )
+from .transaction import LockName, LockTasks, Transaction, Write
 
 _WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
 _REPLAYED = (
@@ -125,7 +125,7 @@ def submit(
     )
     header = accepted.header
     if slot is not None and not accepted.replayed and header.queued and (message.new or events):
-        taken = yield from runs.take(agent, slot, [header.id], at=message.at, alone=True)
+        taken = yield from claims.take(agent, slot, [header.id], at=message.at, alone=True)
         if taken:
             [(claimed, more)] = taken
             return accepted._replace(claim=claimed), [*events, *more]
@@ -182,7 +182,7 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
     if message.logged:
         yield [add_events(agent, message.task_id, begun[1])]
     if message.credential is not None:
-        yield [vocabulary.add_credential(agent, message.task_id, message.credential)]
+        yield [task_rows.add_credential(agent, message.task_id, message.credential)]
     return begun
 
 
@@ -211,7 +211,7 @@ def _store(
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        yield from runs.check_pause(agent, header, message)
+        yield from claims.check_pause(agent, header, message)
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
@@ -219,7 +219,7 @@ def _store(
     if message.push is not None:  # before the event, which the webhook must get
         yield from outbox.put_config(agent, header.id, header.owner, message.push, message.push_limit)
     if message.credential is not None:
-        yield [vocabulary.add_credential(agent, header.id, message.credential)]
+        yield [task_rows.add_credential(agent, header.id, message.credential)]
     if message.new:
         return Accepted(header, 0, replayed=False), []
     return (yield from _add(agent, message, header, key, answers=answers))
@@ -233,12 +233,12 @@ def _add(
     events: list[TaskEvent] = []
     first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
-        events = yield from runs.ask_for_rest(agent, header, answer, message.at)
+        events = yield from claims.ask_for_rest(agent, header, answer, message.at)
     elif answers:
         yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
         first = [message_to_history(agent, header.id)]
-        last = [add_events(agent, header.id, events), runs.go_on(agent, message)]
+        last = [add_events(agent, header.id, events), claims.go_on(agent, message)]
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     kind = 1 + message.answers_calls if answers else 0
@@ -319,7 +319,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
-        yield from vocabulary.enqueue_deliveries(agent, header, rows[0][0], [event])
+        yield from task_rows.enqueue_deliveries(agent, header, rows[0][0], [event])
     moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
     return moved, [event]
 

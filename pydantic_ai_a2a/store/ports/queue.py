@@ -26,54 +26,12 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ..clock import SYSTEM, Clock
-from ..errors import UnsupportedOperationError
-from ..settings import Retention
-from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, bounded, count_of, frozen
+from ...clock import SYSTEM, Clock
+from ...errors import UnsupportedOperationError
+from ...settings import Retention
+from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState, bounded, count_of, frozen
 
 MethodT = TypeVar('MethodT', bound=Callable[..., Any])
-
-__all__ = [
-    'DEAD_LETTER',
-    'DEAD_LETTERS',
-    'Accepted',
-    'Answer',
-    'Backend',
-    'Bucket',
-    'Charge',
-    'Checkpoint',
-    'Claim',
-    'CredentialStore',
-    'DeadDelivery',
-    'DeadLetter',
-    'Delivery',
-    'Ending',
-    'Erased',
-    'EventLog',
-    'ExportedConversation',
-    'ExportedTask',
-    'Finish',
-    'Housekeeping',
-    'Leased',
-    'Marks',
-    'OnExpired',
-    'Outbox',
-    'Pause',
-    'PushConfig',
-    'PushConfigs',
-    'QuotaStore',
-    'SealedCredential',
-    'Slot',
-    'Spent',
-    'Status',
-    'Submission',
-    'Subscription',
-    'Swept',
-    'Takes',
-    'TaskQueue',
-    'TaskReader',
-    'WrappedQueue',
-]
 
 # --- all ports over one store -----------------------------------------------------------------------------------------
 

@@ -22,12 +22,12 @@ from weakref import WeakValueDictionary, finalize
 from ..clock import Clock
 from ..errors import BackendUnusable, StoreUnavailable
 from ..types import TaskEvent
-from .events import EventBus
+from .event_bus import EventBus
 from .ports import Accepted, Claim, Submission
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
-from .sql.ports import Due, SqlBackend, SqlQueue
 from .sql.reads import WATCH, Kept, Noticed, events_after
 from .sql.services import Neighbors, announce, neighbors
+from .sql.task_queue import Due, SqlBackend, SqlQueue
 from .sql.transaction import Transaction
 
 P = ParamSpec('P')

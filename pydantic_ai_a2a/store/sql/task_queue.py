@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage
 from ...errors import LeaseLost
 from ...settings import Retention
 from ...types import TERMINAL, StoredTask, TaskEvent, TaskHeader
-from ..events import BusEnding, ended_task
+from ..event_bus import BusEnding, ended_task
 from ..histories import Histories
 from ..ports import (
     Accepted,
@@ -36,7 +36,6 @@ from ..ports import (
     Marks,
     OnExpired,
     Outbox,
-    PayloadStore,
     PushConfig,
     PushConfigs,
     QuotaStore,
@@ -47,17 +46,16 @@ from ..ports import (
     Swept,
     TaskQueue,
     TaskReader,
-    Tried,
 )
-from ..rules import Expired, report_expired
-from . import contexts, conversations, outbox, queue, quotas, reads, runs, sweep, vocabulary
-from . import submit as accept
+from ..ports.queue import PayloadStore, Tried
+from ..status_events import Expired, report_expired
+from . import claims, conversations, outbox, queue_counts, queue_order, quotas, reads, submitting, sweep, task_rows
 from . import sweep as dead
 from .database import Database, Port, Published, Rehearsal, WriteKind, always, reading, writing
 from .transaction import Rows, Transaction
 
 
-def _of_submit(result: accept.Started, *_: Any, **__: Any) -> Published:
+def _of_submit(result: submitting.Started, *_: Any, **__: Any) -> Published:
     return ((result[0].header.id, result[1]),)
 
 
@@ -65,7 +63,7 @@ def _of_cancel(result: tuple[TaskHeader, list[TaskEvent], bool], *_: Any, **__: 
     return ((result[0].id, result[1]),)
 
 
-def _of_claim(taken: runs.Claimed, *_: Any, **__: Any) -> Published:
+def _of_claim(taken: claims.Claimed, *_: Any, **__: Any) -> Published:
     return [(claim.header.id, events) for claim, events in taken]
 
 
@@ -85,25 +83,25 @@ def _of_erase(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Publishe
     return [(task_id, (event,)) for task_id, event in result[1]]
 
 
-def _unclaim(taken: runs.Claimed, agent: str, *_: Any, **__: Any) -> Transaction[None]:
+def _unclaim(taken: claims.Claimed, agent: str, *_: Any, **__: Any) -> Transaction[None]:
     """Release tasks whose claiming caller has gone before it could run them."""
     for claim, _events in taken:
-        yield from runs.release(agent, claim)
+        yield from claims.release(agent, claim)
 
 
-def _unclaim_submitted(result: accept.Started, agent: str, *_: Any, **__: Any) -> Transaction[None]:
+def _unclaim_submitted(result: submitting.Started, agent: str, *_: Any, **__: Any) -> Transaction[None]:
     """Release a task whose sender has gone since the claim."""
     if (claim := result[0].claim) is not None:
-        yield from runs.release(agent, claim)
+        yield from claims.release(agent, claim)
 
 
-def _left_to_others(result: accept.Started, *_: Any, **__: Any) -> bool:
+def _left_to_others(result: submitting.Started, *_: Any, **__: Any) -> bool:
     """Return true if a message has left a queued task to the workers."""
     accepted = result[0]
     return accepted.claim is None and accepted.header.queued and not accepted.replayed
 
 
-def _begins_here(result: accept.Started, *_: Any, **__: Any) -> bool:
+def _begins_here(result: submitting.Started, *_: Any, **__: Any) -> bool:
     """Return true if a new task runs in this process from the first moment on."""
     claim = result[0].claim
     return claim is not None and claim.fence == 1
@@ -121,26 +119,26 @@ def _frees_another(result: tuple[Claim | None, list[TaskEvent], bool], *_: Any, 
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
 _SUBMIT = WriteKind(
-    accept.submit,
+    submitting.submit,
     _of_submit,
-    locks=accept.locks_of_submit,
+    locks=submitting.locks_of_submit,
     undo=_unclaim_submitted,
     ready=_left_to_others,
     private=_begins_here,
 )
-_CANCEL = WriteKind(accept.cancel, _of_cancel, ready=always, cancels=True)
-_CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
-_RENEW = WriteKind(runs.renew, first=True)
-_EMIT = WriteKind(runs.emit, _of_emit)
-_RELEASE = WriteKind(runs.release, ready=_not_paused)
-_FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=_frees_another)
+_CANCEL = WriteKind(submitting.cancel, _of_cancel, ready=always, cancels=True)
+_CLAIM = WriteKind(claims.claim, _of_claim, undo=_unclaim)
+_RENEW = WriteKind(claims.renew, first=True)
+_EMIT = WriteKind(claims.emit, _of_emit)
+_RELEASE = WriteKind(claims.release, ready=_not_paused)
+_FINISH = WriteKind(claims.finish, _of_finish, locks=claims.locks_of_finish, ready=_frees_another)
 _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(sweep.erase, _of_erase, erases=True)
 _RETRY_TASK = WriteKind(dead.retry_task, ready=always)
 _WATCH = WriteKind(reads.watch)
-_FILE = WriteKind(runs.file)
-_COUNT = WriteKind(contexts.count)
+_FILE = WriteKind(claims.file)
+_COUNT = WriteKind(queue_order.count)
 _COUNT_EVERY = 10.0
 """Seconds between two counts of the queue by a process that takes messages."""
 _COUNT_FULL = 1.0
@@ -276,7 +274,7 @@ class SqlQueue(Port, TaskQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         self.database.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
         try:
-            if next(self._ends) % runs.EVERY == 0:
+            if next(self._ends) % claims.EVERY == 0:
                 await self.database.write(_FILE, self.agent)
             following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
         finally:
@@ -350,14 +348,14 @@ class SqlQuotas(Port, QuotaStore):
 class SqlCredentials(Port, CredentialStore):
     """Reads the credentials of the tasks of a database."""
 
-    load = reading(vocabulary.load_credentials)
+    load = reading(task_rows.load_credentials)
 
 
 class SqlPayloads(Port, PayloadStore):
     """Keeps the data of runs at an engine in a database."""
 
-    put = writing(vocabulary.put_payloads)
-    get = reading(vocabulary.get_payload)
+    put = writing(task_rows.put_payloads)
+    get = reading(task_rows.get_payload)
 
 
 class SqlHousekeeping(Port, Housekeeping):
@@ -385,11 +383,11 @@ class SqlHousekeeping(Port, Housekeeping):
         self.database.forget(owner, context_id)
         return erased
 
-    set_erasing = writing(accept.set_erasing)
-    check_erasing = reading(accept.check_erasing)
+    set_erasing = writing(submitting.set_erasing)
+    check_erasing = reading(submitting.check_erasing)
     dead_letters = reading(dead.dead_letters)
-    queues = reading(queue.counts)
-    pause = writing(queue.pause, ready=always)
+    queues = reading(queue_counts.counts)
+    pause = writing(queue_counts.pause, ready=always)
 
     async def retry(
         self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
@@ -538,10 +536,10 @@ class SqlBackend(Backend, Database):
         return await self._histories.read(self.conversations(owner), owner, context_id, head)
 
     async def queued(self) -> bool:
-        return await self.read(contexts.any_queued, self.namespace)
+        return await self.read(queue_order.any_queued, self.namespace)
 
     async def paused(self) -> bool:
-        return await self.read(queue.paused, self.namespace)
+        return await self.read(queue_counts.paused, self.namespace)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         self._histories.forget(owner, context_id)

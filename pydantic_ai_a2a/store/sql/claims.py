@@ -25,25 +25,12 @@ from ..histories import (
     load_usage,
     plain_usage,
 )
-from ..ports import (
-    DEAD_LETTERS,
-    Answer,
-    Charge,
-    Checkpoint,
-    Claim,
-    Finish,
-    Marks,
-    Slot,
-    Status,
-    Submission,
-    Tried,
-    may_have_credentials,
-)
-from ..rules import handed_on, hands_on, status_event
-from . import conversations, quotas, ranges, reads, vocabulary
-from .contexts import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context
-from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, TryNames, Write, among
-from .vocabulary import (
+from ..ports import DEAD_LETTERS, Answer, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission
+from ..ports.queue import Tried, may_have_credentials
+from ..status_events import handed_on, hands_on, status_event
+from . import conversations, quotas, ranges, reads, task_rows
+from .queue_order import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context
+from .task_rows import (
     FIRST_UNREAD,
     HEADER,
     HEADER_SIZE,
@@ -60,6 +47,7 @@ from .vocabulary import (
     keep_streamed,
     set_status,
 )
+from .transaction import KEYS, LockName, LockTasks, Rows, Transaction, TryNames, Write, among
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
 _RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
@@ -184,14 +172,14 @@ def _claims_of(agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int) 
         if logged_after is not None:
             logged += add_events(agent, header.id, events)[1]
         if push:
-            yield from vocabulary.enqueue_deliveries(agent, header, push, events)
+            yield from task_rows.enqueue_deliveries(agent, header, push, events)
         checkpoint = (yield from load_checkpoint(agent, header.id)) if checkpointed else None
         claimed = _claim_of(
             header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted
         )
         claims.append((claimed, events))
     if logged:
-        yield [(vocabulary.ADD_EVENT, logged)]
+        yield [(task_rows.ADD_EVENT, logged)]
     return claims
 
 
@@ -309,7 +297,7 @@ def emit(
     if checkpoint is not None:
         yield from save_checkpoint(agent, claimed, checkpoint)
     if push:
-        yield from vocabulary.enqueue_deliveries(agent, header, push, events)
+        yield from task_rows.enqueue_deliveries(agent, header, push, events)
 
 
 def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:
@@ -388,7 +376,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         ending = reads.join_items(items) if ends else None
         yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
     if push:
-        yield from vocabulary.enqueue_deliveries(agent, header, push, events, end.artifacts)
+        yield from task_rows.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
     return next_claim, events, following is not None and not goes_on
 
@@ -462,7 +450,7 @@ def _end(
     )
     writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
     if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
-        writes.append(vocabulary.drop_credentials(agent, claimed.header.id))
+        writes.append(task_rows.drop_credentials(agent, claimed.header.id))
     if following is not None:
         writes.append(release_context(agent, claimed.header.owner, following))
     return writes
@@ -598,7 +586,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
     yield [*set_status(agent, header.id, status), add_events(agent, header.id, [event])]
     rows = yield _ASKED, (answer.pending, event.n, agent, header.id)
     if rows[0][0]:
-        yield from vocabulary.enqueue_deliveries(agent, header, rows[0][0], [event])
+        yield from task_rows.enqueue_deliveries(agent, header, rows[0][0], [event])
     return [event]
 
 
