@@ -16,7 +16,7 @@ from ..errors import InternalError, OverloadedError, ends_task
 from ..protocol import stored
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential
-from ..store.ports.queue import credential_id
+from ..store.ports.credentials import credential_id
 from ..types import Caller
 from .callers import RequestInfo
 

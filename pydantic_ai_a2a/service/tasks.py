@@ -28,7 +28,7 @@ from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Claim, Slot, Submission, Subscription
-from ..store.ports.queue import with_credential
+from ..store.ports.credentials import with_credential
 from ..telemetry import metrics, name_task
 from ..types import (
     TERMINAL,

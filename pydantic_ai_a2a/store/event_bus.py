@@ -13,16 +13,14 @@ from contextlib import suppress
 from itertools import islice
 from math import inf
 from threading import Lock
-from typing import Any
 
-from ..types import STOPPED, StoredTask, TaskEvent, TaskHeader
-from .ports import Claim, Ending, Finish, Subscription
+from ..types import STOPPED, StoredTask, TaskEvent
+from .ports import Ending, Subscription
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
 """Stored events of a task after a number, at most so many."""
 Stopped = Callable[[int], Awaitable[bool]]
 """True if an event after a number has stopped a task, which is stopped still."""
-
 _BATCH_EVENTS = 256
 _BATCH_BYTES = 256_000
 
@@ -398,76 +396,3 @@ class BusEnding(Ending):
 
     def close(self) -> None:
         self._event_bus.remove_waiter(self._task_id, self._waiter)
-
-
-# --- the whole task at the end of a run, made of the claim and the end alone, without a read --------------------------
-
-
-def ended_task(claim: Claim, end: Finish) -> StoredTask | None:
-    """Return the task as stored by the end of the only run, or None if the task may hold more.
-
-    The run is the first run under the first claim, and has stored no events: so there was no status and no second
-    message. A task with unread messages goes on, and the last event is not stored.
-    """
-    only = claim.fence == claim.run == 1 and [*end.events, end.final][0].n == claim.header.last_event + 1
-    if not only or end.status.state != 'completed' or end.taken or end.last or end.artifacts is None:
-        return None
-    header = TaskHeader(
-        id=claim.header.id,
-        context_id=claim.header.context_id,
-        owner=claim.header.owner,
-        state=end.status.state,
-        status_at=end.status.at,
-        status_message=end.status.message,
-        metadata=claim.header.metadata if end.metadata is None else end.metadata,
-        last_event=end.final.n,
-        dialect=claim.header.dialect,
-        queued=claim.header.queued,
-    )
-    history = [claim.message, *(body for _, body in end.history)]
-    return StoredTask(header, history, [body for _, body in end.artifacts])
-
-
-# --- futures that a thread resolves for a coroutine in another thread -------------------------------------------------
-
-
-class ThreadFuture:
-    """Brings the result or the error of a job to the coroutine that waits for the job.
-
-    Args:
-        undo: Given a result that nobody waits for any longer.
-    """
-
-    def __init__(self, undo: Callable[[Any], object] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Any] = self._loop.create_future()
-        self._undo = undo
-
-    def __call__(self, result: Any, error: BaseException | None) -> None:
-        """Answer, from any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._settle, result, error)
-        except RuntimeError:  # the loop is closed
-            self._unclaimed(result, error)
-
-    def _settle(self, result: Any, error: BaseException | None) -> None:
-        if self._future.done():
-            self._unclaimed(result, error)
-        elif error is not None:
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(result)
-
-    def _unclaimed(self, result: Any, error: BaseException | None) -> None:
-        if error is None and self._undo is not None:
-            self._undo(result)
-
-    async def wait(self) -> Any:
-        """The result, or the error raised."""
-        try:
-            return await self._future
-        except asyncio.CancelledError:
-            if not self._future.cancelled():  # the result and the cancellation arrived together
-                error = self._future.exception()
-                self._unclaimed(None if error is not None else self._future.result(), error)
-            raise

@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from contextvars import Context
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from os import getpid, urandom
+from os import getpid
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 from weakref import WeakValueDictionary, finalize
 
 from ..clock import Clock
-from ..errors import BackendUnusable, StoreUnavailable
+from ..errors import BackendUnusable
 from ..types import TaskEvent
+from .availability import Availability, probe
 from .event_bus import EventBus
 from .ports import Accepted, Claim, Submission
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
-from .sql.reads import WATCH, Kept, Noticed, events_after
+from .sql.peers import Peers
+from .sql.reads import events_after
 from .sql.services import Neighbors, announce, neighbors
 from .sql.task_queue import Due, SqlBackend, SqlQueue
 from .sql.transaction import Transaction
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 P = ParamSpec('P')
 T = TypeVar('T')
+
+_PROBE = WriteKind(probe)
+_ANNOUNCE = WriteKind(announce)
+_SHOWN = 10
+"""The most namespaces in a line of the log."""
 
 
 class Process(ABC):
@@ -88,25 +94,9 @@ class Process(ABC):
 
 ProcessT = TypeVar('ProcessT', bound=Process)
 
+
 _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
 """The backends with a listening worker in this process: one for each namespace of each database."""
-
-_SIZE = 32_768
-"""Size of a probe's write: more bytes than the free space in the pages of a full disk."""
-
-
-def probe(agent: str) -> Transaction[None]:
-    """Write a row like an event of a task, and delete the row."""
-    key = agent, f'probe {urandom(8).hex()}'
-    yield [
-        ('INSERT INTO event (agent, task_id, n, payload) VALUES (?, ?, 0, ?)', [(*key, urandom(_SIZE))]),
-        ('DELETE FROM event WHERE agent = ? AND task_id = ?', [key]),
-    ]
-
-
-_PROBE, _ANNOUNCE = WriteKind(probe), WriteKind(announce)
-_SHOWN = 10
-"""The most namespaces in a line of the log."""
 
 
 class SharedBackend(SqlBackend, Generic[ProcessT]):
@@ -260,246 +250,3 @@ class _Queue(SqlQueue):
         if reader is not None and accepted.claim is None:  # another process may run the task already
             process.wake()
         return accepted
-
-
-# --- state of a process about other processes on the same database, and the callbacks of local workers ----------------
-
-
-class Peers:
-    """The workers and readers of this process that are told of writes by other processes.
-
-    Args:
-        event_bus: The readers of this process.
-        now: A steady clock (ms).
-    """
-
-    def __init__(self, event_bus: EventBus, now: Callable[[], int]) -> None:
-        self.id = urandom(6).hex()
-        """Names this process in the database."""
-        self.listeners: list[WorkerCallbacks] = []
-        self._now = now
-        self._event_bus = event_bus
-        self._newest: Mapping[str, int | None] = {}
-        """The newest known event number of each task with a local reader."""
-        self._elsewhere: dict[str, tuple[int, int]] = {}
-        """Tasks with readers in other processes: until when they count (ms), and what they want."""
-        self._own: set[str] = set()
-        """Tasks that run here: this process alone writes their events."""
-        self.storing: set[str] = set()
-        """Tasks whose messages are being stored, maybe together with their rows: a look leaves these rows alone."""
-        self._idle: set[str] = set()
-        """The workers with free slots for tasks of other processes."""
-        self._ready = False
-        """True if a task was waiting for a worker at the last look."""
-        self._known: dict[str, int] = {}
-        """The tasks that other processes are told of, each with what is wanted here."""
-        self._hears = 0
-        self.kept_until = 0
-        """When the row of this process expires (ms)."""
-
-    def live(self) -> bool:
-        """True if a worker with a running event loop listens."""
-        return any(not listener.loop.is_closed() for listener in self.listeners)
-
-    def interested(self) -> bool:
-        """True if a worker or reader of this process needs the writes of other processes."""
-        return bool(self.listeners) or self._event_bus.in_use
-
-    def watched(self, task_id: str, *, live: bool = False) -> bool:
-        """True if a task has a reader in this or in another process. See `EventLog`."""
-        return self._event_bus.watched(task_id, live=live) or self._wanted_elsewhere(task_id) >= 1 + live
-
-    def _wanted_elsewhere(self, task_id: str) -> int:
-        """Return what other processes want of a task; -1 for nothing."""
-        until, wants = self._elsewhere.get(task_id, (0, -1))
-        return wants if until > self._now() else -1
-
-    def tell(self, noticed: Noticed) -> bool:
-        """Notify local readers and workers of new writes. Return True to poll again soon.
-
-        Until the next poll, a queued task is left to the process of the request, which can run the task in the context
-        of the request.
-        """
-        before, self._newest = self._newest, noticed.newest
-        for task_id, newest in noticed.newest.items():
-            self._known.setdefault(task_id, -1)  # also a row whose submit was cancelled: the next look drops it
-            if task_id not in before or before[task_id] != newest:
-                self._event_bus.hint(task_id, newest)
-        # Others stay until they expire: this process may have heard of them during the look.
-        now = self._now()
-        # In place, and over a copy: a claim adds tasks in another thread.
-        for task_id, (until, _) in self._elsewhere.copy().items():
-            if until <= now:
-                self._elsewhere.pop(task_id, None)
-        self._elsewhere.update((task_id, (now + left, wants)) for task_id, (left, wants) in noticed.readers.items())
-        still_ready, self._ready = noticed.ready and self._ready, noticed.ready
-        for task_id in noticed.canceled:
-            self.cancel(task_id)
-        for listener in tuple(self.listeners) if still_ready else ():
-            _call(listener.loop, listener.on_ready, None)
-        return noticed.ready and not still_ready
-
-    def begin(self, claims: Iterable[Claim]) -> None:
-        """Remember that tasks run here, and who reads them elsewhere."""
-        for claim in claims:
-            task_id, wants = claim.header.id, claim.wanted
-            self._own.add(task_id)
-            if wants is not None and task_id not in self._known:  # else the row may be the one of this process
-                self.is_read(task_id, wants)
-
-    def own(self, task_ids: Iterable[str]) -> None:
-        """Remember that tasks run here."""
-        self._own.update(task_ids)
-
-    def leave(self, task_ids: Iterable[str]) -> None:
-        """Forget tasks that do not run here any longer, or that another process cancels."""
-        self._own.difference_update(task_ids)
-
-    def private(self, task_id: str) -> bool:
-        """True if the events of a task concern this process alone. Only a process with a worker hears of readers."""
-        return bool(self.listeners) and task_id in self._own and self._wanted_elsewhere(task_id) < 0
-
-    def is_read(self, task_id: str, wants: int) -> None:
-        """Record the reader of a task in another process, until the next look or for `WATCH`."""
-        if self.listeners:  # only processes with workers need it
-            wants = max(wants, self._wanted_elsewhere(task_id))
-            self._elsewhere[task_id] = self._now() + WATCH, wants
-
-    def cancel(self, task_id: str) -> None:
-        """Notify the local workers of a requested cancel."""
-        self.leave([task_id])  # the canceller waits for the end
-        for listener in tuple(self.listeners):
-            _call(listener.loop, listener.on_cancel, task_id)
-
-    def set_idle(self, holder: str, *, idle: bool) -> bool:
-        """Remember if a worker has free slots. Return True for a change."""
-        changed = (holder in self._idle) != idle
-        (self._idle.add if idle else self._idle.discard)(holder)
-        return changed
-
-    # --- the rows of this process -----------------------------------------------------------------------------------
-
-    def reader(self, task_id: str) -> tuple[str, int] | None:
-        """Return what other processes have to know if they run a task; None if nobody here waits for their events."""
-        wants = None if task_id in self._own else self._event_bus.wants(task_id)
-        return None if wants is None else (self.id, wants)
-
-    def has_row(self, task_id: str, reader: tuple[str, int]) -> None:
-        """Remember the row that was written together with the task."""
-        self._known[task_id] = reader[1]
-
-    def to_keep(self, *, listens: bool = False) -> Kept | None:
-        """Return the rows of this process, if they change or expire soon.
-
-        Args:
-            listens: True if the process hears notifications.
-        """
-        # A submit may end meanwhile, in another thread: the row that it adds then is not known yet, and is not dropped.
-        known, storing = self._known.copy(), self.storing.copy()
-        reads = {task_id: wants for task_id, wants in self._event_bus.wanted().items() if task_id not in self._own}
-        wanted = {task_id: wants for task_id, wants in reads.items() if task_id not in storing}
-        added = {task_id: wants for task_id, wants in wanted.items() if known.get(task_id) != wants}
-        dropped = known.keys() - wanted.keys() - storing
-        hears = (1 + bool(self.listeners) + bool(self.listeners and self._idle)) * listens
-        same = hears == self._hears and not added and not dropped
-        if same and (self.kept_until > self._now() + WATCH // 2 or not (listens or wanted)):
-            return None
-        return Kept(hears, added, dropped, reads)
-
-    def kept(self, kept: Kept) -> bool:
-        """Remember that the rows were written. Return True if others are told of more than before."""
-        for task_id in kept.dropped:
-            self._known.pop(task_id, None)
-        self._known.update(kept.added)
-        told = bool(kept.added) or kept.hears > self._hears
-        self._hears, self.kept_until = kept.hears, self._now() + WATCH
-        return told
-
-
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], value: str | None) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(callback, value, context=Context())
-
-
-# --- availability of a store for writes, and the probe that measures it -----------------------------------------------
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-_TRUSTED = 10.0
-"""Seconds after a successful write without a new probe, if no write has failed since."""
-_PAUSE = 1.0
-"""The least seconds between two probes."""
-
-
-class Availability:
-    """The availability of one store to one process.
-
-    Args:
-        store: Name of the store in the log.
-    """
-
-    def __init__(self, store: str) -> None:
-        self._store = store
-        self._worked = False
-        """True after the first answer of the store: later errors count as temporary."""
-        self.refused = False
-        """True after a failure, until a write succeeds."""
-        self._trusted_until = 0.0
-        self._next_probe = 0.0
-
-    async def watch(self, work: Awaitable[T]) -> T:
-        """The result of a read or a write.
-
-        Raises:
-            BackendUnusable: The store has not worked yet, and cannot be used as it is.
-            StoreUnavailable: The store does not work now.
-        """
-        try:
-            result = await work
-        except BackendUnusable as error:
-            if not self._worked:
-                raise
-            self._refuse(str(error))
-            raise StoreUnavailable(str(error)) from error
-        except StoreUnavailable as error:
-            if not error.busy:
-                self._refuse(error.detail)
-            raise
-        self._worked = True
-        return result
-
-    def _refuse(self, reason: str) -> None:
-        if not self.refused:
-            logger.error('The %s is unavailable: %s', self._store, reason)
-        self.refused = True
-
-    def written(self) -> None:
-        """Record a successful write."""
-        if self.refused:
-            logger.warning('The %s is available again.', self._store)
-        self.refused = False
-
-    async def check(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Probe the store with a write, unless a recent write has succeeded.
-
-        During a probe, other callers get the result of the previous probe.
-
-        Raises:
-            StoreUnavailable: The store takes no writes.
-        """
-        now = time.monotonic()
-        if not self.refused and now < self._trusted_until:
-            return
-        if now < self._next_probe:
-            raise StoreUnavailable
-        self._trusted_until = self._next_probe = now + _TRUSTED  # other callers do not wait for a probe that hangs
-        try:
-            await write()
-        except BaseException as error:  # also a timeout of the caller
-            self._trusted_until = 0.0
-            if isinstance(error, StoreUnavailable):
-                self._next_probe = time.monotonic() + _PAUSE
-            raise
-        self.written()
-        self._trusted_until = time.monotonic() + _TRUSTED
-        self._next_probe = time.monotonic() + _PAUSE

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.store.availability import Availability
 from pydantic_ai_a2a.store.event_bus import EventBus
 from pydantic_ai_a2a.store.ports import Claim, Slot
-from pydantic_ai_a2a.store.shared_database import Availability, Peers, WorkerCallbacks
-from pydantic_ai_a2a.store.sql.reads import WATCH, Kept, Noticed, keep, read_by
+from pydantic_ai_a2a.store.sql.database import WorkerCallbacks
+from pydantic_ai_a2a.store.sql.peers import WATCH, Kept, Noticed, Peers, keep, read_by
 from pydantic_ai_a2a.store.sql.submitting import started
 from pydantic_ai_a2a.store.sql.task_queue import Due
 from pydantic_ai_a2a.store.sqlite.connect import perform

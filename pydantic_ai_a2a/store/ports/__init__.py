@@ -15,47 +15,25 @@ the call until the call succeeds. Any other error fails the task of the run.
 
 from __future__ import annotations
 
-from .queue import (
+from .backend import Backend
+from .credentials import CredentialStore, SealedCredential
+from .events import Ending, EventLog, Subscription
+from .housekeeping import (
     DEAD_LETTER,
     DEAD_LETTERS,
-    Accepted,
-    Answer,
-    Backend,
-    Bucket,
-    Charge,
-    Checkpoint,
-    Claim,
-    CredentialStore,
-    DeadDelivery,
     DeadLetter,
-    Delivery,
-    Ending,
     Erased,
-    EventLog,
     ExportedConversation,
     ExportedTask,
-    Finish,
     Housekeeping,
-    Leased,
-    Marks,
     OnExpired,
-    Outbox,
-    Pause,
-    PushConfig,
-    PushConfigs,
-    QuotaStore,
-    SealedCredential,
-    Slot,
-    Spent,
-    Status,
-    Submission,
-    Subscription,
     Swept,
-    Takes,
-    TaskQueue,
-    TaskReader,
-    WrappedQueue,
 )
+from .outbox import DeadDelivery, Delivery, Leased, Outbox
+from .push_configs import PushConfig, PushConfigs, Takes
+from .queue import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue, WrappedQueue
+from .quotas import Bucket, Charge, QuotaStore, Spent
+from .reader import Pause, TaskReader
 
 __all__ = [
     'DEAD_LETTER',

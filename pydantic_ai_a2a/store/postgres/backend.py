@@ -22,11 +22,13 @@ import asyncpg
 from ...clock import STOP_TIME
 from ...errors import BackendUnusable, StoreUnavailable
 from ...types import STOPPED
-from ..event_bus import EventBus, ThreadFuture
-from ..shared_database import Peers, Process, SharedBackend
-from ..sql import reads
+from ..event_bus import EventBus
+from ..shared_database import Process, SharedBackend
+from ..sql import peers
 from ..sql.database import BoundWrite, Published
+from ..sql.peers import Peers
 from ..sql.transaction import Transaction
+from ..thread_future import ThreadFuture
 from .calls import FunctionCall, call_of
 from .connect import (
     CONFLICTS,
@@ -644,7 +646,7 @@ class Listener:
             return False
         self._ready = False
 
-        async def attempt() -> reads.Noticed:
+        async def attempt() -> peers.Noticed:
             async with session.connection() as connection:
                 return await in_transaction(connection, begin(self._settings), partial(self._work, connection, kept))
 
@@ -652,14 +654,14 @@ class Listener:
         self._soon = kept is not None and self._peers.kept(kept)
         return self._peers.tell(noticed)
 
-    async def _work(self, connection: Connection, kept: reads.Kept | None) -> reads.Noticed:
+    async def _work(self, connection: Connection, kept: peers.Kept | None) -> peers.Noticed:
         """Keep the rows, notify the processes that may run the tasks with new readers, and look."""
         agent, process = self._namespace, self._peers.id
         if kept is not None:
-            added = await perform(connection, reads.keep(agent, process, kept))
+            added = await perform(connection, peers.keep(agent, process, kept))
             for task in added.items():
                 await connection.execute(notify(self._settings, agent, process, f'w {about(*task)}', hears=2))
-        return await perform(connection, reads.look(agent, process))
+        return await perform(connection, peers.look(agent, process))
 
     def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
         flags, *tasks = str(payload).split(' ')

@@ -9,9 +9,10 @@ from time import time_ns
 from typing import Any
 
 from ...types import TaskEvent
-from ..histories import dump_message, dump_usage
+from ..model_messages import dump_message
 from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
-from ..ports.queue import may_have_credentials
+from ..ports.credentials import may_have_credentials
+from ..run_usage import dump_usage
 from ..sql import claims, conversations, reads, submitting
 from ..sql.database import BoundWrite
 from ..sql.queue_order import lock_rounds

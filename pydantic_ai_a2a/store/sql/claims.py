@@ -14,19 +14,11 @@ from ...conversion import stream
 from ...errors import AnswerNeeded, InvalidParamsError, LeaseLost
 from ...protocol import stored
 from ...types import INTERRUPTED, STOPPED, TERMINAL, TaskEvent, TaskHeader
-from ..histories import (
-    dump_message,
-    dump_messages,
-    dump_tried,
-    dump_usage,
-    load_message_rows,
-    load_messages,
-    load_tried,
-    load_usage,
-    plain_usage,
-)
+from ..model_messages import dump_message, dump_messages, dump_tried, load_message_rows, load_messages, load_tried
 from ..ports import DEAD_LETTERS, Answer, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission
-from ..ports.queue import Tried, may_have_credentials
+from ..ports.credentials import may_have_credentials
+from ..ports.queue import Tried
+from ..run_usage import dump_usage, load_usage, plain_usage
 from ..status_events import handed_on, hands_on, status_event
 from . import conversations, quotas, ranges, reads, task_rows
 from .queue_order import NEXT, PAUSED, QUEUED, QUEUED_OR_OFFERED, release_context

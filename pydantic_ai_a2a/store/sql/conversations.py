@@ -21,15 +21,9 @@ from pydantic_ai.messages import ModelMessage
 from ...audit import audit
 from ...conversion.stream import appended
 from ...types import new_correlation_id
-from ..histories import (
-    StoredEntry,
-    dump_message,
-    dump_record,
-    load_entries,
-    load_message_rows,
-    load_record,
-    plain_usage,
-)
+from ..histories import StoredEntry, load_entries
+from ..model_messages import dump_message, dump_record, load_message_rows, load_record
+from ..run_usage import plain_usage
 from .database import Database, WriteKind
 from .transaction import KEYS, LockName, Transaction, Write, among
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...types import INTERRUPTED
 from ..ports import DEAD_LETTERS
-from ..ports.queue import QueueCounts
+from ..ports.housekeeping import QueueCounts
 from . import ranges, reads
 from .services import NAMESPACES
 from .transaction import Transaction

@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from ...types import TERMINAL
 from ..ports import Bucket, Charge, Spent
-from ..ports.queue import amounts_of
+from ..ports.quotas import amounts_of
 from .task_rows import TASK, delete_due
 from .transaction import LockTasks, Transaction, Write
 

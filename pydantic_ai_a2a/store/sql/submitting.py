@@ -13,8 +13,8 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import replay_key, status_event
 from . import claims, outbox, ranges, task_rows
 from .conversations import HEAD_OF_TASK
+from .peers import read_by
 from .queue_order import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
-from .reads import read_by
 from .task_rows import (
     NEXT_ITEM,
     TASK,

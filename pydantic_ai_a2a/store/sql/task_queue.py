@@ -16,7 +16,8 @@ from pydantic_ai.messages import ModelMessage
 from ...errors import LeaseLost
 from ...settings import Retention
 from ...types import TERMINAL, StoredTask, TaskEvent, TaskHeader
-from ..event_bus import BusEnding, ended_task
+from ..ended_task import ended_task
+from ..event_bus import BusEnding
 from ..histories import Histories
 from ..ports import (
     Accepted,
@@ -47,7 +48,8 @@ from ..ports import (
     TaskQueue,
     TaskReader,
 )
-from ..ports.queue import PayloadStore, Tried
+from ..ports.payloads import PayloadStore
+from ..ports.queue import Tried
 from ..status_events import Expired, report_expired
 from . import claims, conversations, outbox, queue_counts, queue_order, quotas, reads, submitting, sweep, task_rows
 from . import sweep as dead

@@ -11,8 +11,9 @@ from ...conversion import stream
 from ...errors import StoredDamaged, TaskNotFoundError
 from ...protocol import stored
 from ...types import LIVE, STOPPED, TaskEvent, TaskHeader
-from ..histories import load_messages, load_usage
+from ..model_messages import load_messages
 from ..ports import SealedCredential, Status, Takes
+from ..run_usage import load_usage
 from ..status_events import status_event
 from . import conversations
 from .queue_order import NEXT, release_context

@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ...clock import SYSTEM, Clock
-from ..event_bus import ThreadFuture
 from ..ports import Swept
 from ..shared_database import Process, SharedBackend
-from ..sql import reads
+from ..sql import peers
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction
+from ..thread_future import ThreadFuture
 from .connect import (
     NOTE_CLOCK,
     ConnectionThread,
@@ -157,19 +157,19 @@ class _Writer(ConnectionThread):
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += LATER
         if (kept := self._process.peers.to_keep()) is not None:
-            keep = partial(reads.keep, self._process.namespace, self._process.peers.id, kept)
+            keep = partial(peers.keep, self._process.namespace, self._process.peers.id, kept)
             self.put(QueuedTransaction(keep, partial(self._kept, kept)))
 
     def _notice(self, connection: sqlite3.Connection) -> bool:
         """Read new writes and notify readers and workers. Return True to poll again soon."""
         connection.execute('BEGIN')
         try:
-            noticed = perform(connection, reads.look(self._process.namespace, self._process.peers.id))
+            noticed = perform(connection, peers.look(self._process.namespace, self._process.peers.id))
         finally:
             connection.rollback()
         return self._process.peers.tell(noticed)
 
-    def _kept(self, kept: reads.Kept, result: None, error: BaseException | None) -> None:
+    def _kept(self, kept: peers.Kept, result: None, error: BaseException | None) -> None:
         _log_failure(result, error)
         if error is not None:
             self._next = time.monotonic() + LATER

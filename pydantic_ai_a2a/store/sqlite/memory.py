@@ -18,7 +18,7 @@ from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
 from ...types import TaskEvent
 from ..event_bus import EventBus
-from ..histories import prepare
+from ..model_messages import prepare
 from ..ports import Swept
 from ..sql import reads
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind

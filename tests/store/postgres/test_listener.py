@@ -14,7 +14,7 @@ from pydantic_ai_a2a.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.store.postgres import backend as postgres_listener
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
-from pydantic_ai_a2a.store.shared_database import Peers
+from pydantic_ai_a2a.store.sql.peers import Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied

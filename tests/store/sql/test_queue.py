@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.sql import claims as claiming
-from pydantic_ai_a2a.store.sql import queue_order, reads
+from pydantic_ai_a2a.store.sql import peers, queue_order
 from pydantic_ai_a2a.store.sql.claims import finish
 from pydantic_ai_a2a.store.sql.queue_counts import counts
 from pydantic_ai_a2a.store.sql.submitting import submit
@@ -44,7 +44,7 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     for waiting in (FEW, MANY):
         queue(connection, 'busy', FEW, waiting)
         found.append(steps(connection, claim()))
-        noticed.append(steps(connection, reads.look('agent', 'process')))
+        noticed.append(steps(connection, peers.look('agent', 'process')))
     assert found[0] == found[1]
     assert noticed[0] == noticed[1]
     perform(connection, finish('agent', claimed, ending(claimed)))
@@ -57,7 +57,7 @@ def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3
     for first, last in ((0, FEW), (FEW, MANY)):
         queue(connection, None, first, last, owner='/flood')
         perform(connection, claim(MANY, holder='another'))
-        looking = steps(connection, reads.look('agent', 'process'))
+        looking = steps(connection, peers.look('agent', 'process'))
         taken.append([looking, steps(connection, claim(lost=False))])
     assert taken[0] == taken[1]
 
@@ -71,7 +71,7 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
         queue(connection, None, first, last, owner='')
         queue(connection, 'busy', first, last)
         looking = [
-            steps(connection, reads.look('agent', 'process')),
+            steps(connection, peers.look('agent', 'process')),
             steps(connection, queue_order.any_queued('agent')),
         ]
         claims: list[Any] = []

@@ -17,12 +17,12 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, OverloadedError, StoreUnavailable
-from pydantic_ai_a2a.store.event_bus import ThreadFuture
 from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Slot
 from pydantic_ai_a2a.store.sql import claims, task_queue
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.thread_future import ThreadFuture
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
