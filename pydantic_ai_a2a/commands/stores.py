@@ -31,7 +31,7 @@ from ..store.ports import Backend, DeadDelivery, DeadLetter, Erased, ExportedCon
 from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
 from ..store.shared_database import SharedBackend
-from ..store.sql.schema import MIGRATIONS, newest, script, steps
+from ..store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options

@@ -47,7 +47,7 @@ from ..store.ports import (
     WrappedQueue,
 )
 from ..store.ports.queue import inner_method
-from ..store.sql.task_queue import SqlEvents, SqlReader
+from ..store.sql.backend import SqlEvents, SqlReader
 from ..store.sqlite.memory import MemoryBackend
 from ..store.status_events import status_event
 from ..types import (

@@ -22,12 +22,14 @@ from ..types import TaskEvent
 from .availability import Availability, probe
 from .event_bus import EventBus
 from .ports import Accepted, Claim, Submission
+from .sql.backend import SqlBackend
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
+from .sql.event_log import events_after
 from .sql.peers import Peers
-from .sql.reads import events_after
 from .sql.services import Neighbors, announce, neighbors
-from .sql.task_queue import Due, SqlBackend, SqlQueue
+from .sql.task_queue import SqlQueue
 from .sql.transaction import Transaction
+from .sql.webhooks import Due
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

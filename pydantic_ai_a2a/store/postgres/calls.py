@@ -13,11 +13,11 @@ from ..model_messages import dump_message
 from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage
-from ..sql import claims, conversations, reads, submitting
+from ..sql import conversations, emitting, filing, finishing, joined_items, submitting
 from ..sql.database import BoundWrite
 from ..sql.queue_order import lock_rounds
+from ..sql.submitting import replay_key
 from ..sql.transaction import LockName
-from ..status_events import replay_key
 from .settings import Postgres
 from .statements import key_of
 
@@ -166,7 +166,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     conversation = (agent, header.owner, header.context_id)
     events = [*end.events, end.final]
     values = (
-        *_first(settings, claims.locks_of_finish(agent, claimed)),
+        *_first(settings, finishing.locks_of_finish(agent, claimed)),
         agent,
         header.owner,
         header.id,
@@ -177,7 +177,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
         end.status.at,
         end.status.message,
         header.metadata if end.metadata is None else end.metadata,
-        reads.join_items(claims.items_of(None, end, goes_on=False)),
+        joined_items.join_items(finishing.items_of(None, end, goes_on=False)),
         *_columns(events, len(TaskEvent._fields)),
     )
 
@@ -201,7 +201,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
 
 def _file(settings: Postgres, agent: str) -> FunctionCall:
     """File a batch of stopped tasks."""
-    values = _lock_timeout(settings), agent, claims.BATCH
+    values = _lock_timeout(settings), agent, filing.BATCH
     return FunctionCall(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
 
 
@@ -212,8 +212,8 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
 
 _CALLS: dict[Callable[..., Any], Callable[..., FunctionCall | None]] = {
     submitting.submit: _submit,
-    claims.emit: _emit,
-    claims.finish: _finish,
-    claims.file: _file,
+    emitting.emit: _emit,
+    finishing.finish: _finish,
+    filing.file: _file,
 }
 """Makes the call for a write of each kind."""

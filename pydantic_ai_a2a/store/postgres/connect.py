@@ -14,7 +14,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ...clock import SYSTEM, Clock
 from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
-from ..sql.schema import MIGRATIONS, newest, version
+from ..sql.migrations import MIGRATIONS, newest, version
 from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
 from .settings import Postgres
 from .statements import CLOCK, begin, key_of, lock, steps_of, translated

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql.queue_order import BEHIND, PAUSED, QUEUE_SEQ, ROUND
-from ..sql.schema import FIRST
+from ..sql.migrations import FIRST
+from ..sql.queue_order import BEHIND, QUEUE_SEQ, ROUND
+from ..sql.queue_pause import PAUSED
 
 _BEGIN = """
     -- The defaults of the database may differ. A snapshot from before the lock would miss the writes of lock holders.

@@ -1,11 +1,11 @@
-"""The queue as operators see it: the tasks of each namespace in numbers, and its pause."""
+"""The queue in numbers: the tasks of each namespace, for operators, and the length that limits new tasks."""
 
 from __future__ import annotations
 
 from ...types import INTERRUPTED
 from ..ports import DEAD_LETTERS
 from ..ports.housekeeping import QueueCounts
-from . import ranges, reads
+from . import ranges, totals
 from .services import NAMESPACES
 from .transaction import Transaction
 
@@ -22,7 +22,7 @@ _NUMBERS = ', '.join(
 _KEPT = (
     '(SELECT queued FROM queue WHERE agent = ? AND counted_at > a2a_clock() - 30000),'
     ' (SELECT paused_at FROM queue WHERE agent = ?),'
-    f" (SELECT CAST(SUM(number) AS BIGINT) FROM total WHERE agent = ? AND owner = '{reads.EVERYBODY}'"
+    f" (SELECT CAST(SUM(number) AS BIGINT) FROM total WHERE agent = ? AND owner = '{totals.EVERYBODY}'"
     f' AND kind IN {tuple(sorted(INTERRUPTED))})'
 )
 _NEW = 'COUNT(CASE WHEN accepted_at >= ? THEN 1 END)'
@@ -37,27 +37,16 @@ _RUNNING = (
     f' LIMIT {_SAMPLE}) AS running'
 )
 _STOPPED = (
-    *(f'{reads.ENDED} AND events_swept = {swept}' for swept in (0, 1)),
+    *(f'{totals.ENDED} AND events_swept = {swept}' for swept in (0, 1)),
     f'{ranges.UNFILED} AND NOT {_WAITS}',
     _WAITS,
 )
 _NEWEST = f'ORDER BY status_at DESC LIMIT {_SAMPLE}'
-
-
-_PAUSE = (
-    'INSERT INTO queue (agent, paused_at) VALUES (?, ?)'
-    ' ON CONFLICT (agent) DO UPDATE SET paused_at = excluded.paused_at'
+_COUNT = (
+    'INSERT INTO queue (agent, queued, counted_at)'
+    ' VALUES (?, (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1), a2a_clock()) ON CONFLICT (agent)'
+    ' DO UPDATE SET queued = excluded.queued, counted_at = excluded.counted_at RETURNING queued'
 )
-
-
-def pause(agent: str, at: int | None) -> Transaction[None]:
-    """See `Housekeeping.pause`."""
-    yield [(_PAUSE, [(agent, at)])]
-
-
-def paused(agent: str) -> Transaction[bool]:
-    """See `Backend.paused`."""
-    return bool((yield 'SELECT 1 FROM queue WHERE agent = ? AND paused_at IS NOT NULL', (agent,)))
 
 
 def counts(agent: str, *, at: int, every: bool) -> Transaction[list[QueueCounts]]:
@@ -105,3 +94,10 @@ def _counts(agent: str, at: int) -> Transaction[QueueCounts]:
         ended=round(ended * of_stopped),
         paused_at=paused_at,
     )
+
+
+def count_queued(agent: str, *, age: int) -> Transaction[int]:
+    """Return the number of queued tasks, counted at most `age` milliseconds ago by any process, or else now."""
+    fresh = 'SELECT queued FROM queue WHERE agent = ? AND counted_at BETWEEN a2a_clock() - ? AND a2a_clock()'
+    rows = (yield fresh, (agent, age)) or (yield _COUNT, (agent, agent))
+    return rows[0][0]

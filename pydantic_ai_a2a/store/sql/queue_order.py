@@ -27,8 +27,6 @@ QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
 OFFERED = 2
 """The value of `queued` of a new task until its transaction has tried to take the task; never committed."""
 QUEUED_OR_OFFERED = f'queued IN (1, {OFFERED}) AND behind = 0 AND {_FIRST}'
-PAUSED = 'SELECT 1 FROM queue WHERE paused_at IS NOT NULL AND queue.agent ='
-"""A row if an operator has paused the queue of the agent that follows."""
 NEXT = (
     f'COALESCE((SELECT e.id {_RUNNING_OTHER} AND e.id <> task.id),'
     f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'
@@ -57,23 +55,9 @@ BEHIND = (
 """1 if a context (agent, owner, context) has a live task before a new task, else 0."""
 
 
-_COUNT = (
-    'INSERT INTO queue (agent, queued, counted_at)'
-    ' VALUES (?, (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1), a2a_clock()) ON CONFLICT (agent)'
-    ' DO UPDATE SET queued = excluded.queued, counted_at = excluded.counted_at RETURNING queued'
-)
-
-
 def any_queued(agent: str) -> Transaction[bool]:
     """See `Backend.queued`."""
     return bool((yield 'SELECT 1 FROM task WHERE agent = ? AND queued = 1 LIMIT 1', (agent,)))
-
-
-def count(agent: str, *, age: int) -> Transaction[int]:
-    """Return the number of queued tasks, counted at most `age` milliseconds ago by any process, or else now."""
-    fresh = 'SELECT queued FROM queue WHERE agent = ? AND counted_at BETWEEN a2a_clock() - ? AND a2a_clock()'
-    rows = (yield fresh, (agent, age)) or (yield _COUNT, (agent, agent))
-    return rows[0][0]
 
 
 def lock_rounds(agent: str, owner: str) -> LockName:

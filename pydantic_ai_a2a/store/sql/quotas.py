@@ -14,7 +14,8 @@ from pydantic_core import from_json, to_json
 from ...types import TERMINAL
 from ..ports import Bucket, Charge, Spent
 from ..ports.quotas import amounts_of
-from .task_rows import TASK, delete_due
+from .deletion import delete_due
+from .task_rows import TASK
 from .transaction import LockTasks, Transaction, Write
 
 _TAKE = (

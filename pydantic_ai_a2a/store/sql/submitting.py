@@ -1,4 +1,4 @@
-"""The client's side of the state machine: a message is accepted, a task is canceled."""
+"""A message of a client is accepted: as a new task, or as the next message of a task."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ from dataclasses import replace
 from time import time_ns
 from typing import Any, TypeAlias
 
-from ...errors import BeingErased, InvalidParamsError, OverloadedError, QuotaExceededError
+from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...protocol import stored
-from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_cancel, check_message
+from ...protocol.fields import SHORTEST_ID
+from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_message
 from ..ports import Accepted, Claim, Slot, Status, Submission
-from ..status_events import replay_key, status_event
-from . import claims, outbox, ranges, task_rows
+from ..status_events import status_event
+from . import claims, credentials, deliveries, interrupted, push_configs, ranges
 from .conversations import HEAD_OF_TASK
+from .erasure_marks import ERASED, check_erasing
+from .event_log import add_events, log_from_now
 from .peers import read_by
-from .queue_order import BEHIND, NEXT, OFFERED, PAUSED, QUEUE_SEQ, ROUND, lock_rounds
-from .task_rows import (
-    NEXT_ITEM,
-    TASK,
-    UNREAD,
-    add_events,
-    end_unheld,
-    find,
-    find_locked,
-    log_from_now,
-    message_to_history,
-)
+from .queue_order import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
+from .queue_pause import PAUSED
+from .task_rows import NEXT_ITEM, TASK, UNREAD, find, find_locked, message_to_history
 from .transaction import LockName, LockTasks, Transaction, Write
 
 _WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
@@ -38,15 +32,6 @@ _UNREAD = (
     f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
     f' FROM task WHERE {TASK}'
 )
-
-_ERASING = (
-    'INSERT INTO erasure (agent, owner, context_id, until) VALUES (?, ?, ?, ?)'
-    ' ON CONFLICT (agent, owner, context_id) DO UPDATE SET until = excluded.until'
-)
-_NOT_ERASING = 'DELETE FROM erasure WHERE agent = ? AND owner = ? AND context_id = ?'
-_ERASED = 'SELECT 1 FROM erasure WHERE agent = ? AND owner = ?'
-_REFUSED = f"{_ERASED} AND context_id IN ('', ?) AND until > ?"
-
 _COLUMNS = (
     'agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,'
     ' digest, message, queue_seq'
@@ -59,7 +44,7 @@ _START = (
     " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 'working', 1, 1, 1, 1"
     f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
     ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({_ERASED})'
+    f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({ERASED})'
     ' ON CONFLICT DO NOTHING RETURNING'
     f' {HEAD_OF_TASK}'
 )
@@ -67,16 +52,14 @@ _ADD_MESSAGE = (
     'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
     f" answer, request) VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+"""The outcome of a message, and the events to publish."""
 
 
 def locks_of_submit(agent: str, message: Submission, **_: object) -> list[LockName]:
     """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
     context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
     return [LockName((agent, message.owner, context_id))] if context_id else []
-
-
-Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
-"""The outcome of a message, and the events to publish."""
 
 
 def begins_alone(message: Submission, slot: Slot | None) -> bool:
@@ -182,7 +165,7 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
     if message.logged:
         yield [add_events(agent, message.task_id, begun[1])]
     if message.credential is not None:
-        yield [task_rows.add_credential(agent, message.task_id, message.credential)]
+        yield [credentials.add_credential(agent, message.task_id, message.credential)]
     return begun
 
 
@@ -211,15 +194,15 @@ def _store(
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        yield from claims.check_pause(agent, header, message)
+        yield from interrupted.check_pause(agent, header, message)
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
     yield from check_erasing(agent, header.owner, header.context_id, at=message.at)
     if message.push is not None:  # before the event, which the webhook must get
-        yield from outbox.put_config(agent, header.id, header.owner, message.push, message.push_limit)
+        yield from push_configs.put_config(agent, header.id, header.owner, message.push, message.push_limit)
     if message.credential is not None:
-        yield [task_rows.add_credential(agent, header.id, message.credential)]
+        yield [credentials.add_credential(agent, header.id, message.credential)]
     if message.new:
         return Accepted(header, 0, replayed=False), []
     return (yield from _add(agent, message, header, key, answers=answers))
@@ -233,12 +216,12 @@ def _add(
     events: list[TaskEvent] = []
     first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
-        events = yield from claims.ask_for_rest(agent, header, answer, message.at)
+        events = yield from interrupted.ask_for_rest(agent, header, answer, message.at)
     elif answers:
         yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
         first = [message_to_history(agent, header.id)]
-        last = [add_events(agent, header.id, events), claims.go_on(agent, message)]
+        last = [add_events(agent, header.id, events), interrupted.go_on(agent, message)]
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     kind = 1 + message.answers_calls if answers else 0
@@ -279,18 +262,6 @@ def _create(agent: str, message: Submission, key: str | None, queued: int) -> Tr
     return message.header()
 
 
-def set_erasing(agent: str, owner: str, context_id: str | None, *, until: int | None) -> Transaction[None]:
-    """See `Housekeeping.set_erasing`."""
-    row = (agent, owner, context_id or '')
-    yield [(_NOT_ERASING, [row]) if until is None else (_ERASING, [(*row, until)])]
-
-
-def check_erasing(agent: str, owner: str, context_id: str, *, at: int) -> Transaction[None]:
-    """See `Housekeeping.check_erasing`."""
-    if (yield _REFUSED, (agent, owner, context_id, at)):
-        raise BeingErased
-
-
 def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
     """Refuse a new task above the owner's limit."""
     if message.task_limit is None:
@@ -319,24 +290,16 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
-        yield from task_rows.enqueue_deliveries(agent, header, rows[0][0], [event])
+        yield from deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
     moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
     return moved, [event]
 
 
-def cancel(
-    agent: str, task_id: str, owner: str | None, *, at: int, force: bool
-) -> Transaction[tuple[TaskHeader, list[TaskEvent], bool]]:
-    """See `TaskQueue.cancel`; also gives the events to publish, and whether the task was queued."""
-    header = yield from find_locked(agent, task_id, owner)
-    check_cancel(header)
-    if not force:
-        asked = yield (
-            f'UPDATE task SET cancel_requested = 1 WHERE {TASK} AND holder IS NOT NULL RETURNING id',
-            (agent, task_id),
-        )
-        if asked:
-            return header, [], False
-    status = Status('canceled', at, None)
-    event = yield from end_unheld(agent, header, status)
-    return (yield from find(agent, task_id, owner)), [event], header.queued
+def replay_key(message: Submission, window: int) -> str | None:
+    """Return the key for recognising a repeated message; None if repetitions are not recognised."""
+    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
+    if window <= 0 or (message.anonymous and message.new and len(message.message_id) < SHORTEST_ID):
+        return None
+    if not message.anonymous:
+        return message.message_id
+    return f'{message.message_id} {message.digest.hex()}'  # different content makes a different message

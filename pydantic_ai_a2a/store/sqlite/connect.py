@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...clock import STOP_TIME, SYSTEM, Clock
 from ...errors import BackendUnusable, StoreUnavailable
-from ..sql.schema import MIGRATIONS, Migrations, missing, version
+from ..sql.migrations import MIGRATIONS, Migrations, missing, version
 from ..sql.transaction import LockName, LockTasks, Rows, Transaction, TryNames
 
 Synchronous = Literal['full', 'normal']

@@ -20,10 +20,10 @@ from ...types import TaskEvent
 from ..event_bus import EventBus
 from ..model_messages import prepare
 from ..ports import Swept
-from ..sql import reads
+from ..sql import event_log
+from ..sql.backend import SqlBackend
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
-from ..sql.schema import MIGRATIONS, missing
-from ..sql.task_queue import SqlBackend
+from ..sql.migrations import MIGRATIONS, missing
 from ..sql.transaction import Transaction
 from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
 
@@ -111,7 +111,7 @@ class MemoryBackend(SqlBackend):
             given_back = await self.write(_GIVE_BACK)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(reads.events_after, self.namespace, task_id, after, limit))
+        return await self.read(partial(event_log.events_after, self.namespace, task_id, after, limit))
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.store.sql import claims
+from pydantic_ai_a2a.store.sql import filing
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
@@ -189,7 +189,7 @@ LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
 async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, 'EVERY', 1)  # the ends of the other tasks file the tasks before
+    monkeypatch.setattr(filing, 'EVERY', 1)  # the ends of the other tasks file the tasks before
     file = tmp_path / 'agent.db'
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)

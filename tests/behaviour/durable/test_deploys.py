@@ -14,7 +14,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.postgres import connect as postgres
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
 
 from ...client import message, texts

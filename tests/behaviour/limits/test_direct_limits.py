@@ -22,8 +22,8 @@ from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Reply
 from pydantic_ai_a2a.store.ports import Charge
+from pydantic_ai_a2a.store.sql.backend import SqlQuotas
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sql.task_queue import SqlQuotas
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 

@@ -14,7 +14,7 @@ from pydantic_ai_a2a.store.postgres import connect as postgres_connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import migrate, once
 from pydantic_ai_a2a.store.postgres.statements import lock, script_of
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ...behaviour.stage import told_in_log

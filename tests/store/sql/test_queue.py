@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_ai_a2a.store.ports import Slot
 from pydantic_ai_a2a.store.sql import claims as claiming
 from pydantic_ai_a2a.store.sql import peers, queue_order
-from pydantic_ai_a2a.store.sql.claims import finish
+from pydantic_ai_a2a.store.sql.finishing import finish
 from pydantic_ai_a2a.store.sql.queue_counts import counts
 from pydantic_ai_a2a.store.sql.submitting import submit
 from pydantic_ai_a2a.store.sql.transaction import Transaction

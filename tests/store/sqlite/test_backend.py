@@ -18,7 +18,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, OverloadedError, StoreUnavailable
 from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Slot
-from pydantic_ai_a2a.store.sql import claims, task_queue
+from pydantic_ai_a2a.store.sql import filing, task_queue
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
@@ -310,7 +310,7 @@ async def test_another_process_may_take_a_task_from_the_first_failed_write_of_it
     await submit(backend, message(new='t'))
     claimed = await claim_one(backend, 't')
     assert backend.process.peers.private('t')
-    monkeypatch.setattr(claims, 'EVERY', 1)  # ended tasks are filed before the end is written
+    monkeypatch.setattr(filing, 'EVERY', 1)  # ended tasks are filed before the end is written
     monkeypatch.setattr(backend, 'write', write)
     with pytest.raises(StoreUnavailable):
         await backend.queue.finish(claimed, ending(claimed))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import OpenedFile, SqliteFile, connect, stored_version, vacuum
 
