@@ -32,7 +32,8 @@ from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
 from ..store.shared_database import SharedBackend
 from ..store.sql.migrations import MIGRATIONS, newest, script, steps
-from ..store.sqlite.connect import SqliteFile, connect, stored_version
+from ..store.sqlite.connect import connect, stored_version
+from ..store.sqlite.settings import SqliteFile
 from ..types import ANONYMOUS, LIVE, Caller, TaskQuery, new_correlation_id
 from .targets import apart, find, place_options
 from .terminal import Command, awaited, echo, echo_json, say, write_table

@@ -40,6 +40,8 @@ _PROBE = WriteKind(probe)
 _ANNOUNCE = WriteKind(announce)
 _SHOWN = 10
 """The most namespaces in a line of the log."""
+_listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
+"""The backends with a listening worker in this process: one for each namespace of each database."""
 
 
 class Process(ABC):
@@ -95,10 +97,6 @@ class Process(ABC):
 
 
 ProcessT = TypeVar('ProcessT', bound=Process)
-
-
-_listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
-"""The backends with a listening worker in this process: one for each namespace of each database."""
 
 
 class SharedBackend(SqlBackend, Generic[ProcessT]):

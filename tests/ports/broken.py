@@ -34,8 +34,8 @@ from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
 from pydantic_ai_a2a.store.sql.webhooks import SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
 from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite

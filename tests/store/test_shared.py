@@ -15,7 +15,7 @@ from pydantic_ai_a2a.store.sql.database import WorkerCallbacks
 from pydantic_ai_a2a.store.sql.peers import WATCH, Kept, Noticed, Peers, keep, read_by
 from pydantic_ai_a2a.store.sql.submitting import started
 from pydantic_ai_a2a.store.sql.webhooks import Due
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskEvent
 
 from ..suites.values import LEASE, message

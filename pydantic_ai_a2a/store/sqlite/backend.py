@@ -1,4 +1,8 @@
-"""All ports over one SQLite file, which several processes may share. Nothing is opened before the first use."""
+"""All ports over one SQLite file, which several processes may share. Nothing is opened before the first use.
+
+The part of a process has threads, readers, workers, and a poll for writes of other processes. A forked child process
+makes a new instance: threads do not survive a fork.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +23,22 @@ from ..sql import peers
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction
 from ..thread_future import ThreadFuture
-from .connect import (
-    NOTE_CLOCK,
-    ConnectionThread,
-    OpenedFile,
-    QueuedTransaction,
-    SqliteFile,
-    Work,
-    check_version,
-    commit,
-    give_back,
-    perform,
-    read,
-    vacuum,
-)
+from .connect import NOTE_CLOCK
+from .connection_thread import ConnectionThread, QueuedTransaction, Work, commit, read
+from .execution import check_version, perform
+from .free_pages import give_back
+from .opened_file import OpenedFile
+from .settings import SqliteFile
+from .vacuum import vacuum
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_INTERVAL = 0.025
+"""Seconds between two polls for writes of other processes."""
+LATER = 1.0
+"""Seconds until the next poll after a failed poll."""
+_READERS = 2
+"""Number of read-only connections: a long list does not block other reads."""
 
 
 def _after_sweep() -> Transaction[None]:
@@ -113,21 +119,6 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 
     async def compact(self) -> None:
         await asyncio.to_thread(vacuum, self._file)
-
-
-# --- one process's part of a SQLite file ------------------------------------------------------------------------------
-# Threads, readers, workers, and a poll for writes of other processes.
-#
-# A forked child process makes a new instance: threads do not survive a fork.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-_INTERVAL = 0.025
-"""Seconds between two polls for writes of other processes."""
-LATER = 1.0
-"""Seconds until the next poll after a failed poll."""
-_READERS = 2
-"""Number of read-only connections: a long list does not block other reads."""
 
 
 class _Writer(ConnectionThread):

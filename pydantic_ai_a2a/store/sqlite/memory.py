@@ -25,7 +25,8 @@ from ..sql.backend import SqlBackend
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from ..sql.migrations import MIGRATIONS, missing
 from ..sql.transaction import Transaction
-from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
+from .execution import check_version, perform, tell_time
+from .free_pages import PAGES, SHRINKS, give_back
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -36,6 +37,7 @@ _ROW = 16_384
 """The least bytes of a message with all that follows from it: a page in each of some tables and indexes."""
 _STATEMENTS = 512
 """Prepared statements of the connection: more than the package has."""
+_GIVE_BACK = WriteKind(give_back)
 
 
 class MemoryBackend(SqlBackend):
@@ -138,6 +140,3 @@ def _used(connection: sqlite3.Connection) -> int:
         connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count', 'page_size')
     )
     return (pages - free) * page
-
-
-_GIVE_BACK = WriteKind(give_back)

@@ -17,7 +17,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store.sql import filing
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import only, unversioned

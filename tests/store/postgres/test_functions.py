@@ -33,7 +33,7 @@ from pydantic_ai_a2a.store.ports import (
     Submission,
 )
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import perform
+from pydantic_ai_a2a.store.postgres.execution import perform
 from pydantic_ai_a2a.store.postgres.statements import begin, lock
 from pydantic_ai_a2a.store.sql import canceling, claims, filing, finishing
 from pydantic_ai_a2a.store.sql import submitting as accept

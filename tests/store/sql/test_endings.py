@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai_a2a.errors import StoredDamaged
 from pydantic_ai_a2a.store.sql import joined_items, reads
 from pydantic_ai_a2a.store.sql.damaged_bodies import check_stored
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 LOOK_UP_CALLS = 20
 """Calls of a look-up of 1,000 messages and 1,000 artifacts, beyond those of a look-up of ten of each."""

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.store.postgres.statements import translated
 from pydantic_ai_a2a.store.sql import claims, erasing, export, filing, ranges, reads, sweep, totals
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...long import size

@@ -20,7 +20,9 @@ from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
 from pydantic_ai_a2a.store.sql import reads, totals
 from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, perform
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.execution import perform
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...postgres import Postgres as Server
 from ...suites.values import (

@@ -13,7 +13,7 @@ from pydantic_ai_a2a.store.sql.finishing import finish
 from pydantic_ai_a2a.store.sql.queue_counts import counts
 from pydantic_ai_a2a.store.sql.submitting import submit
 from pydantic_ai_a2a.store.sql.transaction import Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 from .conftest import steps

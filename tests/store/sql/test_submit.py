@@ -11,7 +11,7 @@ import pytest
 
 from pydantic_ai_a2a.store.ports import Slot, Submission
 from pydantic_ai_a2a.store.sql import submitting
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 from ...suites.credentials import with_sealed
 from ...suites.values import LEASE, OWNER, WINDOW, message

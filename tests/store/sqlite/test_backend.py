@@ -21,7 +21,8 @@ from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Slot
 from pydantic_ai_a2a.store.sql import filing, task_queue
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store.thread_future import ThreadFuture
 
 from ...client import LIMIT
