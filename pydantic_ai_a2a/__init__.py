@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from .client.client_credentials import ClientCredentials
     from .client.following import Update
     from .client.notifications import Notification, NotificationVerifier
+    from .client.questions import PendingRemoteCall, RemoteQuestion
     from .client.results import Conversation, RemoteResult
     from .client.trust import TrustedKeys
-    from .client.waiting import PendingRemoteCall, RemoteQuestion
     from .conversion.outbound import Artifacts
     from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.schemas import NoInput
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     )
     from .fasta2a.worker import AgentWorker
     from .remote.model import A2AModel, A2ATaskEvent, RemoteAgent, RemoteTaskEvent
+    from .remote.remote_turns import remote_results
     from .remote.toolset import A2A, A2AToolset
-    from .remote.waiting import remote_results
     from .settings import (
         TLS,
         Access,
@@ -158,8 +158,8 @@ _NAMES = {
     '.client.following': ('Update',),
     '.client.notifications': ('Notification', 'NotificationVerifier'),
     '.client.results': ('Conversation', 'RemoteResult'),
+    '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
     '.client.trust': ('TrustedKeys',),
-    '.client.waiting': ('PendingRemoteCall', 'RemoteQuestion'),
     '.conversion.outbound': ('Artifacts',),
     '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.schemas': ('NoInput',),
@@ -177,7 +177,7 @@ _NAMES = {
     '.fasta2a.worker': ('AgentWorker',),
     '.remote.model': ('A2AModel', 'A2ATaskEvent', 'RemoteAgent', 'RemoteTaskEvent'),
     '.remote.toolset': ('A2A', 'A2AToolset'),
-    '.remote.waiting': ('remote_results',),
+    '.remote.remote_turns': ('remote_results',),
     '.settings': (
         'Access',
         'Approvals',

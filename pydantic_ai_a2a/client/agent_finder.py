@@ -33,7 +33,7 @@ from .trust import TrustedKeys
 from .urls import check_url, shown
 
 if TYPE_CHECKING:
-    from .signatures import CardVerifier
+    from .card_signatures import CardVerifier
 
 
 Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
@@ -155,7 +155,7 @@ def _given(card: Mapping[str, Any]) -> AgentCard:
 
 def _verifier(trusted: TrustedKeys) -> CardVerifier:
     try:
-        from .signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from .card_signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra('card_keys', 'jwt')) from error
     return CardVerifier(trusted)

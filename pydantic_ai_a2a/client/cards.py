@@ -19,7 +19,7 @@ from .connections import Connections, Cut, Patience, read_json
 from .urls import check_url, origin, shown
 
 if TYPE_CHECKING:
-    from .signatures import CardVerifier
+    from .card_signatures import CardVerifier
 
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -44,7 +44,7 @@ from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app
 from .cards import Place, extensions_of
 from .connections import Auth, Connections
 from .following import Follower, Update
-from .messages import Content, SendOptions, WaitOptions, message_of, send_params
+from .message_content import Content, SendOptions, WaitOptions, message_of, send_params
 from .results import Conversation, OutputT, RemoteResult, Sender, Sent
 from .transport import Transport
 from .trust import TrustedKeys

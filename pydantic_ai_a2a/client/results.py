@@ -23,7 +23,7 @@ from ..errors import RemoteError, RemoteProtocolError, TaskNotFoundError, Unsupp
 from ..notebooks import task_html, text_html
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
 from .agent_finder import output_schema
-from .content import (
+from .answer_content import (
     FAILED,
     answer_parts,
     as_lines,
@@ -37,8 +37,8 @@ from .content import (
 )
 from .following import Update
 from .live_text import LiveText
-from .messages import Content, SendOptions, WaitOptions
-from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
+from .message_content import Content, SendOptions, WaitOptions
+from .questions import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 
 if TYPE_CHECKING:
     from .client import A2AClient

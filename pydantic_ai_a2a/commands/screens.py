@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 from click import UsageError, option
 
-from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
+from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, text_of
 from ..client.following import Update
-from ..client.waiting import RemoteQuestion, waiting_task
+from ..client.questions import RemoteQuestion, waiting_task
 from ..protocol.stored import json_of
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import Command, echo, echo_json, say

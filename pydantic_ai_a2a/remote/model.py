@@ -42,15 +42,15 @@ from ..client.client import A2AClient
 from ..client.connections import Auth
 from ..client.following import Update
 from ..client.live_text import LiveText
-from ..client.messages import SendOptions
+from ..client.message_content import SendOptions
 from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
 from ..protocol.fields import RUN_METADATA_URI
 from ..types import INTERRUPTED, STOPPED, AgentCard, Message
-from .messages import Outgoing, message_id, outgoing, response_parts
-from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
+from .outgoing import Outgoing, message_id, outgoing, response_parts
+from .remote_turns import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
 
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""

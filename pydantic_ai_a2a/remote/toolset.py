@@ -29,20 +29,20 @@ from ..agent.dependencies import a2a
 from ..arguments import checked
 from ..card import CardSchemas
 from ..client.agent_finder import Target, input_schema, output_schema, warn
+from ..client.answer_content import content_of, digest_id, output_problem, status_message
 from ..client.cards import extensions_of
 from ..client.client import A2AClient
 from ..client.connections import Auth
-from ..client.content import content_of, digest_id, output_problem, status_message
 from ..client.following import Update
-from ..client.messages import SendOptions
+from ..client.message_content import SendOptions
+from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..client.trust import TrustedKeys
-from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
-from .waiting import difference, totals
+from .remote_turns import difference, totals
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

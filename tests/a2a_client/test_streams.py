@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteProtocolError
 from pydantic_ai_a2a.client import following
-from pydantic_ai_a2a.client.content import content_of
+from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.client.following import START
 from pydantic_ai_a2a.client.transport import EventReader, EventTooLong
 

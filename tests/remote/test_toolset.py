@@ -36,13 +36,13 @@ from pydantic_ai_a2a import (
     tool_skills,
 )
 from pydantic_ai_a2a.card import SCHEMAS_URI
-from pydantic_ai_a2a.client.content import content_of
+from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card, read_task
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
 from pydantic_ai_a2a.remote import model as remote_model
+from pydantic_ai_a2a.remote.remote_turns import difference, totals
 from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
-from pydantic_ai_a2a.remote.waiting import difference, totals
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from ..bounds import LIMIT

@@ -16,7 +16,7 @@ from ..conversion.schemas import UnusableSchema, check_schema
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
 from .agent_finder import warn
-from .content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
+from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 

@@ -14,7 +14,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from pydantic_ai.usage import RequestUsage
 
 from ..client.cards import Place
-from ..client.waiting import answer_to, waiting_task
+from ..client.questions import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
 from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
 from ..types import INTERRUPTED, Message, Task, as_object, count_of

@@ -30,13 +30,13 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from ..client.content import FAILED, answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
-from ..client.messages import part_of, usable
-from ..client.waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
+from ..client.answer_content import FAILED, answer_parts, as_lines, as_text, digest_id, ending_of, items_of, named
+from ..client.message_content import part_of, usable
+from ..client.questions import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..conversion.schemas import problem
 from ..types import INTERRUPTED, Message, Part, Task
-from .waiting import APPROVAL, QUESTION, RemoteTurn, local_tools
+from .remote_turns import APPROVAL, QUESTION, RemoteTurn, local_tools
 
 _DENIED = ToolDenied().message
 _DATA = ('application/json', 'text/plain')
