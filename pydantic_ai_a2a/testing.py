@@ -25,10 +25,11 @@ from .arguments import seconds
 from .client.agent_finder import Target
 from .client.answer_content import status_message
 from .client.client import A2AClient
-from .client.following import Update
-from .client.message_content import Content, SendOptions, WaitOptions
+from .client.message_content import Content
 from .client.questions import PendingRemoteCall, RemoteQuestion, answer_to
 from .client.results import OutputT, RemoteResult, answering
+from .client.send_options import SendOptions, WaitOptions
+from .client.updates import Update
 from .conversion.remote_calls import open_calls
 from .protocol.stored import json_of
 from .service.dispatch import REASONS

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..types import Artifact, Message, Part
 from .answer_content import shown_parts, text_of
-from .following import Update
+from .updates import Update
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_
 from ..conversion.schemas import UnusableSchema, check_schema
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
-from .agent_finder import warn
 from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
+from .card_schemas import warn
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 

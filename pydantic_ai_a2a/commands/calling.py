@@ -21,13 +21,13 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
-from ..client.following import Update
-from ..client.message_content import SendOptions
 from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
+from ..client.send_options import SendOptions
+from ..client.updates import Update
 from ..client.urls import shown
 from ..conversion.remote_calls import open_calls, wanted_schema
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
-from ..remote.model import RemoteTasks
+from ..remote.remote_tasks import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
 from .cli import CTRL_C
 from .remote import Remote, agent_options

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from click import UsageError, option
 
 from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, text_of
-from ..client.following import Update
 from ..client.questions import RemoteQuestion, waiting_task
+from ..client.updates import Update
 from ..protocol.stored import json_of
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import Command, echo, echo_json, say

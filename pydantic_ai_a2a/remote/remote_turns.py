@@ -1,4 +1,4 @@
-"""The state of remote tasks in the messages of a run, and the answers of a run to them. Pure."""
+"""The state of a remote conversation, as the messages of a run keep it. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDefinition
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from ..client.cards import Place
-from ..client.questions import answer_to, waiting_task
-from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
-from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
-from ..types import INTERRUPTED, Message, Task, as_object, count_of
-
-# --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------
+from ..client.interfaces import Place
+from ..client.questions import waiting_task
+from ..conversion.remote_calls import SYSTEM, sign_in
+from ..types import INTERRUPTED, Message, Task
+from .remote_usage import difference, totals
 
 APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
@@ -86,63 +82,3 @@ def used(turn: RemoteTurn, answer: Task | Message) -> RequestUsage:
 def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]:
     """Return the tools of the local agent, by name, without the tools for pending calls."""
     return {tool.name: tool for tool in parameters.function_tools if tool.name not in (APPROVAL, QUESTION)}
-
-
-# --- answers to remote tasks that wait, as results of deferred tool calls ---------------------------------------------
-
-
-def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -> DeferredToolResults:
-    """Return the results with which a run continues whose remote tasks wait.
-
-    ```python
-    from pydantic_ai import Agent, DeferredToolRequests
-
-    from pydantic_ai_a2a import remote_results
-
-
-    async def answer_all(agent: Agent, requests: DeferredToolRequests, history: list) -> None:
-        results = remote_results(requests, {call.tool_call_id: True for call in requests.approvals})
-        await agent.run(message_history=history, deferred_tool_results=results)
-    ```
-
-    Args:
-        requests: The pending calls of the run.
-        answers: The answer to each remote task, by the id of the local call. `requests.metadata[id]['a2a_waiting']` has
-            the remote calls that wait. An approval is answered by True, False, `ToolApproved` (with other arguments) or
-            `ToolDenied` (with a reason for the remote model). A question is answered by text or data. Several remote
-            calls are answered by a mapping of answers by the ids of the remote calls.
-
-    Raises:
-        UserError: A call is unknown or waits for no remote task, or an answer does not suit the pending calls.
-    """
-    results, waiting_calls = DeferredToolResults(), requests.metadata
-    for call_id, answer in answers.items():
-        metadata = waiting_calls.get(call_id, {})
-        if WAITING not in metadata:
-            raise UserError(
-                f'The tool call {call_id!r} waits for no remote task. Answer calls with the metadata "a2a_waiting".'
-            )
-        # Pydantic AI executes approved calls only. The tool tells a denial to the remote agent.
-        results.approvals[call_id] = ToolApproved()
-        results.metadata[call_id] = {**metadata, ANSWER: answer_to(metadata[WAITING], answer)}
-    return results
-
-
-# --- usage of remote tasks, from the run metadata extension -----------------------------------------------------------
-# A remote agent may make its usage up. So the usage is a detail of the run's own usage, which no limit and no budget
-# counts: the server of the remote agent has budgets for its own callers.
-
-_DETAILS = {to_camel(name): f'remote_{name}' for name in USAGE_COUNTS}
-"""The names of the counts in the details of a run's usage, by their names in the extension."""
-
-
-def totals(task: Task) -> dict[str, int]:
-    """Return the usage of all runs of a task, by the names of the extension; empty if unknown."""
-    counts = as_object(as_object(task.get('metadata', {}).get(RUN_METADATA_URI)).get('usage'))
-    return {name: count_of(counts[name]) for name in _DETAILS if name in counts}
-
-
-def difference(used: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """Return the usage since an earlier state of the same task, as details of a run's usage."""
-    rests = {_DETAILS[name]: count - before.get(name, 0) for name, count in used.items()}
-    return {name: rest for name, rest in rests.items() if rest > 0}
