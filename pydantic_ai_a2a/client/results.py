@@ -41,7 +41,7 @@ OutputT = TypeVar('OutputT', default=Any)
 
 
 class TaskClient(Protocol):
-    """What a result asks of its client: an answer to the task, or an end of the task."""
+    """Sends an answer of a result to its task, or cancels the task."""
 
     async def send(
         self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]

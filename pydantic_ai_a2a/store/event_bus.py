@@ -1,7 +1,27 @@
 """The newest events of each watched task, shared by the readers of this process.
 
-A reader is a number and a future. The reader gets newer events from the shared tail, and older events from the store.
-Publishing never waits for a reader. A reader with more unread events than the limit is dropped.
+Publishing never waits for a reader. A reader is the number of the last event that it has taken, and a future. It gets
+newer events from the tail of its task, which all readers share, and older events from the store. `_Reader.next` goes
+through these states:
+
+| state | flags | next step |
+|---|---|---|
+| behind | `_behind` | the tail does not reach back to the reader: read the store, until a read is not full |
+| hinted | `_hinted` | another process has stored events: read the store, unless the tail has a batch |
+| at the tail | none | take a batch of the tail |
+| waiting | `_waiter` is set | nothing is new: wait for a publication, a hint or a nudge |
+| gone | `_gone` | the task is erased: take what the tail has, then be dropped |
+| dropped | `dropped` | `next` returns nothing: too far behind, erased, or an event was swept |
+
+`nudge` lets a caller inside of `next` (`_inside`) return nothing once (`_nudged`), for keep-alive and for the end of
+the process. A nudge between two calls has no effect.
+
+Threads: events are published, and hints given, in any thread. The tails, the sets of readers and waiters, and the look
+before a wait are under the lock of the bus, so that no event comes between the look and the wait. `_after`, `_behind`
+and `_mark` are written by the task of the reader alone. `_mark` is what the tail had published when the reader took its
+batch: a reader that does not come back until more bytes than the limit were published is dropped.
+
+A caller that waits for the end of a task has no reader: it is a `_Waiter`, which a stopping event resolves.
 """
 
 from __future__ import annotations

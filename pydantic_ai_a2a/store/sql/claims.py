@@ -1,4 +1,35 @@
-"""Claims of tasks: a worker takes a task, renews the lease, and releases the task."""
+"""Claims of tasks: a worker takes a task, renews the lease, and releases the task.
+
+A task has at most one writer. A claim makes one: it sets `holder`, a worker, and `lease_until`, and adds 1 to `fence`.
+The events, the checkpoints and the end of a run name their holder and their fence (`HELD`). So a worker that has lost
+its task can still compute, and store nothing: its next write raises `LeaseLost`.
+
+| column | written by | meaning |
+|---|---|---|
+| `holder` | claim; NULL after `release`, and after the end of a run | the worker that may write |
+| `lease_until` | claim, `renew` | until when the task is not claimed by others, by the clock of leases |
+| `lease_until` without a holder | `release` | when the run is tried again; NULL: at once |
+| `fence` | each claim, and an end from outside (`canceling`) | the number of claims; never goes back |
+| `attempt` | the first claim, and a claim of a task whose holder is lost | starts of the task: see `Workers.attempts` |
+| `run` | the first claim, an answer (`submitting`), a next message (`finishing`) | the number of the agent run |
+| `turn` | a next message (`finishing`) | prompts that were run: an answer goes on with its turn |
+| `queued`, `behind`, `round`, `queue_seq` | a message, and the end of the task before: see `queue_order` | the queue |
+
+A released task has no holder, so the next claim costs no attempt. If a task goes on with its next message, `finishing`
+makes the next claim: a new run under the same holder and fence. A message may claim its new task in the statement that
+stores the task, if no other task waits (`submitting`).
+
+A claim takes three kinds of tasks:
+
+1. queued tasks that are the first of their context (`QUEUED`),
+2. running tasks whose lease has expired, of other workers,
+3. released tasks whose pause is over.
+
+Lost tasks, and tasks that were released without a pause, go first. Queued tasks and new tries of a run take turns in a
+random order, so that neither keeps out the other (`_claimable`). A claim locks its rows and skips locked ones, which a
+later claim finds. Under the lock, `_SET_TAKEN` checks again that a task is claimable, but for the pause of a released
+one.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +216,7 @@ def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transactio
 
 
 def claim_of(header: TaskHeader, run_row: Sequence[Any], holder: str, fence: int, attempt: int, **others: Any) -> Claim:
-    """Return the claim of a `_RUN` row, with other fields of the claim.
+    """Return the claim of a `RUN` row, with other fields of the claim.
 
     An interrupted task continues from the context head at its pause.
     """

@@ -1,7 +1,30 @@
-"""What the processes on one database tell each other: which tasks they read, that they live, and what they write.
+"""Processes on one database: which tasks they read, that they live, and what they see of each other's writes.
 
-A process tells by rows, `keep`, and looks at the rows of others, `look`. `Peers` is the state of a process about the
-others, with the callbacks of the local workers.
+A process learns from three hints what others have written. All are hints: each process also looks by itself (`look`),
+so without a hint it is late, and misses nothing.
+
+| hint | where | written by | read by | goes |
+|---|---|---|---|---|
+| "I live, and hear …" | row of `process` | `keep`, twice in `WATCH` | who notifies others | after `WATCH` |
+| "I read task t" | row of `reader` | `keep`, or the message of the task (`read_by`) | who runs the task | see below |
+| "t has news" | `NOTIFY` (PostgreSQL), `data_version` (SQLite) | a commit | `Peers`, event bus, workers | at once |
+
+- `process.hears`: 0 no notifications, 1 of tasks that it reads, 2 of readers too (it has a worker), 3 of queued tasks
+  too (the worker has a free slot).
+- `reader.wants`: 0 the end of a run, 1 the events, 2 live text too. The row goes with its process, and when nobody
+  there reads the task any longer. The process that runs the task learns of it by the claim (`Claim.wanted`), by a
+  notification, or by `look`.
+- `own`: the tasks that run here. Only this process writes their events, so its readers need no row. If no other process
+  reads such a task, its events are `private`: they need no notification.
+- `storing`: tasks whose message is being stored, maybe with a row of a reader. The commit may come before or after a
+  look, so `to_keep` leaves these rows alone.
+
+After more was told (`kept` returns True), the process looks once more: others may have written before they could know.
+A task that waits for a worker is told to the workers here only at the second look. Until then it is left to the process
+of the request.
+
+Threads: `tell`, `to_keep` and `kept` run in the thread of the database, and all else in any thread. A change of one
+entry needs no lock; whoever goes through a dict or set copies it first.
 """
 
 from __future__ import annotations

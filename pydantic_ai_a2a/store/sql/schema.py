@@ -8,6 +8,9 @@ The text is SQL of SQLite, and `store.postgres.statements` translates it. A blan
 - Times are milliseconds since the epoch, unless the comment of a column says otherwise. Leases are measured by a clock
   of their own, which nobody can set: "clock of leases", also in milliseconds.
 - `seq` numbers the rows of a table over all agents.
+
+A SQLite file keeps the comments of a step that was released, so they stay too. Where they name the module `runs`, see
+`filing`; for `contexts`, `queue_order`; for `vocabulary`, `joined_items`.
 """
 
 from __future__ import annotations
