@@ -1,4 +1,4 @@
-"""What a process knows of the store and of other processes, and what it tells them."""
+"""What a process knows of other processes on its database, and what it tells them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.availability import Availability
 from pydantic_ai_a2a.store.event_bus import EventBus
 from pydantic_ai_a2a.store.ports import Claim, Slot
 from pydantic_ai_a2a.store.sql.database import WorkerCallbacks
 from pydantic_ai_a2a.store.sql.peers import WATCH, Kept, Noticed, Peers, keep, read_by
 from pydantic_ai_a2a.store.sql.submitting import started
-from pydantic_ai_a2a.store.sql.webhooks import Due
 from pydantic_ai_a2a.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskEvent
 
-from ..suites.values import LEASE, message
-from .sql.conftest import empty
+from ...suites.values import LEASE, message
+from .conftest import empty
 
 NOW = 1_000
 NOTHING = Noticed({}, {}, [], ready=False)
@@ -190,44 +187,3 @@ async def test_the_row_that_was_written_with_a_task_is_not_written_again_and_is_
     here.peers.begin([claimed('t', wanted=1)])
     assert here.peers.private('t')
     assert here.peers.reader('t') is None
-
-
-def test_a_process_remembers_a_bounded_number_of_tasks_with_webhooks() -> None:
-    due = Due()
-    for n in range(10_001):
-        due.add(str(n))
-    assert due.tasks == {'10000'}
-
-
-async def write() -> None:
-    """A store that takes what it is given."""
-
-
-async def test_who_asks_while_another_caller_probes_is_told_what_was_known_before() -> None:
-    availability, probing, answers = Availability('store'), asyncio.Event(), asyncio.Event()
-
-    async def slow() -> None:
-        probing.set()
-        await answers.wait()
-
-    probe = asyncio.create_task(availability.check(slow))
-    await probing.wait()
-    await availability.check(write)
-    answers.set()
-    await probe
-
-
-async def test_after_a_probe_without_an_answer_the_store_is_taken_to_be_unavailable() -> None:
-    availability, probing = Availability('store'), asyncio.Event()
-
-    async def hanging() -> None:
-        probing.set()
-        await asyncio.Event().wait()
-
-    probe = asyncio.create_task(availability.check(hanging))
-    await probing.wait()
-    probe.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await probe
-    with pytest.raises(StoreUnavailable):
-        await availability.check(write)
