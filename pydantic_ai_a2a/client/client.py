@@ -62,7 +62,7 @@ _ENDED = (UnsupportedOperationError, TaskNotFoundError)
 """Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
 
 
-class _Exchange(NamedTuple):
+class _PreparedMessage(NamedTuple):
     """A message that is to be sent."""
 
     follower: Follower
@@ -287,7 +287,7 @@ class A2AClient(Sender):
         last: Update | None = None
         try:
             async with chains.waiting.get(), asyncio.timeout(limit):
-                exchange = await self._exchange(content, sending, output_type)
+                exchange = await self._prepare(content, sending, output_type)
                 params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
                 waits = exchange.follower.may_repeat and limit is None
@@ -321,7 +321,7 @@ class A2AClient(Sender):
             output_type: As for `send`.
             options: See `SendOptions`.
         """
-        exchange = await self._exchange(content, options, output_type)
+        exchange = await self._prepare(content, options, output_type)
         streams = exchange.follower.streams
         params = replace(exchange.params, return_immediately=not streams)
         updates = exchange.follower.send(params, stream=streams)
@@ -449,13 +449,13 @@ class A2AClient(Sender):
         """
         return Conversation(self, context_id)
 
-    async def _exchange(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _Exchange:
+    async def _prepare(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _PreparedMessage:
         message = message_of(content)
         card, transport = await self._finder.interface()
         follower = self._following(card, transport, options.get('resend', False), message['message_id'])
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
         params = send_params(message, options, card, output_type)
-        return _Exchange(follower, params, Sent(self, card, options, output_type, adapter))
+        return _PreparedMessage(follower, params, Sent(self, card, options, output_type, adapter))
 
     def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:
         streams = card['capabilities'].get('streaming', False)

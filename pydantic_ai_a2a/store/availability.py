@@ -19,7 +19,7 @@ _SIZE = 32_768
 """Size of a probe's write: more bytes than the free space in the pages of a full disk."""
 _TRUSTED = 10.0
 """Seconds after a successful write without a new probe, if no write has failed since."""
-_PAUSE = 1.0
+_PROBE_INTERVAL = 1.0
 """The least seconds between two probes."""
 
 
@@ -99,8 +99,8 @@ class Availability:
         except BaseException as error:  # also a timeout of the caller
             self._trusted_until = 0.0
             if isinstance(error, StoreUnavailable):
-                self._next_probe = time.monotonic() + _PAUSE
+                self._next_probe = time.monotonic() + _PROBE_INTERVAL
             raise
         self.written()
         self._trusted_until = time.monotonic() + _TRUSTED
-        self._next_probe = time.monotonic() + _PAUSE
+        self._next_probe = time.monotonic() + _PROBE_INTERVAL

@@ -38,10 +38,10 @@ T = TypeVar('T')
 
 MOST_CONFLICTS = 10
 """The most repetitions of a transaction after conflicts."""
-_PAUSE = 0.02
+_FIRST_WAIT = 0.02
 """Seconds before the second attempt, doubled for each later attempt."""
-_LONGEST = 1.0
-_OTHERS = 2
+_LONGEST_WAIT = 1.0
+_LEFT_TO_OTHERS = 2
 """Connections that a namespace leaves to the other namespaces of the pool."""
 _pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDictionary()
 """The pools by process id: a forked child must not touch the connections of its parent."""
@@ -131,7 +131,7 @@ class Session:
         self.over = Event()
         """Set after the end."""
         self._beside = beside
-        self._share = asyncio.Semaphore(max(1, self.settings.pool_size - _OTHERS))
+        self._share = asyncio.Semaphore(max(1, self.settings.pool_size - _LEFT_TO_OTHERS))
         self.stopping = asyncio.Event()
         """Set in the thread to end soon."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,7 +161,7 @@ class Session:
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a transaction after conflicts, and for a while if the database is unreachable."""
         until = time.monotonic() + self.settings.acquire_timeout
-        conflicts, pause = 0, _PAUSE
+        conflicts, pause = 0, _FIRST_WAIT
         while True:
             try:
                 return await attempt()
@@ -174,7 +174,7 @@ class Session:
                     raise
             # The random pause spreads the retries of processes. It needs no secure random numbers.
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
-            pause = min(2 * pause, _LONGEST)
+            pause = min(2 * pause, _LONGEST_WAIT)
 
     def start(self) -> None:
         """Begin, in the thread."""

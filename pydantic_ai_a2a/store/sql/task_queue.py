@@ -22,7 +22,7 @@ from .rehearsal import Rehearsal
 from .transaction import Transaction
 from .webhooks import Due
 
-_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
+_RENEWAL_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
 _RENEW = WriteKind(claims.renew, first=True)
 _FILE = WriteKind(filing.file)
@@ -212,7 +212,7 @@ class SqlQueue(Port, TaskQueue):
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         marks, locked = await self.database.write(_RENEW, self.agent, holder, tasks, lease=lease)
-        for pause in _PAUSES:
+        for pause in _RENEWAL_WAITS:
             if not locked:
                 break
             await asyncio.sleep(pause)

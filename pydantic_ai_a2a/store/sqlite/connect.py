@@ -16,7 +16,7 @@ from .execution import perform, tell_time
 from .free_pages import SHRINKS
 from .settings import SqliteFile
 
-_PAUSE = 0.01
+_LOCK_WAIT = 0.01
 """Seconds between two attempts at a lock without a wait in SQLite."""
 NOTE_CLOCK = "UPDATE a2a_boot SET clock = a2a_clock() WHERE id = ''"
 """Remember how far the steady clock has come, where the system names no boot: after a restart, the clock is behind."""
@@ -134,4 +134,4 @@ def _use_wal(connection: sqlite3.Connection, until: float) -> str:
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > until:
                 raise
-        time.sleep(_PAUSE)
+        time.sleep(_LOCK_WAIT)
