@@ -9,7 +9,7 @@ from typing import Any
 
 from interop.verdicts import TEXT
 from pydantic_ai_a2a import A2AClient, A2AError, RemoteAgent
-from pydantic_ai_a2a.client.content import answer_parts
+from pydantic_ai_a2a.client.answer_content import answer_parts
 
 LIMIT = 60
 """Seconds that the calls may take."""

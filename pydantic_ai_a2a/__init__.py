@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from .auth.jwt import JWTAuth
     from .auth.request_info import RequestInfo
     from .auth.starlette import StarletteAuth
-    from .client.client import A2AClient
+    from .client.client import A2AClient, Conversation
     from .client.client_credentials import ClientCredentials
-    from .client.following import Update
     from .client.notifications import Notification, NotificationVerifier
-    from .client.results import Conversation, RemoteResult
+    from .client.questions import PendingRemoteCall, RemoteQuestion
+    from .client.results import RemoteResult
     from .client.trust import TrustedKeys
-    from .client.waiting import PendingRemoteCall, RemoteQuestion
+    from .client.updates import Update
     from .conversion.outbound import Artifacts
     from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.schemas import NoInput
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
         TokenRefused,
     )
     from .fasta2a.worker import AgentWorker
-    from .remote.model import A2AModel, A2ATaskEvent, RemoteAgent, RemoteTaskEvent
-    from .remote.toolset import A2A, A2AToolset
-    from .remote.waiting import remote_results
+    from .remote.agent import RemoteAgent
+    from .remote.capability import A2A
+    from .remote.deferred_results import remote_results
+    from .remote.model import A2AModel
+    from .remote.task_events import A2ATaskEvent, RemoteTaskEvent
+    from .remote.toolset import A2AToolset
     from .settings import (
         TLS,
         Access,
@@ -161,13 +164,13 @@ _NAMES = {
     '.auth.jwt': ('JWTAuth',),
     '.auth.request_info': ('RequestInfo',),
     '.auth.starlette': ('StarletteAuth',),
-    '.client.client': ('A2AClient',),
+    '.client.client': ('A2AClient', 'Conversation'),
     '.client.client_credentials': ('ClientCredentials',),
-    '.client.following': ('Update',),
     '.client.notifications': ('Notification', 'NotificationVerifier'),
-    '.client.results': ('Conversation', 'RemoteResult'),
+    '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
+    '.client.results': ('RemoteResult',),
     '.client.trust': ('TrustedKeys',),
-    '.client.waiting': ('PendingRemoteCall', 'RemoteQuestion'),
+    '.client.updates': ('Update',),
     '.conversion.outbound': ('Artifacts',),
     '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.schemas': ('NoInput',),
@@ -183,9 +186,12 @@ _NAMES = {
         'TokenRefused',
     ),
     '.fasta2a.worker': ('AgentWorker',),
-    '.remote.model': ('A2AModel', 'A2ATaskEvent', 'RemoteAgent', 'RemoteTaskEvent'),
-    '.remote.toolset': ('A2A', 'A2AToolset'),
-    '.remote.waiting': ('remote_results',),
+    '.remote.agent': ('RemoteAgent',),
+    '.remote.capability': ('A2A',),
+    '.remote.deferred_results': ('remote_results',),
+    '.remote.model': ('A2AModel',),
+    '.remote.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
+    '.remote.toolset': ('A2AToolset',),
     '.settings': (
         'Access',
         'Approvals',

@@ -17,10 +17,13 @@ from uuid import uuid4
 import httpx2
 from pydantic_core import to_json
 
-from .client.cards import WELL_KNOWN, Interface, RemoteCards, choose, is_local, spoken
-from .client.connections import Connections, read_json
-from .client.following import START
-from .client.transport import EventReader, Request, Transport
+from .client.answer_limits import read_json
+from .client.cards import WELL_KNOWN, RemoteCards
+from .client.connections import Connections
+from .client.event_reader import EventReader
+from .client.interfaces import Interface, choose, is_local, spoken
+from .client.transport import Request, Transport
+from .client.updates import START
 from .client.urls import shown
 from .errors import (
     A2AError,

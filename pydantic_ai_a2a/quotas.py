@@ -17,7 +17,9 @@ from .audit import audit
 from .errors import QuotaExceededError
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
-from .store.ports import Bucket, Charge, QuotaStore, Spent, Tried, amounts_of
+from .store.ports import Bucket, Charge, QuotaStore, Spent
+from .store.ports.queue import Tried
+from .store.ports.quotas import amounts_of
 from .types import Caller
 
 _ALL = '*'

@@ -23,12 +23,13 @@ from typing_extensions import Unpack
 from .app.serve import serve
 from .arguments import seconds
 from .client.agent_finder import Target
+from .client.answer_content import status_message
 from .client.client import A2AClient
-from .client.content import status_message
-from .client.following import Update
-from .client.messages import Content, SendOptions, WaitOptions
+from .client.message_content import Content
+from .client.questions import PendingRemoteCall, RemoteQuestion, answer_to
 from .client.results import OutputT, RemoteResult, answering
-from .client.waiting import PendingRemoteCall, RemoteQuestion, answer_to
+from .client.send_options import SendOptions, WaitOptions
+from .client.updates import Update
 from .conversion.remote_calls import open_calls
 from .protocol.stored import json_of
 from .service.refusals import REASONS

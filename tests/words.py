@@ -70,7 +70,7 @@ class Measure:
             self.questions.append(described)
         if re.search(r'\b[Kk]nows? (no|nothing|neither)\b', text):
             self.knows_no.append(described)
-        for sentence in re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )', text):
+        for sentence in re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )|\|', text):
             if len(sentence.split()) > LONG:
                 self.long_sentences.append(described)
 

@@ -21,7 +21,8 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
     if isinstance(store, Postgres):
         return _postgres(store, namespace, limits)
     if str(store).startswith('sqlite:'):
-        from ..store.sqlite.backend import SqliteFile, SqliteFileBackend  # noqa: PLC0415 - apps in memory need none
+        from ..store.sqlite.backend import SqliteFileBackend  # noqa: PLC0415 - apps in memory need none
+        from ..store.sqlite.settings import SqliteFile  # noqa: PLC0415 - apps in memory need none
 
         return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
     if str(store).startswith('postgres'):

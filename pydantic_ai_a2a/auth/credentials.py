@@ -15,7 +15,8 @@ from ..encryption import Encryption, Unreadable
 from ..errors import InternalError, OverloadedError, ends_task
 from ..protocol import stored
 from ..settings import Credential, Credentials
-from ..store.ports import Claim, CredentialStore, SealedCredential, credential_id
+from ..store.ports import Claim, CredentialStore, SealedCredential
+from ..store.ports.credentials import credential_id
 from ..types import Caller
 from .request_info import RequestInfo
 

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableMapping
-from contextvars import Context
-from copy import deepcopy
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import httpx2
-from pydantic_ai import StructuredDict
 from pydantic_ai.agent import AbstractAgent
-from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from ..app.app import A2AApp
 from ..app.build import to_a2a
-from ..card import CardSchemas
-from ..conversion.schemas import UnusableSchema, check_schema, inlined_schema
-from ..errors import CardRefused, needs_extra
+from ..errors import needs_extra
 from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
 from ..types import AgentCard
-from .cards import Place, RemoteCards, choose, extensions_of
+from .cards import RemoteCards
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
+from .interfaces import Place, choose, extensions_of
 from .transport import Transport
 from .trust import TrustedKeys
 from .urls import check_url, shown
 
 if TYPE_CHECKING:
-    from .signatures import CardVerifier
-
+    from .card_signatures import CardVerifier
 
 Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
 """A remote agent: the URL of the agent or of its card, its card or the JSON of its card, or an app or agent in this
 process."""
-
 _INSIDE = 'http://localhost/'
 """URL of an app in this process."""
 
@@ -155,200 +144,7 @@ def _given(card: Mapping[str, Any]) -> AgentCard:
 
 def _verifier(trusted: TrustedKeys) -> CardVerifier:
     try:
-        from .signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from .card_signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra('card_keys', 'jwt')) from error
     return CardVerifier(trusted)
-
-
-# --- the JSON Schemas on the card of a remote agent, as far as they can be used (§4.6) --------------------------------
-# Cards are foreign text.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-
-def input_schema(card: AgentCard, skill_id: str | None = None) -> dict[str, Any] | None:
-    """Return the JSON Schema of the data for an agent, or for one of its skills; None for any message.
-
-    Raises:
-        CardRefused: The schema is no schema of an object, or cannot be used.
-    """
-    schema = CardSchemas.of(card).of_skill(skill_id)
-    return None if schema is None else _checked(card, lambda: check_schema(schema, 'inputSchema'))
-
-
-def output_schema(card: AgentCard) -> dict[str, Any] | None:
-    """Return the JSON Schema of the data of an answer; None for an answer without data, or with data of any form.
-
-    Raises:
-        CardRefused: The schema cannot be used.
-    """
-    schema = CardSchemas.of(card).output
-    return None if schema is None else _checked(card, lambda: check_schema(schema, 'outputSchema', of_object=False))
-
-
-def output_type(card: AgentCard) -> type[dict[str, Any]]:
-    """Return an output type of Pydantic AI for the answers of an agent.
-
-    Raises:
-        CardRefused: The card has no schema of an object, or one that Pydantic AI does not support.
-    """
-    schema = CardSchemas.of(card).output
-    if schema is None:
-        raise CardRefused(f'The agent card of {card["name"][:200]} declares no outputSchema.')
-    return StructuredDict(_checked(card, lambda: inlined_schema(schema, 'outputSchema')))
-
-
-def _checked(card: AgentCard, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return deepcopy(check())
-    except UnusableSchema as error:
-        name, fault = card['name'][:200], str(error)[:1_000]
-        raise CardRefused(f'The agent card of {name} has a JSON Schema that cannot be used: {fault}.') from None
-
-
-@lru_cache(maxsize=1_000)
-def warn(error: str) -> None:
-    """Log that a schema is ignored. Each fault is logged once."""
-    logger.warning('%s The schema is ignored.', error)
-
-
-# --- HTTP to an ASGI app in this process, with answers that stream ----------------------------------------------------
-# Httpx2's own transport collects a whole answer.
-
-_AHEAD = 16
-"""Most messages of an answer that wait for the reader."""
-STOP_TIME = 5.0
-"""Seconds for which a caller who leaves waits for the app."""
-
-
-class Lifespan:
-    """The lifespan of an app, in a task of its own: other tasks may start and stop the app."""
-
-    def __init__(self, app: Starlette, context: Context) -> None:
-        self._started, self._stopping = asyncio.Event(), asyncio.Event()
-        self._running = asyncio.create_task(self._run(app), context=context)
-
-    @classmethod
-    async def start(cls, app: Starlette, context: Context) -> Self:
-        """Start an app. An error of the app's start is raised."""
-        lifespan = cls(app, context)
-        started = asyncio.create_task(lifespan._started.wait())
-        try:
-            await asyncio.wait((lifespan._running, started), return_when=asyncio.FIRST_COMPLETED)
-            if lifespan._running.done():
-                await lifespan._running
-        except BaseException:
-            lifespan._running.cancel()
-            raise
-        finally:
-            started.cancel()
-        return lifespan
-
-    async def stop(self) -> None:
-        """Stop the app."""
-        self._stopping.set()
-        await self._running
-
-    async def _run(self, app: Starlette) -> None:
-        async with app.router.lifespan_context(app):
-            self._started.set()
-            await self._stopping.wait()
-
-
-class StreamingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to an ASGI app, and reads each piece of an answer as soon as the app sends the piece.
-
-    Args:
-        app: The app.
-        context: Returns the context variables of a request. Default: none.
-    """
-
-    def __init__(self, app: ASGIApp, context: Callable[[], Context] = Context) -> None:
-        self._app = app
-        self._context = context
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; return when the answer has begun."""
-        timeouts: Mapping[str, float | None] = request.extensions.get('timeout', {})
-        answer = _Answer(self._app, request, await request.aread(), timeouts.get('read'), self._context())
-        try:
-            start = await answer.next()
-        except BaseException:
-            await answer.aclose()
-            raise
-        return httpx2.Response(start['status'], headers=start['headers'], stream=answer, request=request)
-
-
-class _Answer(httpx2.AsyncByteStream):
-    def __init__(
-        self, app: ASGIApp, request: httpx2.Request, body: bytes, timeout: float | None, context: Context
-    ) -> None:
-        self._body: bytes | None = body
-        self._name = f'{request.method} {request.url.path}'
-        self._timeout = timeout
-        """Longest silence of the app, in seconds; None for no limit."""
-        self._messages = asyncio.Queue[MutableMapping[str, Any] | None]()
-        self._room = asyncio.Semaphore(_AHEAD)
-        self._serving = asyncio.create_task(self._serve(app, _scope(request)), context=context)
-
-    async def next(self) -> MutableMapping[str, Any]:
-        try:
-            async with asyncio.timeout(self._timeout):
-                message = await self._messages.get()
-        except TimeoutError as error:
-            raise httpx2.ReadTimeout('The app is silent.') from error
-        if message is None:
-            await self._serving  # the app's own error, if it has one
-            raise httpx2.RemoteProtocolError('The app has ended without an answer.')
-        self._room.release()
-        return message
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        more = True
-        while more:
-            message = await self.next()
-            more = message.get('more_body', False)
-            yield message.get('body', b'')
-
-    async def aclose(self) -> None:
-        self._serving.cancel()
-        await asyncio.wait((self._serving,), timeout=STOP_TIME)
-        if not self._serving.done():
-            logger.warning('An app in this process goes on with %s although its caller has left.', self._name)
-        elif not self._serving.cancelled():
-            self._serving.exception()  # the caller has left, and asyncio would log the error of the app
-
-    async def _serve(self, app: ASGIApp, scope: dict[str, Any]) -> None:
-        try:
-            await app(scope, self._receive, self._send)
-        finally:
-            self._messages.put_nowait(None)
-
-    async def _send(self, message: MutableMapping[str, Any]) -> None:
-        await self._room.acquire()
-        self._messages.put_nowait(message)
-
-    async def _receive(self) -> MutableMapping[str, Any]:
-        if self._body is not None:
-            body, self._body = self._body, None
-            return {'type': 'http.request', 'body': body, 'more_body': False}
-        return await asyncio.Future()  # `aclose` cancels the app
-
-
-def _scope(request: httpx2.Request) -> dict[str, Any]:
-    url = request.url
-    return {
-        'type': 'http',
-        'asgi': {'version': '3.0'},
-        'http_version': '1.1',
-        'method': request.method,
-        'headers': [(name.lower(), value) for name, value in request.headers.raw],
-        'scheme': url.scheme,
-        'path': url.path,
-        'raw_path': url.raw_path.partition(b'?')[0],
-        'query_string': url.query,
-        'server': (url.host, url.port),
-        'client': ('127.0.0.1', 0),
-        'root_path': '',
-    }

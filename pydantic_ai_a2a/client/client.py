@@ -1,10 +1,10 @@
-"""The client of one remote agent."""
+"""The client of one remote agent, and its conversations."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -17,16 +17,17 @@ import httpx2
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
-from typing_extensions import Unpack
+from typing_extensions import TypeVar, Unpack
 
 from .. import chains
 from ..app.app import A2AApp
 from ..arguments import checked, seconds
-from ..errors import RemoteUnavailable, UnsupportedOperationError
+from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
 from ..protocol.requests import read_target
 from ..types import (
+    INTERRUPTED,
     AgentCard,
     CancelParams,
     CardParams,
@@ -39,18 +40,29 @@ from ..types import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from . import agent_finder
-from .agent_finder import AgentFinder, Lifespan, StreamingTransport, Target, app_of
-from .cards import Place, extensions_of
+from . import card_schemas
+from .agent_finder import AgentFinder, Target, app_of
+from .asgi import Lifespan, StreamingTransport
 from .connections import Auth, Connections
-from .following import Follower, Update
-from .messages import Content, SendOptions, WaitOptions, message_of, send_params
-from .results import Conversation, OutputT, RemoteResult, Sender, Sent
+from .following import Follower
+from .interfaces import Place, extensions_of
+from .message_content import Content, message_of
+from .results import RemoteResult, Sent
+from .send_options import SendOptions, WaitOptions, send_params
+from .sender import Sender
 from .transport import Transport
 from .trust import TrustedKeys
+from .updates import Update
+
+OutputT = TypeVar('OutputT', default=Any)
+OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
+AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
+
+_ENDED = (UnsupportedOperationError, TaskNotFoundError)
+"""Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
 
 
-class _Exchange(NamedTuple):
+class _PreparedMessage(NamedTuple):
     """A message that is to be sent."""
 
     follower: Follower
@@ -211,7 +223,7 @@ class A2AClient(Sender):
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return agent_finder.input_schema(card, skill_id)
+        return card_schemas.input_schema(card, skill_id)
 
     async def output_schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the `result` of an answer, as the card declares it; None without a declaration.
@@ -220,7 +232,7 @@ class A2AClient(Sender):
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return agent_finder.output_schema(card)
+        return card_schemas.output_schema(card)
 
     async def output_type(self) -> type[dict[str, Any]]:
         """Return Pydantic AI's `StructuredDict` of the declared output, such as for `RemoteAgent`.
@@ -229,7 +241,7 @@ class A2AClient(Sender):
             CardRefused: The card declares no output, or output that `StructuredDict` does not support.
         """
         card, _ = await self._finder.card()
-        return agent_finder.output_type(card)
+        return card_schemas.output_type(card)
 
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller, and use it in the place of the card (§3.1.11).
@@ -275,7 +287,7 @@ class A2AClient(Sender):
         last: Update | None = None
         try:
             async with chains.waiting.get(), asyncio.timeout(limit):
-                exchange = await self._exchange(content, sending, output_type)
+                exchange = await self._prepare(content, sending, output_type)
                 params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
                 waits = exchange.follower.may_repeat and limit is None
@@ -309,7 +321,7 @@ class A2AClient(Sender):
             output_type: As for `send`.
             options: See `SendOptions`.
         """
-        exchange = await self._exchange(content, options, output_type)
+        exchange = await self._prepare(content, options, output_type)
         streams = exchange.follower.streams
         params = replace(exchange.params, return_immediately=not streams)
         updates = exchange.follower.send(params, stream=streams)
@@ -437,15 +449,80 @@ class A2AClient(Sender):
         """
         return Conversation(self, context_id)
 
-    async def _exchange(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _Exchange:
+    async def _prepare(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _PreparedMessage:
         message = message_of(content)
         card, transport = await self._finder.interface()
         follower = self._following(card, transport, options.get('resend', False), message['message_id'])
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
         params = send_params(message, options, card, output_type)
-        return _Exchange(follower, params, Sent(self, card, options, output_type, adapter))
+        return _PreparedMessage(follower, params, Sent(self, card, options, output_type, adapter))
 
     def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
         return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
+
+
+class Conversation(Sender):
+    """A conversation with a remote agent: each message continues it, or answers the task that waits.
+
+    Args:
+        client: The client of the agent.
+        context_id: Id of a conversation to continue. Default: a new conversation.
+    """
+
+    def __init__(self, client: A2AClient, context_id: str | None = None) -> None:
+        self._client = client
+        self.context_id = context_id
+        """Id of the conversation; None before the first answer."""
+        self._waiting_task: str | None = None
+
+    @checked
+    async def send(
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
+        """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
+        try:
+            sending = self._client.send(content, output_type=output_type, **self._continued(options))
+            return self._keep(await sending)
+        except _ENDED:
+            if not await self._forgets(options):
+                raise
+        return await self.send(content, output_type=output_type, **options)
+
+    @checked
+    async def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
+        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
+        try:
+            async with aclosing(updates):
+                async for update in updates:
+                    yield self._keep(update)  # before the caller may leave
+            return
+        except _ENDED:
+            if not await self._forgets(options):
+                raise
+        async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
+            async for update in updates:
+                yield update
+
+    def _continued(self, options: OptionsT) -> OptionsT:
+        ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
+        return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
+
+    def _keep(self, answer: AnswerT) -> AnswerT:
+        self.context_id = answer.context_id or self.context_id
+        self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
+        return answer
+
+    async def _forgets(self, options: SendOptions) -> bool:
+        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
+        if self._waiting_task is None or 'task_id' in options:
+            return False
+        with suppress(TaskNotFoundError):  # the task is gone
+            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
+                return False
+        self._waiting_task = None
+        return True

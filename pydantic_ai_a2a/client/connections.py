@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import httpx2
-from pydantic_core import from_json
 
 from ..auth.api_keys import HTTP_NAME
-from ..conversion.limits import is_deep
-from ..errors import (
-    A2AError,
-    CardRefused,
-    OverloadedError,
-    QuotaExceededError,
-    RemoteProtocolError,
-    RemoteUnavailable,
-    needs_extra,
-)
-from ..protocol.envelope import count_values
+from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
 from ..telemetry import trace_headers
+from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
 from .urls import shown
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
-
-MAX_ANSWER = 64 * 1024 * 1024
-"""Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
-MAX_VALUES = 1_000_000
-"""Most JSON values of an answer, of an event, and of a task assembled from events."""
-MAX_DEPTH = 160
-"""Most nested objects and lists of an answer. JSON is read 200 deep: the rest is for the levels that a history and an
-answer of this process add."""
-PACE = 100_000
-"""Bytes for which a request or an answer gets a second more. A server that sends a byte a second is never silent."""
-
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
 """The legal value of a header (RFC 9110)."""
 
@@ -55,14 +32,6 @@ class NotConnected(RemoteUnavailable):
 
 class Cut(RemoteUnavailable):
     """The connection was cut before the end of the answer."""
-
-
-class TooManyValues(ValueError):
-    """An answer holds more than `MAX_VALUES` JSON values."""
-
-
-class TooDeep(ValueError):
-    """An answer is nested more than `MAX_DEPTH` deep."""
 
 
 class Silent(RemoteUnavailable):
@@ -221,25 +190,6 @@ class Connections:
         return b''.join(pieces)
 
 
-def read_json(body: bytes | str) -> object:
-    """Return the value of JSON of another party. A value takes many times the memory of its JSON.
-
-    Raises:
-        TooManyValues: The JSON holds too many values.
-        TooDeep: The JSON is nested too deeply.
-        ValueError: The body is no JSON, or is nested more than 200 deep.
-    """
-    if (
-        len(body) > MAX_VALUES
-        and count_values(body.encode() if isinstance(body, str) else body, MAX_VALUES) > MAX_VALUES
-    ):
-        raise TooManyValues
-    value: object = from_json(body)
-    if is_deep(body.encode() if isinstance(body, str) else body, value, MAX_DEPTH):
-        raise TooDeep
-    return value
-
-
 def _grpc() -> httpx2.AsyncBaseTransport:
     try:
         from .over_grpc import OverGrpc  # noqa: PLC0415 - of an extra, and gRPC takes long to import
@@ -261,55 +211,3 @@ def _reason(error: Exception) -> str:
             return 'the name of its host does not resolve'
         cause = cause.__cause__ or cause.__context__
     return 'no connection could be opened'
-
-
-# --- repetitions of requests while an agent does not answer -----------------------------------------------------------
-# With pauses that grow, and an end.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-_FIRST = 0.05
-_LONGEST = 1.0
-"""The first and the longest pause, in seconds."""
-
-
-class Patience:
-    """Pauses between attempts. An answer of the agent begins the time anew.
-
-    Args:
-        limit: Seconds without an answer after which no attempt follows.
-        chance: Returns a random number from 0 to 1.
-    """
-
-    def __init__(self, limit: float, *, chance: Callable[[], float] = random.random) -> None:
-        self._limit = limit
-        self._chance = chance
-        self._clock = asyncio.get_running_loop().time
-        self.answered()
-
-    def answered(self, *, news: bool = True) -> None:
-        """Begin the time anew: the agent has answered. Without news, the pauses go on growing."""
-        if news:
-            self._pause = _FIRST
-            self._logged = False
-        self._end = self._clock() + self._limit
-
-    async def wait(self, error: RemoteUnavailable | A2AError) -> None:
-        """Pause before the next attempt, for a random time, or as long as the agent asks for.
-
-        Raises:
-            RemoteUnavailable: The time is over; the error of the last attempt.
-            A2AError: Likewise, or the agent has refused the request for good.
-        """
-        pause = self._pause * (1 + self._chance()) / 2
-        if isinstance(error, A2AError):
-            if not isinstance(error, (OverloadedError, QuotaExceededError)):
-                raise error
-            pause = error.retry_after or pause
-        if self._clock() + pause > self._end:
-            raise error
-        if not self._logged and max(pause, self._pause) >= _LONGEST:
-            self._logged = True
-            logger.warning('The request is repeated for up to %.0f seconds: %s', self._end - self._clock(), error)
-        self._pause = min(self._pause * 2, _LONGEST)
-        await asyncio.sleep(pause)

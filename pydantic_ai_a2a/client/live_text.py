@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..types import Artifact, Message, Part
-from .content import shown_parts, text_of
-from .following import Update
+from .answer_content import shown_parts, text_of
+from .updates import Update
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class NotificationVerifier:
         first_time: FirstTime | None = None,
     ) -> None:
         try:
-            from .signatures import KeyFinder  # noqa: PLC0415 - of an extra
+            from .key_finder import KeyFinder  # noqa: PLC0415 - of an extra
         except ImportError as error:
             raise ImportError(needs_extra('NotificationVerifier', 'jwt')) from error
         self._keys = KeyFinder(trusted)

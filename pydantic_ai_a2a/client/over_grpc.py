@@ -27,7 +27,7 @@ from ..protocol.answers import http_error
 from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
 from ..settings import LONG
 from ..types import as_object
-from .connections import MAX_ANSWER, MAX_VALUES, PACE
+from .answer_limits import MAX_ANSWER, MAX_VALUES, PACE
 
 _OF_HTTP = {'accept', 'accept-encoding', 'connection', 'content-length', 'content-type', 'host', 'user-agent'}
 """Headers that gRPC does not have, or writes itself."""

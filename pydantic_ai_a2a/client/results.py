@@ -1,14 +1,12 @@
-"""The answers of a remote agent: text, data, files and typed output, and answers to the agent's questions."""
+"""The results of messages: text, data, files and typed output, and answers to the agent's questions."""
 
 from __future__ import annotations
 
 import reprlib
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import Any, Generic, Protocol, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.exceptions import UserError
@@ -19,11 +17,10 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..conversion.outbound import type_name
 from ..conversion.remote_calls import open_calls
-from ..errors import RemoteError, RemoteProtocolError, TaskNotFoundError, UnsupportedOperationError
+from ..errors import RemoteError, RemoteProtocolError
 from ..notebooks import task_html, text_html
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
-from .agent_finder import output_schema
-from .content import (
+from .answer_content import (
     FAILED,
     answer_parts,
     as_lines,
@@ -35,22 +32,33 @@ from .content import (
     status_message,
     value_of,
 )
-from .following import Update
-from .live_text import LiveText
-from .messages import Content, SendOptions, WaitOptions
-from .waiting import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
-
-if TYPE_CHECKING:
-    from .client import A2AClient
+from .card_schemas import output_schema
+from .message_content import Content
+from .questions import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
+from .send_options import SendOptions, WaitOptions
 
 OutputT = TypeVar('OutputT', default=Any)
+
+
+class TaskClient(Protocol):
+    """Sends an answer of a result to its task, or cancels the task."""
+
+    async def send(
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
+        """See `A2AClient.send`."""
+        ...
+
+    async def cancel(self, task_id: str) -> RemoteResult:
+        """See `A2AClient.cancel`."""
+        ...
 
 
 @dataclass(frozen=True)
 class Sent:
     """What a result knows about its message."""
 
-    client: A2AClient
+    client: TaskClient
     card: AgentCard
     options: SendOptions = field(default_factory=SendOptions)
     output_type: Any = None
@@ -311,125 +319,3 @@ def answering(waiting: RemoteQuestion, options: SendOptions) -> SendOptions:
     """Return the options of an answer to a task, which has its webhook and the results of other tasks already."""
     kept = {name: value for name, value in options.items() if name not in ('push', 'reference_task_ids')}
     return cast('SendOptions', {**kept, 'task_id': waiting['task'], 'context_id': waiting['context']})
-
-
-# --- messages for code that wants text, and conversations -------------------------------------------------------------
-
-
-class Sender(ABC):
-    """Sends messages to a remote agent."""
-
-    @abstractmethod
-    async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
-    ) -> RemoteResult[OutputT]:
-        """Send a message, and return the answer."""
-
-    @abstractmethod
-    def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
-        """Send a message, and yield the events of its task."""
-
-    @checked
-    async def send_text(self, content: Content, **options: Unpack[WaitOptions]) -> str:
-        """Send a message, and return the text of the answer.
-
-        Raises:
-            RemoteError: The task has not completed. For other errors, see `send`.
-        """
-        return (await self.send(content, **options)).raise_for_state().text
-
-    @checked
-    async def stream_text(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[str, None]:
-        """Send a message, and yield the text of the answer in pieces.
-
-        Text in place of earlier text begins a paragraph, and so does more text of an earlier artifact. Data and files
-        come only if the answer has no text.
-
-        Raises:
-            RemoteError: The task has not completed. For other errors, see `send`.
-        """
-        live, pieces, update = LiveText(), list[str](), None
-        async with aclosing(self.stream(content, **options)) as updates:
-            async for update in updates:
-                for piece, in_place in live.add(update):
-                    if in_place:
-                        pieces.clear()
-                    pieces.append(piece)
-                    yield f'\n\n{piece}' if in_place else piece
-        assert update is not None, 'a stream has an event'
-        text, shown = update.result.raise_for_state().text, ''.join(pieces)
-        if text.startswith(shown) and text != shown:
-            yield text.removeprefix(shown)
-
-
-_ENDED = (UnsupportedOperationError, TaskNotFoundError)
-"""Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
-OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
-AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
-
-
-class Conversation(Sender):
-    """A conversation with a remote agent: each message continues it, or answers the task that waits.
-
-    Args:
-        client: The client of the agent.
-        context_id: Id of a conversation to continue. Default: a new conversation.
-    """
-
-    def __init__(self, client: A2AClient, context_id: str | None = None) -> None:
-        self._client = client
-        self.context_id = context_id
-        """Id of the conversation; None before the first answer."""
-        self._waiting_task: str | None = None
-
-    @checked
-    async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
-    ) -> RemoteResult[OutputT]:
-        """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
-        try:
-            sending = self._client.send(content, output_type=output_type, **self._continued(options))
-            return self._keep(await sending)
-        except _ENDED:
-            if not await self._forgets(options):
-                raise
-        return await self.send(content, output_type=output_type, **options)
-
-    @checked
-    async def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
-        """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
-        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
-        try:
-            async with aclosing(updates):
-                async for update in updates:
-                    yield self._keep(update)  # before the caller may leave
-            return
-        except _ENDED:
-            if not await self._forgets(options):
-                raise
-        async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
-            async for update in updates:
-                yield update
-
-    def _continued(self, options: OptionsT) -> OptionsT:
-        ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
-        return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
-
-    def _keep(self, answer: AnswerT) -> AnswerT:
-        self.context_id = answer.context_id or self.context_id
-        self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
-        return answer
-
-    async def _forgets(self, options: SendOptions) -> bool:
-        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
-        if self._waiting_task is None or 'task_id' in options:
-            return False
-        with suppress(TaskNotFoundError):  # the task is gone
-            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
-                return False
-        self._waiting_task = None
-        return True

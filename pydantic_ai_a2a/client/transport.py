@@ -40,9 +40,30 @@ from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
-from .cards import Interface, Place
-from .connections import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, Connections, TooDeep, TooManyValues, read_json
+from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, TooDeep, TooManyValues, read_json
+from .connections import Connections
+from .event_reader import EventReader, EventTooLong
+from .interfaces import Interface, Place
 from .urls import origin, shown
+
+_ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
+"""Operations whose answer is a task or a message."""
+_REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
+"""Operations that every server of A2A 1.0 has over JSON-RPC."""
+_OLDER = codec_of('fasta2a')
+_PASSED_ON = ('retry-after', 'www-authenticate')
+"""Headers of a refusal that its error has."""
+MOST_PAGES = 10_000
+"""Most pages of a list."""
+_LONGEST_REASON = 4_000
+"""Most bytes of a text that are read for the reason of a refusal."""
+_TOO_DEEP = f'the answer is nested more than {MAX_DEPTH} deep'
+_LONGEST_NUMBER = 18
+"""Most digits of the number of an event."""
+Events: TypeAlias = AsyncGenerator[tuple[StreamResponse, int | None, int], None]
+_DESCRIPTION = re.compile(r'error_description="([^"\\]{1,300})')
+"""Why credentials are refused, such as that a token has expired (RFC 6750)."""
+
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     'SendMessage': read_event,
@@ -55,23 +76,6 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     'DeleteTaskPushNotificationConfig': lambda _: None,
     'GetExtendedAgentCard': lambda wire: wire,  # read once its signatures are verified
 }
-_ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
-"""Operations whose answer is a task or a message."""
-_REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
-"""Operations that every server of A2A 1.0 has over JSON-RPC."""
-_OLDER = codec_of('fasta2a')
-_PASSED_ON = ('retry-after', 'www-authenticate')
-"""Headers of a refusal that its error has."""
-
-MOST_PAGES = 10_000
-"""Most pages of a list."""
-_LONGEST_REASON = 4_000
-"""Most bytes of a text that are read for the reason of a refusal."""
-_TOO_DEEP = f'the answer is nested more than {MAX_DEPTH} deep'
-_LONGEST_NUMBER = 18
-"""Most digits of the number of an event."""
-
-Events: TypeAlias = AsyncGenerator[tuple[StreamResponse, int | None, int], None]
 
 
 class Request(NamedTuple):
@@ -359,10 +363,6 @@ def _media_type(response: httpx2.Response) -> str:
     return response.headers.get('content-type', '').partition(';')[0].strip().lower()
 
 
-_DESCRIPTION = re.compile(r'error_description="([^"\\]{1,300})')
-"""Why credentials are refused, such as that a token has expired (RFC 6750)."""
-
-
 def _with_headers(error: A2AError, response: httpx2.Response) -> A2AError:
     for name in _PASSED_ON:
         if (value := response.headers.get(name)) is not None:
@@ -381,70 +381,3 @@ def _tasks(page: ListTasksResult) -> tuple[list[Task], str]:
 
 def _number(event_id: bytes) -> int | None:
     return int(event_id) if event_id.isdigit() and len(event_id) <= _LONGEST_NUMBER else None
-
-
-# --- server-sent events -----------------------------------------------------------------------------------------------
-# Splits the bytes of an answer into server-sent events (HTML, §9.2.6).
-
-
-class EventTooLong(ValueError):
-    """An event is longer than the limit."""
-
-
-class EventReader:
-    """Reads the events in the pieces of an answer. An event that the answer does not end is left out.
-
-    Args:
-        limit: Most bytes of an event.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._data: list[bytes] = []
-        """Lines of data of the event that has not ended."""
-        self._data_size = 0
-        self._event_id = b''
-        self._line: list[bytes] = []
-        """Pieces of the line that has not ended."""
-        self._line_size = 0
-        self._after_return = False
-
-    def read(self, piece: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the events that the piece ends: data, and the id of this or of the last event that had one.
-
-        Raises:
-            EventTooLong: An event is longer than the limit, also before its end.
-        """
-        events: list[tuple[bytes, bytes]] = []
-        for line in self._lines(piece):
-            if not line:
-                if self._data:
-                    events.append((b'\n'.join(self._data), self._event_id))
-                    self._data, self._data_size = [], 0
-            elif line.startswith(b'data:'):
-                self._data.append(line[6:] if line.startswith(b' ', 5) else line[5:])
-                self._data_size += len(line)
-                if self._data_size > self._limit:
-                    raise EventTooLong
-            elif line.startswith(b'id:'):
-                self._event_id = line[3:].removeprefix(b' ')
-        return events
-
-    def _lines(self, piece: bytes) -> list[bytes]:
-        """Return the lines that the piece ends. Lines end with CR, LF, or both."""
-        if piece and self._after_return:
-            piece, self._after_return = piece.removeprefix(b'\n'), False
-        if b'\r' in piece:
-            self._after_return = piece.endswith(b'\r')
-            piece = piece.replace(b'\r\n', b'\n').replace(b'\r', b'\n')
-        lines = piece.split(b'\n')
-        rest = lines.pop()
-        if lines and self._line:
-            lines[0] = b''.join((*self._line, lines[0]))
-            self._line, self._line_size = [], 0
-        if rest:
-            self._line.append(rest)
-            self._line_size += len(rest)
-            if self._line_size > self._limit:
-                raise EventTooLong
-        return lines

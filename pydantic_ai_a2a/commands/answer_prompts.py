@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
+from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
 from ..conversion.remote_calls import open_calls, wanted_schema
 from .terminal import ask, echo
 

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 from ..errors import needs_extra
 from ..store.postgres.settings import Postgres
 from ..store.postgres.statements import script_of
-from ..store.shared import SharedBackend
-from ..store.sql.schema import MIGRATIONS, newest, script, steps
+from ..store.shared_database import SharedBackend
+from ..store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
 from .named_app import apart, find, place_options
 from .terminal import echo, say

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ..client.content import answer_parts, artifact_parts, content_of, partial_text, text_of
+from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, text_of
 from ..client.following import Update
-from ..client.waiting import RemoteQuestion, waiting_task
+from ..client.questions import RemoteQuestion, waiting_task
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import echo, say
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import click
 from click import ClickException, UsageError
 
-from ..client.cards import RemoteCards, choose
+from ..client.cards import RemoteCards
 from ..client.connections import Connections
+from ..client.interfaces import choose
 from ..client.transport import Transport
 from ..client.urls import check_url, origin
 from ..errors import A2AError, RemoteError

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from click import UsageError, option
 
-from ..client.following import Update
+from ..client.updates import Update
 from ..protocol.stored import json_of
 from ..types import Message, Task
 from .async_commands import Command

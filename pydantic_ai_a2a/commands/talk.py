@@ -18,12 +18,12 @@ from anyio.from_thread import start_blocking_portal
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
+from ..client.answer_content import partial_text
 from ..client.client import A2AClient
-from ..client.content import partial_text
 from ..client.following import Update
-from ..client.messages import SendOptions
+from ..client.questions import answer_to
+from ..client.send_options import SendOptions
 from ..client.urls import shown
-from ..client.waiting import answer_to
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task

@@ -24,8 +24,8 @@ from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
-from ..store.histories import plain_usage
 from ..store.ports import Backend
+from ..store.run_usage import plain_usage
 from ..types import Note, ToolArtifact
 
 EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact

@@ -45,11 +45,11 @@ from ..store.ports import (
     Swept,
     TaskQueue,
     WrappedQueue,
-    inner_method,
 )
-from ..store.rules import status_event
-from ..store.sql.ports import SqlEvents, SqlReader
+from ..store.ports.queue import inner_method
+from ..store.sql.backend import SqlEvents, SqlReader
 from ..store.sqlite.memory import MemoryBackend
+from ..store.status_events import status_event
 from ..types import (
     ANONYMOUS,
     INTERRUPTED,

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from datetime import UTC, datetime
+from typing import Any
 
-import anyio
-from pydantic_ai import Agent
-from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.messages import (
-    CapabilityEvent,
-    CustomEvent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -27,30 +20,25 @@ from pydantic_ai.messages import (
     TextPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.output import OutputSpec
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_core import SchemaValidator, core_schema
-from typing_extensions import TypeVar
+from pydantic_ai.tools import RunContext
 
 from ..arguments import checked
-from ..client.agent_finder import Target
-from ..client.cards import Place, extensions_of
 from ..client.client import A2AClient
-from ..client.connections import Auth
-from ..client.following import Update
+from ..client.interfaces import Place, extensions_of
 from ..client.live_text import LiveText
-from ..client.messages import SendOptions
-from ..client.trust import TrustedKeys
+from ..client.send_options import SendOptions
+from ..client.updates import Update
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
-from ..errors import A2AError, RemoteError, RemoteUnavailable
+from ..errors import A2AError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import INTERRUPTED, STOPPED, AgentCard, Message
-from .messages import Outgoing, message_id, outgoing, response_parts
-from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used
+from ..types import INTERRUPTED, AgentCard, Message
+from .outgoing import Outgoing, message_id, outgoing
+from .remote_tasks import RemoteTasks
+from .remote_turns import RemoteTurn, details, last_turn, local_tools, used
+from .response_parts import response_parts
 
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
@@ -286,235 +274,3 @@ class _RemoteStream(StreamedResponse):
 def _told(error: A2AError | RemoteError) -> str:
     name = error.correlation_id if isinstance(error, A2AError) else None
     return str(error) if name is None else f'{error} Correlation id: {name}.'
-
-
-# --- a remote A2A agent as a Pydantic AI agent ------------------------------------------------------------------------
-
-OutputT = TypeVar('OutputT', default=str)
-
-_ANY = SchemaValidator(core_schema.dict_schema())
-_TOOLS = (
-    ToolDefinition(
-        name=APPROVAL, description='A call of the remote agent that waits for an approval.', kind='unapproved'
-    ),
-    ToolDefinition(name=QUESTION, description='A question of the remote agent.', kind='external'),
-)
-
-
-@checked
-class RemoteAgent(WrapperAgent[object, OutputT]):
-    """A remote A2A agent with the methods of a Pydantic AI agent.
-
-    `message_history` continues a conversation. With `DeferredToolRequests` among the output types, a remote task that
-    waits is the output: the pending calls are calls of `remote_approval` and `remote_question`, and the next run gets
-    the answers as `deferred_tool_results`. A question without a call is the output, and the next prompt is the answer.
-
-    Each run opens and closes connections. `async with` keeps connections open for several runs. A run
-    raises `ModelAPIError` if the remote agent refuses, fails or does not answer; the cause is the error of the client.
-
-    Args:
-        target: The agent: its URL, the URL of its card, its card, an app or agent in this process, or an `A2AClient`.
-        output_type: Type of the output, as in `Agent`. Default: text.
-        name: Name of the agent, in traces and as the model's name. Default: the name of an agent in this process, else
-            `remote-agent`.
-        headers: Headers of every request, as in `A2AClient`. Default: none.
-        auth: Authentication of every request, as in `A2AClient`. Default: none.
-        timeout: Seconds of silence, as in `A2AClient`. Default 30.
-        card_keys: Keys of which one must have signed the card. Default: signatures are not verified.
-
-    Raises:
-        TypeError: The target is none of these, or is an `A2AClient`, which has these options itself.
-    """
-
-    def __init__(
-        self,
-        target: Target | A2AClient,
-        output_type: OutputSpec[OutputT] = str,
-        *,
-        name: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        auth: Auth | None = None,
-        timeout: float | timedelta | None = None,
-        card_keys: TrustedKeys | None = None,
-    ) -> None:
-        options: dict[str, Any] = {'headers': headers, 'auth': auth, 'timeout': timeout, 'card_keys': card_keys}
-        given = {option: value for option, value in options.items() if value is not None}
-        if isinstance(target, A2AClient) and given:
-            option = next(iter(given))
-            raise TypeError(f'RemoteAgent takes {option} for a target that is no A2AClient: give the client {option}.')
-        client = target if isinstance(target, A2AClient) else A2AClient(target, **given)
-        name = name or (target.name if isinstance(target, AbstractAgent) else None)
-        model = A2AModel(client, model_name=name or 'remote-agent')
-        calls = _RemoteCalls(client)
-        super().__init__(Agent(model, output_type=output_type, name=name, deps_type=object, toolsets=[calls]))
-
-
-class _RemoteCalls(AbstractToolset[object]):
-    """The tools whose calls are the pending calls of a remote task. No tool is called without an answer.
-
-    The toolset opens the client for each run.
-    """
-
-    def __init__(self, client: A2AClient) -> None:
-        self._client = client
-
-    @property
-    def id(self) -> str:
-        return 'remote-calls'
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *args: Any) -> None:
-        await self._client.__aexit__(None, None, None)
-
-    async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
-        return {
-            tool.name: ToolsetTool(toolset=self, tool_def=tool, max_retries=0, args_validator=_ANY) for tool in _TOOLS
-        }
-
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[object], tool: ToolsetTool[object]
-    ) -> Any:
-        """Return the approved arguments of a remote call."""
-        return {'args': tool_args.get('args')}
-
-
-# --- progress of remote tasks, as events of a run ---------------------------------------------------------------------
-
-
-@dataclass(kw_only=True)
-class RemoteTaskEvent(CustomEvent):
-    """Progress of a remote task that an `A2AToolset` has started."""
-
-    agent: str
-    """Name of the remote agent."""
-    task_id: str
-    state: str
-    """State of the task, such as `working`."""
-    text: str = ''
-    """New text of the task: of its status, or of an artifact."""
-
-
-@dataclass(kw_only=True)
-class A2ATaskEvent(CapabilityEvent, namespace='a2a', name='task'):
-    """Progress of a remote task that the capability `A2A` has started."""
-
-    agent: str
-    """Name of the remote agent."""
-    task_id: str
-    state: str
-    """State of the task, such as `working`."""
-    text: str = ''
-    """New text of the task: of its status, or of an artifact."""
-
-
-# --- remote tasks of a run --------------------------------------------------------------------------------------------
-# A run that stops early cancels its remote tasks.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-FIRST_LIMIT = 3.0
-"""Seconds in which the agent names the task of a run that stops before the first event."""
-CANCEL_LIMIT = 10.0
-"""Seconds for the request that cancels a task."""
-
-
-@dataclass(eq=False)
-class _Followed:
-    """A remote task whose events a run reads."""
-
-    first: asyncio.Task[Update]
-    """Reads the first event, and goes on if the run stops."""
-    last: Update | None = None
-    """The last event; None before the first event, and after the agent has failed to answer."""
-    canceling: asyncio.Task[None] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """True if the task may run, and the agent answers: it has not answered yet, or the task has not stopped."""
-        return not self.first.done() if self.last is None else _is_running(self.last)
-
-
-class RemoteTasks:
-    """Follows the remote tasks of a run.
-
-    A request to cancel a task has an asyncio task of its own: a second cancellation of the run does not end it.
-
-    Args:
-        client: The client of the agent.
-    """
-
-    def __init__(self, client: A2AClient) -> None:
-        self._client = client
-        self._open: set[_Followed] = set()
-        self._canceling: set[asyncio.Task[None]] = set()
-
-    async def follow(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
-        """Yield the events of a task. If the caller stops before the task, the task is canceled.
-
-        A task of an agent that no longer answers, or refuses to show the task, may go on: a cancel would fail as well.
-        """
-        followed = _Followed(asyncio.create_task(_first(updates)))
-        self._open.add(followed)
-        try:
-            update = await asyncio.shield(followed.first)
-            followed.last = update
-            yield update
-            async for update in updates:
-                followed.last = update
-                yield update
-        except (A2AError, RemoteUnavailable):
-            followed.last = None
-            raise
-        finally:
-            self._open.discard(followed)
-            with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel each of these waits again
-                if followed.is_open:
-                    await asyncio.shield(self._cancel_soon(followed))
-                await updates.aclose()
-
-    async def cancel(self, task_id: str) -> None:
-        """Cancel a task, within ten seconds. A failure is logged."""
-        try:
-            async with asyncio.timeout(CANCEL_LIMIT):
-                await self._client.cancel(task_id)
-        except (A2AError, RemoteError, TimeoutError) as error:
-            logger.warning('The remote task %s was not canceled: %s', task_id, str(error) or 'the agent is silent')
-
-    async def aclose(self) -> None:
-        """Cancel the tasks that have not stopped, and wait for the cancellations."""
-        for followed in self._open:
-            self._cancel_soon(followed)
-        if self._canceling:
-            await asyncio.wait(self._canceling)
-
-    def _cancel_soon(self, followed: _Followed) -> asyncio.Task[None]:
-        if followed.canceling is None:
-            followed.canceling = asyncio.create_task(self._cancel(followed))
-            self._canceling.add(followed.canceling)
-            followed.canceling.add_done_callback(self._canceling.discard)
-        return followed.canceling
-
-    async def _cancel(self, followed: _Followed) -> None:
-        update = followed.last
-        if update is None:
-            try:
-                async with asyncio.timeout(FIRST_LIMIT):
-                    update = await followed.first
-            except (A2AError, RemoteError, TimeoutError) as error:
-                logger.warning(
-                    'A run was cancelled before the remote agent named its task, so the task was not canceled: %s',
-                    str(error) or 'the agent is silent',
-                )
-        if update is not None and update.task_id is not None and _is_running(update):
-            await self.cancel(update.task_id)
-
-
-async def _first(updates: AsyncGenerator[Update, None]) -> Update:
-    return await anext(updates)
-
-
-def _is_running(update: Update) -> bool:
-    return update.state is not None and update.state not in STOPPED

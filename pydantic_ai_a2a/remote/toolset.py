@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, cast
 
 import httpx2
-from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, UserError
 from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
-from pydantic_ai.models import ModelRequestContext
-from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
+from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
@@ -27,22 +23,23 @@ from typing_extensions import TypedDict, Unpack
 
 from ..agent.dependencies import a2a
 from ..arguments import checked
-from ..card import CardSchemas
-from ..client.agent_finder import Target, input_schema, output_schema, warn
-from ..client.cards import extensions_of
+from ..client.agent_finder import Target
+from ..client.answer_content import content_of, digest_id, output_problem, status_message
 from ..client.client import A2AClient
 from ..client.connections import Auth
-from ..client.content import content_of, digest_id, output_problem, status_message
-from ..client.following import Update
-from ..client.messages import SendOptions
+from ..client.interfaces import extensions_of
+from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
+from ..client.send_options import SendOptions
 from ..client.trust import TrustedKeys
-from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
+from ..client.updates import Update
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
-from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
+from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.fields import RUN_METADATA_URI
-from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
-from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
-from .waiting import difference, totals
+from ..types import INTERRUPTED, AgentCard, Message, Task, as_object, dump_json
+from .remote_tasks import RemoteTasks
+from .remote_tools import RemoteTool, remote_tools
+from .remote_usage import difference, totals
+from .task_events import A2ATaskEvent, RemoteTaskEvent
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -51,7 +48,6 @@ HeadersOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Mapping[str, str] | Aw
 AuthOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Auth | Awaitable[Auth | None] | None]
 """Returns the authentication of a run's requests."""
 ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
-
 PLACE = 'a2a'
 """Key of the tool, task and conversation in the metadata of a tool return."""
 MOST_WAITING = 10_000
@@ -405,207 +401,3 @@ def _end(agent: str, task: Task) -> str:
 
 def _named(correlation_id: str | None) -> str:
     return f' (correlation id {correlation_id})' if correlation_id else ''
-
-
-# --- tools of a remote agent ------------------------------------------------------------------------------------------
-# Names, descriptions, parameters, and the parts of a call.
-#
-# Names and descriptions on a card are foreign text.
-
-_MOST_TOOLS = 128
-_LONGEST_NAME = 64
-_LONGEST_DESCRIPTION = 1_000
-_MESSAGE_SCHEMA: dict[str, Any] = {
-    'type': 'object',
-    'properties': {'message': {'type': 'string', 'description': 'Message for the agent.'}},
-    'required': ['message'],
-    'additionalProperties': False,
-}
-_NEUTRAL = 'Send a message to another agent, and return the answer of the agent.'
-_TEXTS = frozenset({'title', 'description', 'examples', 'default', '$comment'})
-_NAMED = frozenset({'properties', '$defs'})
-"""Keywords of a JSON Schema whose members have names of the schema's author."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteTool:
-    """A tool that sends a message to a remote agent."""
-
-    definition: ToolDefinition
-    typed: bool
-    """True if the arguments are sent as data, False if the only argument is a text."""
-    skill_id: str | None
-    """Skill that is called; None for the agent as a whole."""
-    names_skill: bool = False
-    """True if a text names the skill beside the data: the data has the form of the skill, and not of the agent."""
-    output: dict[str, Any] | None = None
-    """JSON Schema of the data of an answer; None for any answer."""
-
-    def parts(self, arguments: Mapping[str, Any]) -> list[Part]:
-        """Return the parts of a message for a call."""
-        if not self.typed:
-            return [Part(text=arguments['message'])]
-        names = [Part(text=f'Skill: {self.skill_id}')] if self.names_skill else []
-        return [*names, Part(data=dict(arguments))]
-
-
-def remote_tools(
-    card: AgentCard, kind: Literal['agent', 'skills'], *, include_descriptions: bool
-) -> dict[str, RemoteTool]:
-    """Return the tools of an agent card, by name.
-
-    Args:
-        card: The card.
-        kind: `'agent'` for one tool, `'skills'` for one for each skill.
-        include_descriptions: False to leave out the texts of the card.
-    """
-    tools: dict[str, RemoteTool] = {}
-    output = _usable(card, output_schema)
-    declared = CardSchemas.of(card).skills
-    of_agent = _usable(card, input_schema)
-    for name, description, skill in _described(card, kind):
-        unique = _unique(_name(name), tools)
-        skill_id = None if skill is None else skill['id']
-        schema = _usable(card, partial(input_schema, skill_id=skill_id)) if skill_id in declared else of_agent
-        is_data = card['default_output_modes'] == ['application/json']
-        definition = ToolDefinition(
-            name=unique,
-            description=description[:_LONGEST_DESCRIPTION] if include_descriptions and description else _NEUTRAL,
-            parameters_json_schema=_MESSAGE_SCHEMA
-            if schema is None
-            else schema
-            if include_descriptions
-            else bare(schema),
-            return_schema=None if output is None or not is_data else output if include_descriptions else bare(output),
-        )
-        tools[unique] = RemoteTool(definition, schema is not None, skill_id, skill_id in declared, output)
-    return tools
-
-
-def _described(card: AgentCard, kind: Literal['agent', 'skills']) -> Iterator[tuple[str, str, Skill | None]]:
-    """Yield name, description and skill of each tool."""
-    skills = card['skills'][:_MOST_TOOLS]
-    if kind == 'skills':
-        yield from ((skill['id'], skill.get('description', ''), skill) for skill in skills)
-        return
-    lines = [f'- {skill["name"]}: {skill.get("description", "")}'[:200] for skill in skills[:10]]
-    yield card['name'], '\n'.join([card.get('description', ''), *lines]), None
-
-
-def _name(text: str) -> str:
-    """Return a name that every model provider takes. Without ASCII letters, a digest tells names apart."""
-    name = re.sub(r'[^a-zA-Z0-9_-]+', '_', text).strip('_-')[:_LONGEST_NAME]
-    if re.search('[a-zA-Z]', name) or text.isascii():
-        return name or 'remote_agent'
-    return f'remote_agent_{digest_id(text)[:8]}'
-
-
-def _unique(name: str, others: Mapping[str, object]) -> str:
-    number, unique = 1, name
-    while unique in others:
-        number += 1
-        unique = f'{name[: _LONGEST_NAME - 4]}_{number}'
-    return unique
-
-
-def _usable(card: AgentCard, read: Callable[[AgentCard], dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Return a schema of a card; None without a schema, and for a schema that cannot be used, which is logged."""
-    try:
-        return read(card)
-    except CardRefused as error:
-        warn(str(error))
-        return None
-
-
-def bare(schema: Any) -> Any:
-    """Return a JSON Schema without texts for readers."""
-    if isinstance(schema, list):
-        return [bare(item) for item in cast('list[Any]', schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast('dict[str, Any]', schema)
-    return {
-        name: {key: bare(member) for key, member in value.items()} if name in _NAMED else bare(value)
-        for name, value in fields.items()
-        if name not in _TEXTS
-    }
-
-
-# --- a remote agent as a capability of an agent -----------------------------------------------------------------------
-
-
-@checked
-@dataclass(init=False)
-class A2A(AbstractCapability[AgentDepsT]):
-    """A remote A2A agent that an agent can ask.
-
-    ```python
-    from pydantic_ai import Agent
-
-    from pydantic_ai_a2a import A2A
-
-    agent = Agent('test', capabilities=[A2A('https://weather.example.com')])
-    ```
-
-    Deny a call that waits for the remote agent with `remote_results`. If a call is denied in another way, this
-    capability cancels the remote task before the next request to the model, in the process that has started the task.
-
-    Args:
-        target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
-        tool_prefix: Prefix of the tools' names, as in `weather_forecast`. Default: none.
-        options: The options of `A2AToolset`.
-    """
-
-    def __init__(
-        self, target: Target, *, tool_prefix: str | None = None, **options: Unpack[ToolsetOptions[AgentDepsT]]
-    ) -> None:
-        self._toolset = A2AToolset[AgentDepsT](target, **options).emitting(A2ATaskEvent)
-        self._prefix = tool_prefix
-
-    @classmethod
-    @checked
-    def from_spec(
-        cls,
-        target: str,
-        *,
-        tool_prefix: str | None = None,
-        headers: dict[str, str] | None = None,
-        auth: str | None = None,
-        timeout: float = 30.0,
-        trusted_origins: Sequence[str] = (),
-        id: str | None = None,
-        max_retries: int | None = None,
-        tool_error_behavior: ErrorBehavior = 'failed',
-        tools: Literal['agent', 'skills'] = 'agent',
-        include_descriptions: bool = True,
-        context: Literal['conversation', 'call'] = 'conversation',
-    ) -> A2A[AgentDepsT]:
-        """Make the capability by an agent file, which has the options that are text, numbers, lists or mappings."""
-        return cls(
-            target,
-            tool_prefix=tool_prefix,
-            headers=headers,
-            auth=auth,
-            timeout=timeout,
-            trusted_origins=trusted_origins,
-            id=id,
-            max_retries=max_retries,
-            tool_error_behavior=tool_error_behavior,
-            tools=tools,
-            include_descriptions=include_descriptions,
-            context=context,
-        )
-
-    def get_toolset(self) -> AbstractToolset[AgentDepsT]:
-        """Return the tools of the agent."""
-        return self._toolset if self._prefix is None else self._toolset.prefixed(self._prefix)
-
-    async def before_model_request(
-        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
-        """Cancel remote tasks of calls that were denied."""
-        last: Any = ctx.messages[-1]
-        for part in last.parts if isinstance(last, ModelRequest) else ():
-            if isinstance(part, ToolReturnPart) and part.outcome == 'denied':
-                await self._toolset.forget(ctx, part.tool_call_id)
-        return request_context

@@ -38,7 +38,8 @@ from ..protocol import stored
 from ..protocol.fields import wants_live
 from ..quotas import Metering
 from ..settings import LONG, Settings
-from ..store.ports import Backend, Claim, Tried
+from ..store.ports import Backend, Claim
+from ..store.ports.queue import Tried
 from ..types import Caller, Message, PartialArtifact, load_caller, sender_of
 from .ends import Outcome, RunEnds, outcome_of, run_id
 from .recorder import Recorder, Retries, observed_run

@@ -32,7 +32,8 @@ from ..errors import (
 from ..protocol import fields, stored
 from ..quotas import Metering
 from ..settings import Rule
-from ..store.ports import Backend, Claim, Finish, Sink, Submission
+from ..store.ports import Backend, Claim, Finish, Submission
+from ..store.ports.queue import Sink
 from ..types import Message, TaskHeader
 from .agent_job import Job
 from .ends import Outcome, outcome_of, run_failure

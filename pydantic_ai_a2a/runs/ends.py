@@ -17,7 +17,8 @@ from ..agent.runner import stored_steps
 from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
-from ..store.ports import Backend, Claim, Tried
+from ..store.ports import Backend, Claim
+from ..store.ports.queue import Tried
 from ..telemetry import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Attempt, PendingWrites, Recorder

@@ -22,7 +22,8 @@ from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import fields, stored
 from ..settings import Results
-from ..store.ports import Charge, Checkpoint, Claim, Finish, Sink, Status
+from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
+from ..store.ports.queue import Sink
 from ..telemetry import Instruments, metrics, recording, run_span
 from ..types import (
     Artifact,

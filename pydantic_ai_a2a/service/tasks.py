@@ -16,7 +16,8 @@ from ..protocol import stored
 from ..protocol.fields import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
-from ..store.ports import Accepted, Backend, Submission, Subscription, with_credential
+from ..store.ports import Accepted, Backend, Submission, Subscription
+from ..store.ports.credentials import with_credential
 from ..telemetry import metrics
 from ..types import (
     TERMINAL,

@@ -14,8 +14,8 @@ from .ports import *  # noqa: F403 - the names of `ports.__all__`
 if TYPE_CHECKING:
     from .postgres.backend import PostgresBackend
     from .sqlite.backend import SqliteFileBackend
-    from .sqlite.connect import SqliteFile
     from .sqlite.memory import MemoryBackend
+    from .sqlite.settings import SqliteFile
 
 __all__: list[str] = ['MemoryBackend', 'PostgresBackend', 'SqliteFile', 'SqliteFileBackend']
 __all__ += ports.__all__
@@ -23,7 +23,7 @@ __all__ += ports.__all__
 _BACKENDS = {
     'MemoryBackend': '.sqlite.memory',
     'PostgresBackend': '.postgres.backend',
-    'SqliteFile': '.sqlite.connect',
+    'SqliteFile': '.sqlite.settings',
     'SqliteFileBackend': '.sqlite.backend',
 }
 

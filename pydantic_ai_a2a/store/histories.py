@@ -6,32 +6,23 @@ An entry of a conversation never changes, so cached messages stay valid.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextvars import Context
-from dataclasses import fields, replace
-from decimal import Decimal
-from functools import cache
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias
 
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart
-from pydantic_ai.usage import RequestUsage, RunUsage
-from pydantic_core import SchemaValidator, core_schema, to_json
+from pydantic_ai.conversation_store import ConversationEntry
+from pydantic_ai.messages import ModelMessage
 
-from ..types import LARGEST, as_object, bounded, count_of, without_surrogates
-from .ports import Tried
-
-UsageT = TypeVar('UsageT', bound=RunUsage | RequestUsage)
+from .model_messages import load_message_rows
 
 _LIMIT = 32_000_000
 """Limit of the memory of the cache, in bytes as `memory_of` estimates them."""
 _UNUSED = 300.0
 """Seconds until an unused context leaves the cache. Another process may have erased it, and tells nobody."""
+_Key: TypeAlias = tuple[str, str]
 
 
 class StoredEntry(NamedTuple):
@@ -57,9 +48,6 @@ class EntryReader(Protocol):
     async def read_since(self, head_id: str, known_id: str | None) -> Sequence[StoredEntry]:
         """Return the entries up to the head, oldest first; only newer entries, if a known entry is in the list."""
         ...
-
-
-_Key: TypeAlias = tuple[str, str]
 
 
 class _Kept(NamedTuple):
@@ -158,167 +146,3 @@ def memory_of(message: bytes) -> int:
     width = 1 if message.isascii() else 4 if b'\xf0' in message else 2
     values = sum(map(message.count, (b',', b'[', b'{'))) - message.count(b', ')  # JSON is stored without spaces
     return width * len(message) + 120 * values
-
-
-# --- model messages, usage and records of conversations as JSON, complete for Pydantic AI to load again ---------------
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-
-@cache
-def _record_ta() -> TypeAdapter[ConversationRecord]:
-    return TypeAdapter(ConversationRecord)
-
-
-@cache
-def _usage_ta() -> TypeAdapter[RunUsage]:
-    return TypeAdapter(RunUsage)
-
-
-@cache
-def _tried_ta() -> TypeAdapter[Tried]:
-    return TypeAdapter(Tried)
-
-
-def prepare() -> None:
-    """Build the schemas of stored values before the first task: building takes tens of milliseconds."""
-    _record_ta()
-    _dump([])
-
-
-def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
-    """Return model messages as a JSON array."""
-    return _dump([message if message.kind == 'request' else _with_plain_usage(message) for message in messages])
-
-
-def _with_plain_usage(response: ModelResponse) -> ModelResponse:
-    usage = plain_usage(response.usage)
-    return response if usage is response.usage else replace(response, usage=usage)
-
-
-def _dump(messages: list[ModelMessage], exclude: Any = None) -> bytes:
-    try:
-        return ModelMessagesTypeAdapter.dump_json(messages, exclude=exclude)
-    except ValueError:
-        values = ModelMessagesTypeAdapter.dump_python(messages, exclude=exclude)
-    # What the model never sees, such as `ToolReturn.metadata`, may be any object; texts may have lone surrogates.
-    return to_json(without_surrogates(values), bytes_mode='base64', inf_nan_mode='constants', fallback=_as_text)
-
-
-def _as_text(value: object) -> str:
-    logger.warning('An object of the type %s in a model message is stored as text.', type(value).__qualname__)
-    return f'<{type(value).__qualname__}>'
-
-
-def dump_message(message: ModelMessage) -> bytes:
-    """Return a model message as JSON, for `load_message_rows`."""
-    # One adapter for all kinds: two more, for requests and responses, take 40 ms at the start and save 2 us a message.
-    if not isinstance(message, ModelResponse):
-        absent = _NO_INSTRUCTIONS if message.instructions is message.metadata is None else None
-        return _dump([message], absent)[1:-1]
-    match message.parts:
-        case [TextPart(id=None, provider_name=None, provider_details=None, citations=None)]:
-            parts = {'parts': {0: _NO_DETAILS}}
-        case _:
-            parts = {}
-    body = _dump([message], {0: {**_unset(message), **parts}})
-    return _with_usage(memoryview(body)[1:-1], message.usage)
-
-
-def load_messages(body: bytes) -> list[ModelMessage]:
-    """The inverse of `dump_messages`."""
-    return ModelMessagesTypeAdapter.validate_json(body)
-
-
-def load_message_rows(bodies: Iterable[bytes]) -> list[ModelMessage]:
-    """The inverse of `dump_message` for several messages."""
-    return load_messages(b'[' + b','.join(bodies) + b']')
-
-
-def dump_usage(usage: RunUsage | RequestUsage) -> bytes:
-    """Return a usage as JSON, with the fields that were set."""
-    # The adapter of a usage calls Python to find values beyond its fields. All values are plain: none is needed.
-    values = usage.__dict__ if _IS_PLAIN(usage.__dict__) else vars(plain_usage(usage))
-    return to_json(values, exclude=None if usage.details else _DETAILS, inf_nan_mode='null')
-
-
-def plain_usage(usage: UsageT) -> UsageT:
-    """Return a usage with numbers that can be stored, loaded and added. A provider may report any numbers."""
-    if _IS_PLAIN(vars(usage)):
-        return usage
-    return type(usage)(**{name: _number(name, value) for name, value in vars(usage).items()})
-
-
-def _number(name: str, value: Any) -> Any:
-    match name:
-        case 'details':
-            return {key: count_of(count) for key, count in as_object(value).items()}
-        case 'cost':
-            return None if value is None else Decimal(bounded(value))
-        case 'audio_seconds':
-            return float(bounded(value))
-        case _ if name in _COUNTS:
-            return count_of(value)
-        case _:
-            return bounded(value) if isinstance(value, int | float) else value
-
-
-def load_usage(body: bytes) -> RunUsage:
-    """The inverse of `dump_usage`."""
-    return _usage_ta().validate_json(body)
-
-
-def dump_tried(tried: Tried) -> bytes:
-    """Return the failed tries of a run as JSON."""
-    return _tried_ta().dump_json(replace(tried, usage=load_usage(dump_usage(tried.usage))))
-
-
-def load_tried(body: bytes) -> Tried:
-    """The inverse of `dump_tried`."""
-    return _tried_ta().validate_json(body)
-
-
-def dump_record(record: ConversationRecord) -> bytes:
-    """Return the record of a conversation as JSON."""
-    return _with_usage(memoryview(_record_ta().dump_json(record, exclude=_unset(record))), record.usage)
-
-
-_COUNTS = frozenset(field.name for field in fields(RunUsage)) - {'details', 'cost', 'audio_seconds'}
-_COUNT = core_schema.int_schema(strict=True, ge=0, le=LARGEST)
-_COST = core_schema.decimal_schema(strict=True, ge=Decimal(0), le=Decimal(LARGEST))
-_IS_PLAIN = SchemaValidator(
-    core_schema.typed_dict_schema(
-        {
-            'details': core_schema.typed_dict_field(core_schema.dict_schema(values_schema=_COUNT)),
-            'cost': core_schema.typed_dict_field(core_schema.nullable_schema(_COST), required=False),
-            'audio_seconds': core_schema.typed_dict_field(
-                core_schema.float_schema(strict=True, ge=0, le=LARGEST), required=False
-            ),
-        },
-        extras_schema=_COUNT,
-        extra_behavior='allow',
-    )
-).isinstance_python
-"""Returns True for the fields of a usage that can be stored as they are, in one call."""
-_DETAILS = {'details'}
-_NO_INSTRUCTIONS = {0: {'instructions', 'metadata'}}
-"""Pydantic's `exclude` for a list of one request: its fields that are mostly None."""
-_NO_DETAILS = {'id', 'provider_name', 'provider_details', 'citations'}
-"""Fields of a text that are mostly None."""
-
-
-def _unset(value: ModelResponse | ConversationRecord) -> dict[str, Any]:
-    """Return Pydantic's `exclude` for a value: its usage, and its fields that are None, nearly half of a response."""
-    # Keep `head_id`, also as None: the field has no default, so a record without it cannot be read.
-    unset = {name: True for name, field in vars(value).items() if field is None and name != 'head_id'}
-    return {'usage': True, **unset}
-
-
-def _with_usage(body: memoryview, usage: RunUsage | RequestUsage) -> bytes:
-    """Return a JSON object with a usage as its last member."""
-    return b''.join((body[:-1], b',"usage":', dump_usage(usage), b'}'))
-
-
-def load_record(body: bytes) -> ConversationRecord:
-    """The inverse of `dump_record`."""
-    return _record_ta().validate_json(body)

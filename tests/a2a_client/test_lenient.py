@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from pydantic_ai_a2a.client.content import content_of
+from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.protocol import answers
 

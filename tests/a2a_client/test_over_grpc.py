@@ -33,8 +33,8 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client import over_grpc
-from pydantic_ai_a2a.client.cards import choose
 from pydantic_ai_a2a.client.connections import NotConnected, Silent
+from pydantic_ai_a2a.client.interfaces import choose
 from pydantic_ai_a2a.errors import (
     A2AError,
     InternalError,

@@ -36,7 +36,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.card import SCHEMAS_URI
-from pydantic_ai_a2a.client.messages import message_of
+from pydantic_ai_a2a.client.message_content import message_of
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 

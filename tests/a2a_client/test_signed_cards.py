@@ -32,7 +32,8 @@ from pydantic_ai_a2a import (
     TrustedKeys,
     to_a2a,
 )
-from pydantic_ai_a2a.client.signatures import CardVerifier, KeyFinder
+from pydantic_ai_a2a.client.card_signatures import CardVerifier
+from pydantic_ai_a2a.client.key_finder import KeyFinder
 from pydantic_ai_a2a.signing.keys import load_keys, split_token
 
 from ..auth.issuer import Key, issuer
@@ -380,7 +381,7 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
 
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
         assert len(asked) == 32
-        monkeypatch.setattr('pydantic_ai_a2a.client.signatures.KEY_TIMES', (600.0, 0.0, 0.0))
+        monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
 
@@ -417,7 +418,7 @@ async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_witho
 
 async def test_key_sets_that_verify_nothing_give_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody can send a notification, and name many URLs of one key set."""
-    monkeypatch.setattr('pydantic_ai_a2a.client.signatures.KEY_TIMES', (600.0, 0.0, 0.0))
+    monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
     key = Key('key-1')
     async with issuer(key) as served:
         verifier = CardVerifier(TrustedKeys(origins=[served.url]))

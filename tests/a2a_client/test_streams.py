@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteProtocolError
 from pydantic_ai_a2a.client import following
-from pydantic_ai_a2a.client.content import content_of
-from pydantic_ai_a2a.client.following import START
-from pydantic_ai_a2a.client.transport import EventReader, EventTooLong
+from pydantic_ai_a2a.client.answer_content import content_of
+from pydantic_ai_a2a.client.event_reader import EventReader, EventTooLong
+from pydantic_ai_a2a.client.updates import START
 
 from ..tables import each_case
 from .canned import TASK, WORKING, Canned, result, stream

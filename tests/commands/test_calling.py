@@ -20,12 +20,12 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
-from pydantic_ai_a2a.client.following import Update
+from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import talk
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
 from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE
-from pydantic_ai_a2a.remote import model as remote_model
+from pydantic_ai_a2a.remote import remote_tasks
 
 from ..a2a_client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
 from ..bounds import LIMIT
@@ -557,7 +557,7 @@ def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_model, 'FIRST_LIMIT', 0.0)
+    monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
     canned = Canned()
     with served(canned, Interrupting(canned, messages=0)) as server:
         code, text = at(monkeypatch, '', 'send', server.url, 'hello')

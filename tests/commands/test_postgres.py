@@ -16,7 +16,7 @@ from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store import postgres as postgres_room
 from pydantic_ai_a2a.store.postgres.settings import Postgres
 from pydantic_ai_a2a.store.postgres.statements import script_of
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 
 from ..client import message
 from ..e2e.server import LIMIT, process, rpc
@@ -117,7 +117,7 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 
 @pytest.mark.parametrize(
     ('module', 'error'),
-    [('asyncpg', SystemExit), ('pydantic_ai_a2a.store.sql.schema', ModuleNotFoundError)],
+    [('asyncpg', SystemExit), ('pydantic_ai_a2a.store.sql.migrations', ModuleNotFoundError)],
     ids=['driver', 'broken'],
 )
 def test_that_the_driver_is_missing_is_said(

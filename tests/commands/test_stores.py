@@ -12,8 +12,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.owner_options import owner_of, owner_or_anonymous
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from .command import STORE, command, die, in_store
 

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Push, Retention, Workers, to_a2a
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan, message, state_of

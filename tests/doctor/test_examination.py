@@ -22,8 +22,8 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import BearerAuth, Results, doctor, serve, to_a2a
-from pydantic_ai_a2a.client.cards import Interface
 from pydantic_ai_a2a.client.connections import Connections
+from pydantic_ai_a2a.client.interfaces import Interface
 from pydantic_ai_a2a.doctor import Finding, Probe, examine, interfaces
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card

@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
 from pydantic_ai_a2a.app.serve import uvicorn_server
 from pydantic_ai_a2a.app.serve_grpc import GrpcState, listen
-from pydantic_ai_a2a.client.signatures import CardVerifier
+from pydantic_ai_a2a.client.card_signatures import CardVerifier
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan

@@ -28,11 +28,14 @@ from pydantic_ai_a2a.store.ports import (
     Subscription,
     Swept,
 )
+from pydantic_ai_a2a.store.sql.backend import SqlEvents, SqlReader
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sql.ports import SqlEvents, SqlHousekeeping, SqlOutbox, SqlQueue, SqlReader
+from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
+from pydantic_ai_a2a.store.sql.webhooks import SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
 from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite

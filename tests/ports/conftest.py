@@ -16,8 +16,8 @@ from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.settings import Postgres
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ..bounds import LIMIT
 from ..postgres import Postgres as Server

@@ -16,9 +16,10 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
-from pydantic_ai_a2a.store.sql.ports import Due, SqlOutbox
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sql.webhooks import Due, SqlOutbox
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import PushTarget
 
 from ..behaviour.stage import told_in_log, told_to_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydantic_ai_a2a.remote import model
+from pydantic_ai_a2a.remote import remote_tasks
 
 from ..bounds import LIMIT
 
@@ -12,4 +12,4 @@ from ..bounds import LIMIT
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ('FIRST_LIMIT', 'CANCEL_LIMIT'):
-        monkeypatch.setattr(model, name, LIMIT)
+        monkeypatch.setattr(remote_tasks, name, LIMIT)

@@ -13,7 +13,7 @@ from pydantic_ai.capabilities import RequestInput
 from pydantic_ai.tools import RunContext
 
 from pydantic_ai_a2a import A2A, A2AClient, to_a2a
-from pydantic_ai_a2a.client.waiting import waiting_task
+from pydantic_ai_a2a.client.questions import waiting_task
 from pydantic_ai_a2a.errors import RemoteProtocolError
 
 from ..a2a_client.canned import TASK, Canned, stream

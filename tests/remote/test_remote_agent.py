@@ -43,7 +43,8 @@ from starlette.applications import Starlette
 from typing_extensions import Unpack
 
 from pydantic_ai_a2a import A2AClient, A2AModel, BearerAuth, InputRequired, RemoteAgent, TrustedKeys, Update, to_a2a
-from pydantic_ai_a2a.client.messages import Content, SendOptions
+from pydantic_ai_a2a.client.message_content import Content
+from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
 from ..a2a_client.canned import TASK, Canned, refusal, stream

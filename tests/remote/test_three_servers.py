@@ -17,8 +17,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, BearerAuth, InputRequired, RemoteAgent, serve, to_a2a
-from pydantic_ai_a2a.client.content import content_of
-from pydantic_ai_a2a.client.waiting import waiting_task
+from pydantic_ai_a2a.client.answer_content import content_of
+from pydantic_ai_a2a.client.questions import waiting_task
 
 from ..bounds import LIMIT
 from ..spans import Spans, spans

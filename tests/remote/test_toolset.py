@@ -36,13 +36,14 @@ from pydantic_ai_a2a import (
     tool_skills,
 )
 from pydantic_ai_a2a.card import SCHEMAS_URI
-from pydantic_ai_a2a.client.content import content_of
+from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_card, read_task
 from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
-from pydantic_ai_a2a.remote import model as remote_model
-from pydantic_ai_a2a.remote.toolset import ToolsetOptions, remote_tools
-from pydantic_ai_a2a.remote.waiting import difference, totals
+from pydantic_ai_a2a.remote import remote_tasks
+from pydantic_ai_a2a.remote.remote_tools import remote_tools
+from pydantic_ai_a2a.remote.remote_usage import difference, totals
+from pydantic_ai_a2a.remote.toolset import ToolsetOptions
 
 from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from ..bounds import LIMIT
@@ -472,7 +473,7 @@ async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_the_task(
 async def test_a_run_that_is_canceled_while_the_agent_is_silent_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(remote_model, 'FIRST_LIMIT', 0.0)
+    monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
     canned, reached = Canned(result(TASK)), asyncio.Event()
 
     async def silent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -494,7 +495,7 @@ async def test_a_run_that_is_canceled_while_the_agent_is_silent_says_so(
 async def test_a_task_is_canceled_once_by_its_caller_and_by_the_end_of_the_run() -> None:
     canned = Canned(stream({'task': WORKING}), result({**WORKING, 'status': {'state': 'TASK_STATE_CANCELED'}}))
     async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
-        running = remote_model.RemoteTasks(client)
+        running = remote_tasks.RemoteTasks(client)
         async with aclosing(running.follow(client.stream('hello'))) as updates:
             await anext(updates)
             await running.aclose()

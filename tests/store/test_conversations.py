@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from pydantic_ai_a2a.store.histories import dump_message, load_message_rows
+from pydantic_ai_a2a.store.model_messages import dump_message, load_message_rows
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ..suites.values import record_of

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.store.events import BusEnding, EventBus, ended_task
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.ended_task import ended_task
+from pydantic_ai_a2a.store.event_bus import BusEnding, EventBus
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT

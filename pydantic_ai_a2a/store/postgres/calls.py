@@ -9,12 +9,14 @@ from time import time_ns
 from typing import Any
 
 from ...types import TaskEvent
-from ..histories import dump_message, dump_usage
-from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
-from ..rules import replay_key
-from ..sql import conversations, reads, runs, submit
-from ..sql.contexts import lock_rounds
+from ..model_messages import dump_message
+from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
+from ..ports.credentials import may_have_credentials
+from ..run_usage import dump_usage
+from ..sql import conversations, emitting, filing, finishing, joined_items, submitting
 from ..sql.database import BoundWrite
+from ..sql.queue_order import lock_rounds
+from ..sql.submitting import replay_key
 from ..sql.transaction import LockName
 from .settings import Postgres
 from .statements import key_of
@@ -87,22 +89,22 @@ def _submit(
     full: bool,
 ) -> FunctionCall | None:
     """Accept a new task, and take the task for a free slot, or queue the task."""
-    if full or not submit.begins_alone(message, slot):
+    if full or not submitting.begins_alone(message, slot):
         return None
     # Also without a slot, for the message of the task. No reader sees the event then.
-    possible = submit.started(message, slot or Slot('', 0), None)
+    possible = submitting.started(message, slot or Slot('', 0), None)
     accepted, [event] = possible
     header, claimed = accepted.header, accepted.claim
     assert claimed is not None
 
-    def result(row: Sequence[Any]) -> submit.Started:
+    def result(row: Sequence[Any]) -> submitting.Started:
         _, taken, head = row
         if slot is None or not taken:
             return Accepted(header, 0, replayed=False), []
-        return possible if head is None else submit.started(message, slot, head)
+        return possible if head is None else submitting.started(message, slot, head)
 
     values = (
-        *_first(settings, submit.locks_of_submit(agent, message)),
+        *_first(settings, submitting.locks_of_submit(agent, message)),
         agent,
         message.owner,
         header.id,
@@ -164,7 +166,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     conversation = (agent, header.owner, header.context_id)
     events = [*end.events, end.final]
     values = (
-        *_first(settings, runs.locks_of_finish(agent, claimed)),
+        *_first(settings, finishing.locks_of_finish(agent, claimed)),
         agent,
         header.owner,
         header.id,
@@ -175,7 +177,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
         end.status.at,
         end.status.message,
         header.metadata if end.metadata is None else end.metadata,
-        reads.join_items(runs.items_of(None, end, goes_on=False)),
+        joined_items.join_items(finishing.items_of(None, end, goes_on=False)),
         *_columns(events, len(TaskEvent._fields)),
     )
 
@@ -199,7 +201,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
 
 def _file(settings: Postgres, agent: str) -> FunctionCall:
     """File a batch of stopped tasks."""
-    values = _lock_timeout(settings), agent, runs.BATCH
+    values = _lock_timeout(settings), agent, filing.BATCH
     return FunctionCall(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
 
 
@@ -209,9 +211,9 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
 
 
 _CALLS: dict[Callable[..., Any], Callable[..., FunctionCall | None]] = {
-    submit.submit: _submit,
-    runs.emit: _emit,
-    runs.finish: _finish,
-    runs.file: _file,
+    submitting.submit: _submit,
+    emitting.emit: _emit,
+    finishing.finish: _finish,
+    filing.file: _file,
 }
 """Makes the call for a write of each kind."""

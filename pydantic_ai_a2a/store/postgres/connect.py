@@ -1,62 +1,27 @@
-"""Connections to PostgreSQL: opening, migrating, running transactions, and translating driver errors."""
+"""Connections to PostgreSQL: opening and migration."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
-from ...clock import SYSTEM, Clock
-from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
-from ..sql.schema import MIGRATIONS, newest, version
-from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
+from ...errors import BackendUnusable
+from ..sql.migrations import MIGRATIONS, newest, version
+from .database_clock import DatabaseClock
+from .driver_errors import unusable
+from .execution import LATE, Connection, in_transaction, perform
 from .settings import Postgres
-from .statements import CLOCK, begin, key_of, lock, steps_of, translated
+from .statements import begin, key_of, steps_of
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
-Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
-Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 
-CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
-"""Conflicts with another transaction: the transaction is tried again, and then sees the writes of the other."""
-_LOST = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the server announced its end on an open connection
-)
-"""Errors of the driver: the connection is lost, or cannot be opened."""
-_AWAY = re.compile(
-    '08'  # connections
-    '|53'  # resources: the disk is full, or the memory, or there are too many connections
-    '|57(?!014)'  # operator intervention: the server stops or starts
-    '|58'  # the operating system, such as a failed read or write of a file
-    '|25006'  # a read-only transaction: a standby, or a read-only database
-    '|25P0[34]'  # a transaction that was idle, or open, for too long
-    '|0A000'  # a writing transaction while the server is in recovery
-)
-"""SQLSTATEs or SQLSTATE classes of a database that may be available later."""
-_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)
-"""SQLSTATEs of a busy database: a slow statement or a lock of another transaction."""
-_UNUSABLE = (
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.InvalidSchemaNameError,
-    asyncpg.InsufficientPrivilegeError,
-    asyncpg.UndefinedTableError,
-    asyncpg.UndefinedColumnError,
-    asyncpg.UndefinedFunctionError,
-)
-_UNPREPARED = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
-"""Errors behind a pooler whose connections change: the prepared statement is on another connection."""
+Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 _OLDEST = 14
 _UNUSED = 300.0
 """Seconds until an unused connection is closed."""
@@ -64,46 +29,6 @@ _TURN = 0.5
 """Seconds between two attempts to upgrade the schema."""
 _VALID_INDEXES = """SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE indisvalid AND relnamespace = to_regnamespace($1)"""
-LATE = 5.0
-"""Seconds after the database's own time-out until the connection counts as dead."""
-
-
-def is_away(error: BaseException) -> bool:
-    """True if the database could not be reached, or takes no writes for now."""
-    if isinstance(error, asyncpg.PostgresError):
-        return _AWAY.match(error.sqlstate or '') is not None
-    return isinstance(error, _LOST) and not isinstance(error, ValueError)
-
-
-def connection_error(settings: Postgres, error: BaseException) -> BaseException:
-    """Return the error for callers: `StoreUnavailable` if the database may be available later."""
-    if isinstance(error, _UNPREPARED):
-        result: BaseException = unusable(
-            settings,
-            'prepared statements are lost, as behind a pooler in transaction mode such as PgBouncer. Write '
-            'Postgres(url_of_pooler, listen_dsn=url_of_database, statement_cache_size=0)',
-        )
-    elif isinstance(error, _UNUSABLE):
-        result = unusable(settings, str(error))
-    elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
-        result = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
-    elif is_away(error) or isinstance(error, asyncio.CancelledError):
-        result = StoreUnavailable(_reason(error))
-    elif isinstance(error, (*_BUSY, *CONFLICTS)):
-        result = StoreUnavailable(_reason(error), busy=True)
-    else:
-        return error
-    result.__cause__ = error
-    return result
-
-
-def _reason(error: BaseException) -> str:
-    return f'{error} ({type(error).__name__})' if str(error) else type(error).__name__
-
-
-def unusable(settings: Postgres, why: str) -> BackendUnusable:
-    """Return an error with the database and the reason."""
-    return BackendUnusable(f'The PostgreSQL database {settings.place} cannot be used: {why.rstrip(".")}.')
 
 
 def _options(settings: Postgres) -> dict[str, Any]:
@@ -212,109 +137,3 @@ async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaita
             await connection.close()
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise unusable(settings, str(error) or type(error).__name__) from error
-
-
-async def in_transaction(connection: Connection, start: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Call a function between the statement that starts a transaction and COMMIT."""
-    try:
-        await connection.execute(start)
-        result = await work()
-        await connection.execute('COMMIT')
-    except BaseException:
-        await roll_back(connection)
-        raise
-    return result
-
-
-async def roll_back(connection: Connection) -> None:
-    """Roll back a transaction; terminate a busy or lost connection."""
-    try:
-        async with asyncio.timeout(LATE):  # in Python 3.11, wait_for may swallow a cancellation
-            await connection.execute('ROLLBACK')
-    except (*_LOST, asyncpg.PostgresError):
-        give_up(connection)
-
-
-def give_up(connection: Connection) -> None:
-    """Terminate a connection in an unknown state."""
-    with suppress(asyncpg.InterfaceError):  # the pool has already closed a lost connection
-        connection.terminate()
-
-
-async def perform(connection: Connection, transaction: Transaction[T]) -> T:
-    """Execute the steps of a transaction one after another, and return the result."""
-    try:
-        step = next(transaction)
-        while True:
-            step = transaction.send(await _execute(connection, step))
-    except StopIteration as stop:
-        return stop.value
-
-
-async def _execute(connection: Connection, step: Step) -> Rows:
-    match step:
-        case list():
-            for statement, values in step:
-                if len(values) == 1:
-                    await connection.execute(translated(statement), *values[0])
-                elif values:
-                    await connection.executemany(translated(statement), values)
-            return []
-        case LockName():
-            await connection.execute(lock(step))
-            return []
-        case TryNames():
-            return await _try_names(connection, step)
-        case LockTasks():
-            return await _lock_tasks(connection, step)
-        case _:
-            statement, values = step
-            return await connection.fetch(translated(statement), *values)
-
-
-async def _try_names(connection: Connection, step: TryNames) -> Rows:
-    names = {key_of(name): name for name in step.names}
-    taken = await connection.fetch(
-        'SELECT key FROM unnest($1::bigint[]) AS key WHERE NOT pg_try_advisory_xact_lock(key)', [*names]
-    )
-    return [(names[key],) for (key,) in taken]
-
-
-async def _lock_tasks(connection: Connection, step: LockTasks) -> Rows:
-    tasks = 'SELECT id FROM task WHERE agent = $1 AND id = ANY($2)'
-    locking = f'{tasks} ORDER BY id COLLATE "C" FOR NO KEY UPDATE'
-    if step.wait:
-        await connection.fetch(locking, step.agent, step.task_ids)
-        return []
-    locked = {row[0] for row in await connection.fetch(f'{locking} SKIP LOCKED', step.agent, step.task_ids)}
-    others = [task_id for task_id in step.task_ids if task_id not in locked]
-    return await connection.fetch(tasks, step.agent, others) if others else []
-
-
-# --- the wall clock of a PostgreSQL database, which is the same for all machines that share the database --------------
-
-
-class DatabaseClock(Clock):
-    """Estimates the database's wall clock from this machine's steady clock, which nobody sets.
-
-    The database is asked whenever a connection is opened, and every few seconds while the process listens. Leases do
-    not depend on this estimate: the statements that write and compare them read the database's clock themselves.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ahead = SYSTEM.now() - SYSTEM.steady()
-        """Milliseconds that the database's wall clock is ahead of the steady clock; before the first answer, this
-        machine's wall clock."""
-
-    def now(self) -> int:
-        return self.steady() + self._ahead
-
-    async def ask(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Ask the database for the time over a connection that is idle."""
-        asked = self.steady()
-        there = await connection.fetchval(f'SELECT {CLOCK}')
-        took = self.steady() - asked
-        ahead = there - asked - took // 2
-        if abs(ahead - self._ahead) > took:  # a smaller difference may be network delay
-            self._ahead = ahead

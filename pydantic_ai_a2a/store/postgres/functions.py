@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..sql.contexts import BEHIND, PAUSED, QUEUE_SEQ, ROUND
-from ..sql.schema import FIRST
+from ..sql.migrations import FIRST
+from ..sql.queue_order import BEHIND, QUEUE_SEQ, ROUND
+from ..sql.queue_pause import PAUSED
 
 _BEGIN = """
     -- The defaults of the database may differ. A snapshot from before the lock would miss the writes of lock holders.
@@ -28,80 +29,9 @@ _BEGIN = """
     ignored := set_config('lock_timeout', in_lock_timeout, TRUE);"""
 _LOCK = """
     ignored := pg_advisory_xact_lock(in_lock);"""
-
-
-def _named(sql: str, *names: str) -> str:
-    """Return SQL with the names of arguments in place of the placeholders."""
-    for name in names:
-        sql = sql.replace('?', name, 1)
-    return sql
-
-
 _CONTEXT = ('in_agent', 'in_owner', 'in_context')
 _IS_NEW = """NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
             AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = in_agent AND owner = in_owner)"""
-
-# A task that starts at once has no round, so the owner's rounds are not locked. A conflict is a message that is sent
-# again, or another task of the context that runs.
-_SUBMIT = f"""
-CREATE OR REPLACE FUNCTION a2a_submit(
-    in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,
-    in_traceparent TEXT, in_at BIGINT, in_place BIGINT, in_request BYTEA, in_logged_after BIGINT,
-    in_reader TEXT, in_wants INTEGER, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA,
-    in_rounds BIGINT, in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_claimed BOOLEAN, OUT out_head TEXT
-) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    ignored TEXT;
-BEGIN
-    out_done := FALSE;
-    out_claimed := FALSE;{_BEGIN}{_LOCK}
-    IF in_holder IS NOT NULL THEN
-        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
-            logged_after, replay_key, digest, accepted_at, message, last_event, holder, lease_until, fence, attempt,
-            run)
-        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
-            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
-            a2a_clock() + in_lease, 1, 1, 1
-        WHERE {_IS_NEW} AND NOT EXISTS ({PAUSED} in_agent)
-            AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
-        ON CONFLICT DO NOTHING
-        RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
-        INTO out_head;
-        out_claimed := FOUND;
-    END IF;
-    IF out_claimed AND in_logged_after IS NOT NULL THEN
-        INSERT INTO event (agent, task_id, n, state, payload) VALUES (in_agent, in_id, 1, 'working', in_event);
-    END IF;
-    IF NOT out_claimed THEN
-        ignored := pg_advisory_xact_lock(in_rounds);
-        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
-            logged_after, replay_key, digest, accepted_at, message, queued, behind, round)
-        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'submitted', in_at,
-            {_named(QUEUE_SEQ, 'in_place', *_CONTEXT)},
-            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1,
-            {_named(BEHIND, *_CONTEXT)},
-            {_named(ROUND, 'in_agent', 'in_agent', 'in_owner')}
-        WHERE {_IS_NEW}
-        ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            -- The task has this place if this call is repeated, because the answer of a committed call was lost. The
-            -- worker may have claimed it from the queue since, but not at the time of the message.
-            SELECT state = 'working' AND holder = in_holder AND fence = 1 AND run = 1 AND status_at = in_at
-            INTO out_claimed FROM task WHERE agent = in_agent AND id = in_id AND queue_seq >= in_place;
-            IF NOT FOUND THEN
-                RETURN;
-            END IF;
-            out_head := (SELECT head_id FROM conversation
-                WHERE agent = in_agent AND owner = in_owner AND id = in_context);
-        ELSIF in_reader IS NOT NULL THEN
-            INSERT INTO reader (agent, task_id, process, wants) VALUES (in_agent, in_id, in_reader, in_wants)
-            ON CONFLICT (agent, task_id, process) DO NOTHING;
-        END IF;
-    END IF;
-    out_done := TRUE;
-END $$
-"""
-
 _EMIT = f"""
 CREATE OR REPLACE FUNCTION a2a_emit(
     in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
@@ -121,7 +51,6 @@ BEGIN
     out_done := FOUND;
 END $$
 """
-
 _CHECKPOINT = f"""
 CREATE OR REPLACE FUNCTION a2a_checkpoint(
     in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
@@ -152,7 +81,6 @@ BEGIN
     out_done := TRUE;
 END $$
 """
-
 _FINISH = f"""
 CREATE OR REPLACE FUNCTION a2a_finish(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_fence BIGINT,
@@ -234,6 +162,76 @@ BEGIN
     out_more := CAST(cardinality(ids) = in_limit AS INTEGER);
 END $$
 """
+
+
+def _named(sql: str, *names: str) -> str:
+    """Return SQL with the names of arguments in place of the placeholders."""
+    for name in names:
+        sql = sql.replace('?', name, 1)
+    return sql
+
+
+# A task that starts at once has no round, so the owner's rounds are not locked. A conflict is a message that is sent
+# again, or another task of the context that runs.
+_SUBMIT = f"""
+CREATE OR REPLACE FUNCTION a2a_submit(
+    in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,
+    in_traceparent TEXT, in_at BIGINT, in_place BIGINT, in_request BYTEA, in_logged_after BIGINT,
+    in_reader TEXT, in_wants INTEGER, in_replay_key TEXT, in_digest BYTEA, in_message BYTEA, in_event BYTEA,
+    in_rounds BIGINT, in_holder TEXT, in_lease BIGINT, OUT out_done BOOLEAN, OUT out_claimed BOOLEAN, OUT out_head TEXT
+) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    ignored TEXT;
+BEGIN
+    out_done := FALSE;
+    out_claimed := FALSE;{_BEGIN}{_LOCK}
+    IF in_holder IS NOT NULL THEN
+        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
+            logged_after, replay_key, digest, accepted_at, message, last_event, holder, lease_until, fence, attempt,
+            run)
+        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'working', in_at, in_place,
+            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1, in_holder,
+            a2a_clock() + in_lease, 1, 1, 1
+        WHERE {_IS_NEW} AND NOT EXISTS ({PAUSED} in_agent)
+            AND NOT EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND queued = 1 AND behind = 0)
+        ON CONFLICT DO NOTHING
+        RETURNING (SELECT head_id FROM conversation WHERE agent = in_agent AND owner = in_owner AND id = in_context)
+        INTO out_head;
+        out_claimed := FOUND;
+    END IF;
+    IF out_claimed AND in_logged_after IS NOT NULL THEN
+        INSERT INTO event (agent, task_id, n, state, payload) VALUES (in_agent, in_id, 1, 'working', in_event);
+    END IF;
+    IF NOT out_claimed THEN
+        ignored := pg_advisory_xact_lock(in_rounds);
+        INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,
+            logged_after, replay_key, digest, accepted_at, message, queued, behind, round)
+        SELECT in_agent, in_id, in_owner, in_context, in_dialect, in_traceparent, 'submitted', in_at,
+            {_named(QUEUE_SEQ, 'in_place', *_CONTEXT)},
+            in_request, in_logged_after, in_replay_key, in_digest, in_at, in_message, 1,
+            {_named(BEHIND, *_CONTEXT)},
+            {_named(ROUND, 'in_agent', 'in_agent', 'in_owner')}
+        WHERE {_IS_NEW}
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            -- The task has this place if this call is repeated, because the answer of a committed call was lost. The
+            -- worker may have claimed it from the queue since, but not at the time of the message.
+            SELECT state = 'working' AND holder = in_holder AND fence = 1 AND run = 1 AND status_at = in_at
+            INTO out_claimed FROM task WHERE agent = in_agent AND id = in_id AND queue_seq >= in_place;
+            IF NOT FOUND THEN
+                RETURN;
+            END IF;
+            out_head := (SELECT head_id FROM conversation
+                WHERE agent = in_agent AND owner = in_owner AND id = in_context);
+        ELSIF in_reader IS NOT NULL THEN
+            INSERT INTO reader (agent, task_id, process, wants) VALUES (in_agent, in_id, in_reader, in_wants)
+            ON CONFLICT (agent, task_id, process) DO NOTHING;
+        END IF;
+    END IF;
+    out_done := TRUE;
+END $$
+"""
+
 
 FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST + 1: (_SUBMIT, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
 """The functions that each step of the schema creates or replaces, after the statements of the step.

@@ -9,7 +9,8 @@ from hashlib import blake2b
 from itertools import count
 from urllib.parse import quote
 
-from ..sql.schema import FIRST, INDEX, Migrations, script, steps
+from ..sql.migrations import FIRST, Migrations, script, steps
+from ..sql.schema import INDEX
 from ..sql.transaction import LockName
 from .functions import FUNCTIONS
 from .settings import Postgres

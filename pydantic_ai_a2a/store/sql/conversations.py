@@ -21,15 +21,9 @@ from pydantic_ai.messages import ModelMessage
 from ...audit import audit
 from ...conversion.stream import appended
 from ...types import new_correlation_id
-from ..histories import (
-    StoredEntry,
-    dump_message,
-    dump_record,
-    load_entries,
-    load_message_rows,
-    load_record,
-    plain_usage,
-)
+from ..histories import StoredEntry, load_entries
+from ..model_messages import dump_message, dump_record, load_message_rows, load_record
+from ..run_usage import plain_usage
 from .database import Database, WriteKind
 from .transaction import KEYS, LockName, Transaction, Write, among
 
@@ -116,7 +110,7 @@ def append(
         (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
         for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
     ]
-    # `runs.file` lists the conversation with the first filed task of its context.
+    # `filing.file` lists the conversation with the first filed task of its context.
     writes: list[Write] = [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]
     if current is not None and newest.branches != current.branches:
         writes.append((_BRANCH, [(agent, owner, conversation_id, newest.branches[-1])]))

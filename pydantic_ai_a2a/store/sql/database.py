@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from ...types import TaskEvent
-from ..events import EventBus
+from ..event_bus import EventBus
 from ..ports import Claim, Swept
 from .transaction import LockName, Transaction
 
@@ -149,40 +149,6 @@ class Database(ABC):
 
     def wake(self) -> None:  # noqa: B027 - see above
         """Tell other processes of the tasks with new readers or waiting callers in this process."""
-
-
-class _Undone(Exception):
-    def __init__(self, result: Any) -> None:
-        super().__init__()
-        self.result = result
-
-
-class Rehearsal(Database):
-    """A database that undoes each write: the caller gets the result or the error, and nobody else notices."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.namespace = database.namespace
-
-    @property
-    def event_bus(self) -> EventBus:
-        return self._database.event_bus
-
-    def take_room(self, size: int) -> None:
-        self._database.take_room(size)
-
-    async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._database.read(make, *args, **kwargs)
-
-    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def make() -> Transaction[T]:
-            raise _Undone((yield from kind.make(*args, **kwargs)))
-
-        locks = BoundWrite(kind, args, kwargs).locks()
-        try:
-            return await self._database.write(WriteKind(make, locks=lambda: locks))
-        except _Undone as undone:
-            return undone.result
 
 
 class Port:

@@ -12,9 +12,11 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ...types import TERMINAL
-from ..ports import Bucket, Charge, Spent, amounts_of
+from ..ports import Bucket, Charge, Spent
+from ..ports.quotas import amounts_of
+from .deletion import delete_due
+from .task_rows import TASK
 from .transaction import LockTasks, Transaction, Write
-from .vocabulary import TASK, delete_due
 
 _TAKE = (
     'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'

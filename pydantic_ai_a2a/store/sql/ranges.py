@@ -2,8 +2,8 @@
 
 No index has the tasks in all states. Live tasks are few, and are in small indexes: an index with running tasks, and
 indexes with queued tasks. Stopped tasks are in another small index until they are filed, and then in the indexes of
-lists: see `runs.file`. So a list is made of ranges: queued tasks, running tasks, stopped tasks that are not filed, and
-the filed tasks in each state.
+lists: see `filing`. So a list is made of ranges: queued tasks, running tasks, stopped tasks that are not filed, and the
+filed tasks in each state.
 
 SQLite uses a partial index only for a query that repeats the condition of the index, word for word.
 """
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...types import LIVE, STOPPED
-from .transaction import Statement
+from .transaction import Statement, where
 
 WAITING = 'queued = 1'
 """The task waits for a worker: it is submitted, or answered."""
 RUNNING = "state = 'working' AND queued = 0"
 FILED = 'filed = 1'
-"""The task has ended, or waits for its client, and is filed: see `runs.file`."""
+"""The task has ended, or waits for its client, and is filed: see `filing.file`."""
 
 # The names of two states: for a longer list, SQLite fills a table in memory each time it checks a row for the index.
 UNFILED = f'filed = 0 AND state NOT IN {tuple(sorted(LIVE))}'
@@ -30,7 +30,6 @@ UNCOUNTED = (*LIVE_RANGES, UNFILED)
 """Tasks that are in no total."""
 RANGES = (*UNCOUNTED, FILED)
 """All tasks. Each task is in one range."""
-
 _OF_STATE: Mapping[str, Sequence[str]] = {
     **{state: (f"state = '{state}' AND {FILED}", f"state = '{state}' AND {UNFILED}") for state in sorted(STOPPED)},
     'submitted': (f"{WAITING} AND state = 'submitted'",),
@@ -65,3 +64,8 @@ def number(ranges: Sequence[str], where: str, values: Sequence[object]) -> State
     """Return a query of the number of tasks in some ranges; see `union`."""
     found, all_values = union(ranges, '1', where, values)
     return f'SELECT COUNT(*) FROM ({found}) AS found', all_values
+
+
+def tasks_of_owner(agent: str, owner: str, context_id: str | None) -> Statement:
+    """Return the condition of the tasks of an owner or a context."""
+    return where({'agent = ?': agent, 'owner = ?': owner, 'context_id = ?': context_id})

@@ -1,28 +1,25 @@
-"""Reads of tasks and events, each one transaction so that what comes back belongs together. Pure, like `sql`."""
+"""Reads of tasks, each one transaction so that what comes back belongs together. Pure, like `sql`."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import compress
-from struct import Struct
-from struct import error as StructError
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from ...errors import StoredDamaged
 from ...protocol import stored
-from ...types import INTERRUPTED, TERMINAL, Page, StoredTask, TaskEvent, TaskQuery
-from ..ports import Pause
+from ...types import TERMINAL, Page, StoredTask, TaskQuery
 from . import ranges
-from .contexts import QUEUED
-from .transaction import LockName, LockTasks, Statement, Transaction, TryNames, Write, check_stored, where
-from .vocabulary import HEADER, HEADER_SIZE, IS_DUE, LAST_EVENT, TASK, header_of, log_from_now, updates
+from .damaged_bodies import check_stored
+from .event_log import log_from_now, updates
+from .joined_items import split_items
+from .task_rows import HEADER, HEADER_SIZE, TASK, header_of
+from .totals import count_tasks
+from .transaction import LockTasks, Statement, Transaction, where
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
 _NEWEST = 'ORDER BY status_at DESC, id DESC'
 _NO_LIMIT = 2**31
 _HAS_ITEMS = 'EXISTS (SELECT 1 FROM item WHERE item.agent = task.agent AND item.task_id = task.id)'
@@ -41,13 +38,6 @@ _UNREAD = (
     ' item.body, COALESCE(item.request, task.request) FROM item JOIN task ON task.agent = item.agent AND task.id ='
     " item.task_id WHERE item.agent = ? AND item.task_id = ? AND item.kind = 'message' AND item.seq > ?"
     ' AND item.answer = 0 ORDER BY seq'
-)
-_PAUSE = (
-    f'SELECT {LAST_EVENT}, context_id, pending, COALESCE((SELECT item.request FROM item WHERE item.agent = task.agent'
-    " AND item.task_id = task.id AND item.kind = 'message' AND (item.answer > 0 OR item.seq <= task.inbox_read)"
-    # Each answer to a pause adds a run to a turn.
-    ' ORDER BY item.seq DESC LIMIT 1), request), run = turn'
-    f' FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
 )
 
 
@@ -153,258 +143,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
     return Page(tasks, following, total[0][0])
 
 
-def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
-    """See `TaskReader.pause`."""
-    rows = yield _PAUSE, (agent, task_id, owner)
-    if not rows:
-        return None
-    number, context_id, pending, request, first = rows[0]
-    return Pause(number, context_id, pending, request or None, bool(first))
-
-
 def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes, bytes | None]]]:
     """See `TaskReader.unread`."""
     rows = yield _UNREAD, (agent, task_id, after, agent, task_id, after)
     return [(seq, body, request or None) for seq, body, request in rows]
-
-
-def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:
-    """Stored events of a task after a number, in order."""
-    rows: Sequence[Any] = yield (
-        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
-        (agent, task_id, after, limit),
-    )
-    check_stored(task_id, *(payload for _, _, payload in rows))
-    return [TaskEvent(*row) for row in rows]
-
-
-def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
-    """Return true if an event after `after` ended or interrupted the task, or if the task or its events are gone."""
-    rows = yield (
-        'SELECT 1 WHERE NOT EXISTS'
-        ' (SELECT 1 FROM task WHERE agent = ? AND id = ? AND stop_event <= ? AND events_swept = 0)',
-        (agent, task_id, after),
-    )
-    return bool(rows)
-
-
-def resumable(agent: str, task_id: str, n: int) -> Transaction[bool]:
-    """See `EventLog.has`."""
-    rows = yield (
-        'SELECT (SELECT MIN(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), logged_after,'
-        f' {HEADER} FROM task WHERE agent = ? AND id = ?',
-        (agent, task_id),
-    )
-    if not rows:
-        return False
-    oldest, logged_after, *fields = rows[0]
-    newest = header_of(fields).last_event
-    if n >= newest:
-        return n == newest
-    return logged_after is not None and n >= logged_after and oldest is not None and n >= oldest - 1
-
-
-# --- the messages and artifacts that the end of a task has added, joined in one column of the task --------------------
-# An ended task never changes. Rows in a table of their own would cost a page of SQLite for each commit, and more. The
-# first line has the kind and the length of each: `m120 a64`. The bytes follow.
-
-_SPACES = bytes.maketrans(b'am', b'  ')
-_MESSAGES_FIRST, _ARTIFACTS_FIRST = bytes.maketrans(b'am', b'\0\1'), bytes.maketrans(b'am', b'\1\0')
-
-
-def join_items(items: Sequence[tuple[str, str, bytes]]) -> bytes | None:
-    """Join messages and artifacts: (kind, id, JSON). None for none."""
-    if not items:
-        return None
-    lengths = ' '.join(f'{kind[0]}{len(body)}' for kind, _, body in items)
-    return b''.join([lengths.encode(), b'\n', *(body for _, _, body in items)])
-
-
-def number_items(ending: bytes | None) -> int:
-    """Return the number of joined messages and artifacts, also of damaged bytes."""
-    return 0 if ending is None else len(bytes(ending).partition(b'\n')[0].split())
-
-
-def split_items(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]:
-    """Return the messages and the artifacts of an ended task. There may be thousands: no call of Python for each.
-
-    Raises:
-        StoredDamaged: The bytes are not from `join`.
-    """
-    if ending is None:
-        return [], []
-    lengths = ending[: max(0, ending.find(b'\n'))]  # `partition` would copy the rest
-    kinds = lengths.translate(None, b'0123456789 ')
-    sizes = b's'.join(lengths.translate(_SPACES).split())
-    try:
-        bodies = Struct(b'%dx%bs' % (len(lengths) + 1, sizes)).unpack(ending)
-    except StructError:
-        bodies = ()
-    if not kinds or kinds.strip(b'am') or len(bodies) != len(kinds):
-        raise StoredDamaged(f'Task {task_id} has a stored end that cannot be read.')
-    return [*compress(bodies, kinds.translate(_MESSAGES_FIRST))], [*compress(bodies, kinds.translate(_ARTIFACTS_FIRST))]
-
-
-# --- the number of tasks of each owner in each state, and of conversations --------------------------------------------
-# Live tasks, and stopped tasks that are not filed, are few, and are counted. For filed tasks, a trigger adds a row to
-# `total_change` in each transaction that files, changes or deletes one, and likewise for listed conversations.
-# Transactions only add rows, and never wait for each other because of a total. Each sweep moves changes into `total`,
-# with one row for each owner and state. A total is the sum of `total` and the newer changes: a few rows for any number
-# of tasks.
-
-ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
-ENDED = f'{ranges.FILED} AND state NOT IN {tuple(sorted(INTERRUPTED))}'
-CONVERSATIONS = 'conversation'
-"""The kind of conversations, counted for all owners together. The kind of a task is the state."""
-EVERYBODY = ''
-"""The owner of the totals of all owners."""
-
-_BATCH = 1000
-"""The most changes to move in one transaction."""
-_ADD = (
-    'INSERT INTO total (agent, owner, kind, number) VALUES (?, ?, ?, ?)'
-    ' ON CONFLICT (agent, owner, kind) DO UPDATE SET number = total.number + excluded.number'
-)
-_DROP = 'DELETE FROM total WHERE agent = ? AND owner = ? AND kind = ? AND number = 0'
-
-
-def lock_sweep(agent: str) -> TryNames:
-    """Lock the totals of a namespace for one sweep, without waiting. Only the holder may change totals."""
-    return TryNames([(agent, 'sweep')])
-
-
-def count_tasks(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement:
-    """The statement that reads the number of rows of some kinds; without kinds, of tasks in any state.
-
-    Args:
-        agent: Namespace.
-        owner: Owner of the tasks; None for all owners.
-        kinds: States of tasks, or `CONVERSATIONS`.
-    """
-    among = f'IN ({", ".join("?" * len(kinds))})' if kinds else f"<> '{CONVERSATIONS}'"
-    of_owner, owners = ('', ()) if owner is None else (' AND owner = ?', (owner,))
-    changed = (
-        'SELECT CAST(COALESCE((SELECT SUM(number) FROM total'
-        f' WHERE agent = ? AND owner = ? AND kind {among}), 0) AS BIGINT)'
-        f' + (SELECT COUNT(CASE WHEN new_kind {among} THEN 1 END) - COUNT(CASE WHEN old_kind {among} THEN 1 END)'
-        f' FROM total_change WHERE agent = ?{of_owner})'
-    )
-    values = (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners)
-    uncounted = ranges.UNCOUNTED
-    if kinds:
-        uncounted = [
-            of for kind in kinds if kind != CONVERSATIONS for of in ranges.of_state(kind) if ranges.FILED not in of
-        ]
-    if not uncounted:
-        return changed, values
-    counted, more = ranges.number(uncounted, f'agent = ?{of_owner}', (agent, *owners))
-    return f'{changed} + ({counted})', (*values, *more)
-
-
-def fold_totals(agent: str) -> Transaction[int]:
-    """Move a batch of changes into the totals, under `lock_sweep`; return 0 if it moved all of them, else 1."""
-    rows = yield (
-        'DELETE FROM total_change WHERE seq IN (SELECT seq FROM total_change WHERE agent = ? LIMIT ?)'
-        ' RETURNING owner, old_kind, new_kind',
-        (agent, _BATCH),
-    )
-    numbers: Counter[tuple[str, str]] = Counter()
-    for owner, old, new in rows:
-        for kind, number in ((old, -1), (new, 1)):
-            if kind is not None:
-                numbers.update({(counted, kind): number for counted in (owner, EVERYBODY)})
-    changed = [(agent, owner, kind, number) for (owner, kind), number in numbers.items() if number]
-    yield [(_ADD, changed), (_DROP, [row[:3] for row in changed])]
-    return int(len(rows) == _BATCH)
-
-
-# --- what processes tell each other by rows: which tasks they read, and that they live --------------------------------
-
-WATCH = 10_000
-"""Milliseconds for which the row of a process counts. A process renews its row after half of this time."""
-
-_RENEW = 'UPDATE process SET until = a2a_clock() + ?, hears = ? WHERE agent = ? AND id = ? RETURNING id'
-_ENTER = 'INSERT INTO process (agent, id, until, hears) VALUES (?, ?, a2a_clock() + ?, ?)'
-FORGET_PROCESSES = 'DELETE FROM process WHERE agent = ? AND until < a2a_clock()'
-_FORGET_READERS = 'DELETE FROM reader WHERE agent = ? AND process NOT IN (SELECT id FROM process WHERE agent = ?)'
-_READ = (
-    'INSERT INTO reader (agent, task_id, process, wants) VALUES (?, ?, ?, ?)'
-    ' ON CONFLICT (agent, task_id, process) DO UPDATE SET wants = excluded.wants'
-)
-_READ_NO_MORE = 'DELETE FROM reader WHERE agent = ? AND task_id = ? AND process = ?'
-_LOOK = (
-    f"SELECT 'newest', r.task_id, (SELECT {LAST_EVENT} FROM task WHERE agent = r.agent AND id = r.task_id), 0"
-    ' FROM reader r WHERE r.agent = ? AND r.process = ?'
-    " UNION ALL SELECT 'read', r.task_id, MAX(p.until) - a2a_clock(), MAX(r.wants) FROM process p JOIN reader r"
-    ' ON r.agent = p.agent AND r.process = p.id WHERE p.agent = ? AND p.id <> ? AND p.until > a2a_clock()'
-    ' GROUP BY r.task_id'
-    " UNION ALL SELECT 'canceled', id, 0, 0 FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1"
-)
-_READY = (
-    f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
-    " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL"
-    f' AND {IS_DUE})'
-)
-
-
-class Kept(NamedTuple):
-    """The rows of a process."""
-
-    hears: int
-    """See `process.hears`."""
-    added: dict[str, int]
-    """The tasks whose rows are new or change, each with `reader.wants`."""
-    dropped: Collection[str]
-    """The tasks whose rows go."""
-    reads: Mapping[str, int]
-    """All tasks that the process reads or waits for, also those that are stored together with their rows."""
-
-
-class Noticed(NamedTuple):
-    """What a process sees of the writes of others."""
-
-    newest: Mapping[str, int | None]
-    """The newest event number of each task that the process reads; None for an unknown task."""
-    readers: Mapping[str, tuple[int, int]]
-    """Tasks that other processes read: for how many milliseconds their rows count, and what they want."""
-    canceled: Sequence[str]
-    """Running tasks to cancel."""
-    ready: bool
-    """True if a task waits for a worker, or was handed back."""
-
-
-def keep(agent: str, process: str, kept: Kept) -> Transaction[Mapping[str, int]]:
-    """Renew the row of a process, and write the rows of the tasks that it reads. Return the tasks of the new rows."""
-    added = kept.added
-    if not (yield _RENEW, (WATCH, kept.hears, agent, process)):
-        # The first row, or another process has taken this one for dead: its other rows may be gone, also those that are
-        # stored with their tasks. One process at a time: it must see who has entered before it forgets their rows.
-        yield LockName((agent, 'processes'))
-        yield [
-            (_ENTER, [(agent, process, WATCH, kept.hears)]),
-            (FORGET_PROCESSES, [(agent,)]),
-            (_FORGET_READERS, [(agent, agent)]),
-        ]
-        added = kept.reads
-    yield [
-        (_READ, [(agent, task_id, process, wants) for task_id, wants in added.items()]),
-        (_READ_NO_MORE, [(agent, task_id, process) for task_id in kept.dropped]),
-    ]
-    return added
-
-
-def read_by(agent: str, task_id: str, reader: tuple[str, int]) -> Write:
-    """Write that a process (id, wants) reads a task."""
-    return _READ, [(agent, task_id, *reader)]
-
-
-def look(agent: str, process: str) -> Transaction[Noticed]:
-    """Read what others have written for a process."""
-    rows = yield _LOOK, (agent, process) * 2 + (agent,)
-    ready = yield _READY, (agent, agent)
-    return Noticed(
-        {task_id: newest for kind, task_id, newest, _ in rows if kind == 'newest'},
-        {task_id: (left, wants) for kind, task_id, left, wants in rows if kind == 'read'},
-        [task_id for kind, task_id, *_ in rows if kind == 'canceled'],
-        bool(ready),
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import reads
+from . import peers
 from .transaction import LockName, Transaction
 
 _ANNOUNCE = (
@@ -44,7 +44,7 @@ class Neighbors(NamedTuple):
 def announce(agent: str, process: str, service: str, lease: int) -> Transaction[None]:
     """Write what a process serves, for so many milliseconds; 0 at its end."""
     yield LockName((agent, 'processes'))
-    yield [(reads.FORGET_PROCESSES, [(agent,)]), (_ANNOUNCE, [(agent, f'{process} {service}', lease)])]
+    yield [(peers.FORGET_PROCESSES, [(agent,)]), (_ANNOUNCE, [(agent, f'{process} {service}', lease)])]
 
 
 def neighbors(agent: str, process: str) -> Transaction[Neighbors]:

@@ -11,16 +11,17 @@ holders.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from itertools import accumulate, chain
-from operator import itemgetter
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from pydantic_core import SchemaValidator, ValidationError, core_schema
+T = TypeVar('T')
 
-from ...errors import StoredDamaged
+Rows: TypeAlias = list[Any]
+Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+KEYS = 50
+"""The most keys for `among`."""
 
 
 class LockName(NamedTuple):
@@ -45,11 +46,9 @@ class LockTasks(NamedTuple):
     """False: skip tasks with a lock of another transaction; the step returns a row with the id of each locked task."""
 
 
-T = TypeVar('T')
-Rows: TypeAlias = list[Any]
-Statement: TypeAlias = tuple[str, tuple[Any, ...]]
-Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 Step: TypeAlias = Statement | list[Write] | LockName | TryNames | LockTasks
+
+
 Transaction: TypeAlias = Generator[Step, Rows, T]
 
 
@@ -63,10 +62,6 @@ def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> State
     return ' AND '.join(present), tuple(chain.from_iterable(values))
 
 
-KEYS = 50
-"""The most keys for `among`."""
-
-
 def among(columns: str, keys: Sequence[tuple[Any, ...]]) -> Statement:
     """Return the condition that the columns of a row have the values of one of the keys.
 
@@ -78,48 +73,3 @@ def among(columns: str, keys: Sequence[tuple[Any, ...]]) -> Statement:
     # SQLite uses an index for the rows of a SELECT, and not for VALUES alone.
     rows = f'SELECT {names} FROM (VALUES {", ".join([row] * KEYS)}) AS keys'
     return f'({columns}) IN ({rows})', tuple(chain.from_iterable(padded))
-
-
-# --- damaged bodies ---------------------------------------------------------------------------------------------------
-# Finds stored bodies that are not JSON, so that no answer is made of them.
-
-_PARSED = 65_536
-"""Bytes of a task up to which the bodies are parsed, the shortest first. Of the others only the ends and the encoding
-are looked at: to parse them would hold up the event loop."""
-_OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior='ignore'))
-"""Parses a JSON object without making the values: a third of the time of `from_json`."""
-_FIRST, _LAST = itemgetter(0), itemgetter(-1)
-
-
-def check_stored(task_id: str, *bodies: bytes | None) -> None:
-    """Check the JSON objects that are stored of a task. There may be thousands: no call of Python for each.
-
-    Raises:
-        StoredDamaged: One of them is no JSON object.
-    """
-    short = [body for body in bodies if body is not None]
-    if sum(map(len, short)) > _PARSED:
-        short.sort(key=len)
-        number = bisect_right([*accumulate(map(len, short))], _PARSED)
-        _check_ends(task_id, short[number:])
-        del short[number:]
-    try:
-        deque(map(_OBJECT.validate_json, short), maxlen=0)
-    except ValidationError as error:
-        # The text of the error has the stored data.
-        [problem, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-        raise _damaged(task_id, problem['msg']) from None
-
-
-def _check_ends(task_id: str, bodies: Sequence[bytes]) -> None:
-    """Check bodies that are not empty."""
-    try:
-        deque(map(bytes.decode, bodies), maxlen=0)
-    except UnicodeDecodeError as error:
-        raise _damaged(task_id, error.reason) from None
-    if ({*map(_FIRST, bodies)}, {*map(_LAST, bodies)}) != ({ord('{')}, {ord('}')}):
-        raise _damaged(task_id, 'its braces are missing')
-
-
-def _damaged(task_id: str, problem: str) -> StoredDamaged:
-    return StoredDamaged(f'Task {task_id} has stored data that is not a JSON object: {problem}.')

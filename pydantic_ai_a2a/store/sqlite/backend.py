@@ -1,4 +1,8 @@
-"""All ports over one SQLite file, which several processes may share. Nothing is opened before the first use."""
+"""All ports over one SQLite file, which several processes may share. Nothing is opened before the first use.
+
+The part of a process has threads, readers, workers, and a poll for writes of other processes. A forked child process
+makes a new instance: threads do not survive a fork.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +17,28 @@ from typing import Any
 from urllib.parse import quote
 
 from ...clock import SYSTEM, Clock
-from ..events import ThreadFuture
 from ..ports import Swept
-from ..shared import Process, SharedBackend
-from ..sql import reads
+from ..shared_database import Process, SharedBackend
+from ..sql import peers
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction
-from .connect import (
-    NOTE_CLOCK,
-    ConnectionThread,
-    OpenedFile,
-    QueuedTransaction,
-    SqliteFile,
-    Work,
-    check_version,
-    commit,
-    give_back,
-    perform,
-    read,
-    vacuum,
-)
+from ..thread_future import ThreadFuture
+from .connect import NOTE_CLOCK
+from .connection_thread import ConnectionThread, QueuedTransaction, Work, commit, read
+from .execution import check_version, perform
+from .free_pages import give_back
+from .opened_file import OpenedFile
+from .settings import SqliteFile
+from .vacuum import vacuum
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_INTERVAL = 0.025
+"""Seconds between two polls for writes of other processes."""
+LATER = 1.0
+"""Seconds until the next poll after a failed poll."""
+_READERS = 2
+"""Number of read-only connections: a long list does not block other reads."""
 
 
 def _after_sweep() -> Transaction[None]:
@@ -115,21 +121,6 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         await asyncio.to_thread(vacuum, self._file)
 
 
-# --- one process's part of a SQLite file ------------------------------------------------------------------------------
-# Threads, readers, workers, and a poll for writes of other processes.
-#
-# A forked child process makes a new instance: threads do not survive a fork.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-_INTERVAL = 0.025
-"""Seconds between two polls for writes of other processes."""
-LATER = 1.0
-"""Seconds until the next poll after a failed poll."""
-_READERS = 2
-"""Number of read-only connections: a long list does not block other reads."""
-
-
 class _Writer(ConnectionThread):
     """Writes, and polls for writes of other processes: `data_version` of a writing connection is cheap to read."""
 
@@ -157,19 +148,19 @@ class _Writer(ConnectionThread):
             logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += LATER
         if (kept := self._process.peers.to_keep()) is not None:
-            keep = partial(reads.keep, self._process.namespace, self._process.peers.id, kept)
+            keep = partial(peers.keep, self._process.namespace, self._process.peers.id, kept)
             self.put(QueuedTransaction(keep, partial(self._kept, kept)))
 
     def _notice(self, connection: sqlite3.Connection) -> bool:
         """Read new writes and notify readers and workers. Return True to poll again soon."""
         connection.execute('BEGIN')
         try:
-            noticed = perform(connection, reads.look(self._process.namespace, self._process.peers.id))
+            noticed = perform(connection, peers.look(self._process.namespace, self._process.peers.id))
         finally:
             connection.rollback()
         return self._process.peers.tell(noticed)
 
-    def _kept(self, kept: reads.Kept, result: None, error: BaseException | None) -> None:
+    def _kept(self, kept: peers.Kept, result: None, error: BaseException | None) -> None:
         _log_failure(result, error)
         if error is not None:
             self._next = time.monotonic() + LATER

@@ -17,15 +17,16 @@ from weakref import finalize
 from ...clock import SYSTEM, Clock
 from ...errors import OverloadedError
 from ...types import TaskEvent
-from ..events import EventBus
-from ..histories import prepare
+from ..event_bus import EventBus
+from ..model_messages import prepare
 from ..ports import Swept
-from ..sql import reads
+from ..sql import event_log
+from ..sql.backend import SqlBackend
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
-from ..sql.ports import SqlBackend
-from ..sql.schema import MIGRATIONS, missing
+from ..sql.migrations import MIGRATIONS, missing
 from ..sql.transaction import Transaction
-from .connect import PAGES, SHRINKS, check_version, give_back, perform, tell_time
+from .execution import check_version, perform, tell_time
+from .free_pages import PAGES, SHRINKS, give_back
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -36,6 +37,7 @@ _ROW = 16_384
 """The least bytes of a message with all that follows from it: a page in each of some tables and indexes."""
 _STATEMENTS = 512
 """Prepared statements of the connection: more than the package has."""
+_GIVE_BACK = WriteKind(give_back)
 
 
 class MemoryBackend(SqlBackend):
@@ -111,7 +113,7 @@ class MemoryBackend(SqlBackend):
             given_back = await self.write(_GIVE_BACK)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(reads.events_after, self.namespace, task_id, after, limit))
+        return await self.read(partial(event_log.events_after, self.namespace, task_id, after, limit))
 
     @property
     def size(self) -> int:
@@ -138,6 +140,3 @@ def _used(connection: sqlite3.Connection) -> int:
         connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count', 'page_size')
     )
     return (pages - free) * page
-
-
-_GIVE_BACK = WriteKind(give_back)

@@ -16,7 +16,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AuthRequired
 from pydantic_ai_a2a.store.ports import DEAD_LETTER
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import Client, message, state_of, texts
 from ...suites import values

@@ -16,8 +16,9 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.store.sql import runs
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.store.sql import filing
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import only, unversioned
@@ -189,7 +190,7 @@ LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
 async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, 'EVERY', 1)  # the ends of the other tasks file the tasks before
+    monkeypatch.setattr(filing, 'EVERY', 1)  # the ends of the other tasks file the tasks before
     file = tmp_path / 'agent.db'
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)

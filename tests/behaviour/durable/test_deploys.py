@@ -14,8 +14,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.postgres import connect as postgres
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import message, texts
 from ...dialects import unversioned

@@ -42,7 +42,8 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import Client, message, state_of, texts

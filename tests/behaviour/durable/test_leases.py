@@ -20,7 +20,8 @@ from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, Slot, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock

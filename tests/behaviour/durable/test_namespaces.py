@@ -19,8 +19,8 @@ from pydantic_ai_a2a.errors import AgentUnnamed, StoreUnavailable
 from pydantic_ai_a2a.runs.presence import present
 from pydantic_ai_a2a.store.postgres.settings import Postgres
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...bounds import LIMIT
 from ...client import lifespan, message

@@ -18,7 +18,8 @@ from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import LIMIT, message, rpc, state_of, texts

@@ -23,9 +23,11 @@ from pydantic_ai_a2a import Budget, Limits, Quotas, Results, RunFailure, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.fasta2a.worker import AgentWorker
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Charge, Tried
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.ports import Backend, Charge
+from pydantic_ai_a2a.store.ports.queue import Tried
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import Client, message, state_of, texts
 from ...clocks import HOUR, SetClock

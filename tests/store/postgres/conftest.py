@@ -11,6 +11,7 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.store.postgres import backend as postgres_backend
+from pydantic_ai_a2a.store.postgres import pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 
 from ...suites import READER_LAG
@@ -26,13 +27,13 @@ def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     The time of an attempt does not depend on the machine.
     """
     times = count(0.0, LIMIT / 2)
-    monkeypatch.setattr(postgres_backend, 'time', SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(pool, 'time', SimpleNamespace(monotonic=lambda: next(times)))
 
 
 @pytest.fixture
 def another(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Opens the database once more, as another process would."""
-    monkeypatch.setattr(postgres_backend, 'shared_pool', postgres_backend.SharedPool)
+    monkeypatch.setattr(postgres_backend, 'shared_pool', pool.SharedPool)
     backends: list[PostgresBackend] = []
 
     def make(url: str = postgres_url, namespace: str = 'agent', **options: Any) -> PostgresBackend:

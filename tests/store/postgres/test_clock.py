@@ -13,7 +13,7 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.store_options import Store, opened
 from pydantic_ai_a2a.store.ports import Slot
-from pydantic_ai_a2a.store.postgres import backend as postgres_backend
+from pydantic_ai_a2a.store.postgres import listener
 
 from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts
@@ -105,7 +105,7 @@ async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_
 async def test_a_clock_that_is_set_is_noticed_by_who_listens(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_backend, 'POLL', 0.05)
+    monkeypatch.setattr(listener, 'POLL', 0.05)
     set_clock(postgres, postgres_url, 0)
     backend = another()
     stop = backend.listen(nothing, nothing)
@@ -122,7 +122,7 @@ async def test_a_clock_that_is_set_is_noticed_by_who_listens(
 async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
-    monkeypatch.setattr(postgres_backend, 'POLL', 0.05)
+    monkeypatch.setattr(listener, 'POLL', 0.05)
     set_clock(postgres, postgres_url, 0)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)

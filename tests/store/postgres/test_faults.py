@@ -12,8 +12,7 @@ import pytest
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim
-from pydantic_ai_a2a.store.postgres import backend as postgres_backend
-from pydantic_ai_a2a.store.postgres import connect
+from pydantic_ai_a2a.store.postgres import connect, execution, pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import lock
 from pydantic_ai_a2a.store.sql import sweep
@@ -167,7 +166,7 @@ async def test_a_commit_that_fails_because_of_others_is_tried_again(
 async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_backend, 'MOST_CONFLICTS', 2)
+    monkeypatch.setattr(pool, 'MOST_CONFLICTS', 2)
     backend = another()
     await submit(backend, message(new='t'))
     raise_at_commit(postgres, postgres_url, code='40001', times=3)
@@ -236,7 +235,7 @@ async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, pos
 async def test_who_closes_does_not_wait_long_for_others(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_backend, 'STOP_TIME', 0.5)
+    monkeypatch.setattr(pool, 'STOP_TIME', 0.5)
     backend = another()
     await submit(backend, message(new='t'))
     async with gate(postgres_url, EVENTS) as held:
@@ -251,7 +250,7 @@ async def test_who_closes_does_not_wait_long_for_others(
 async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_backend, 'STOP_TIME', 0.1)
+    monkeypatch.setattr(pool, 'STOP_TIME', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url)
         await submit(backend, message(new='t'))
@@ -349,7 +348,8 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
 async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, 'LATE', 0.1)
+    for module in (connect, execution):
+        monkeypatch.setattr(module, 'LATE', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url, statement_timeout=2)
         await submit(backend, message(new='t'))

@@ -33,10 +33,10 @@ from pydantic_ai_a2a.store.ports import (
     Submission,
 )
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import perform
+from pydantic_ai_a2a.store.postgres.execution import perform
 from pydantic_ai_a2a.store.postgres.statements import begin, lock
-from pydantic_ai_a2a.store.sql import runs
-from pydantic_ai_a2a.store.sql import submit as accept
+from pydantic_ai_a2a.store.sql import canceling, claims, filing, finishing
+from pydantic_ai_a2a.store.sql import submitting as accept
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
 from pydantic_ai_a2a.types import TaskEvent
@@ -123,7 +123,7 @@ class Stage:
 
     async def file(self) -> None:
         """File the tasks that have stopped."""
-        await self.note(self.backend.write(WriteKind(runs.file), 'agent'))
+        await self.note(self.backend.write(WriteKind(filing.file), 'agent'))
 
     async def execute(self, statement: str) -> None:
         """Execute a statement in another session. The schema replaces the field of the statement."""
@@ -391,7 +391,7 @@ async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
     for name in ('t', 'u', 'v'):
         await stage.end(*both(await stage.started(name, name)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, 'BATCH', 2)
+        patch.setattr(filing, 'BATCH', 2)
         for _ in range(3):
             await stage.file()
     assert stage.results[-3:] == [1, 0, 0]
@@ -504,7 +504,7 @@ async def a_start_behind_another_task(stage: Stage) -> None:
 
 async def a_start_after_the_end_before(stage: Stage) -> None:
     claimed = await stage.started()
-    async with stage.meeting(runs.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
+    async with stage.meeting(finishing.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
         accepted = await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
     await stage.end(accepted.claim, ending(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
 
@@ -541,7 +541,7 @@ async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> No
     await stage.end(*both(await stage.started('t')))
     claimed = await stage.started('u')
     end = ending(claimed, messages=SECOND, artifacts=ARTIFACTS)
-    async with stage.meeting(runs.finish('agent', claimed, end), CONTEXT) as gate:
+    async with stage.meeting(finishing.finish('agent', claimed, end), CONTEXT) as gate:
         await stage.file()
         await gate.commit()
     await stage.file()
@@ -549,7 +549,7 @@ async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> No
 
 async def tasks_that_another_files(stage: Stage) -> None:
     await stage.end(*both(await stage.started()))
-    async with stage.meeting(runs.file('agent')) as gate:
+    async with stage.meeting(filing.file('agent')) as gate:
         await stage.end(*both(await stage.started('u', 'd')))
         await stage.file()
         await gate.commit()
@@ -641,9 +641,9 @@ WRITES: dict[str, Callable[[Stage, Claim], Awaitable[Any]]] = {
     'a checkpoint': lambda stage, claimed: stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT),
 }
 OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
-    'a request to cancel': lambda: accept.cancel('agent', 't', OWNER, at=AT, force=False),
-    'a forced cancel': lambda: accept.cancel('agent', 't', OWNER, at=AT, force=True),
-    'the claim of another': lambda: runs.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t'),
+    'a request to cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=False),
+    'a forced cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=True),
+    'the claim of another': lambda: claims.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t'),
 }
 
 

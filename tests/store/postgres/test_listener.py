@@ -8,13 +8,13 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.store.events import EventBus
+from pydantic_ai_a2a.store.event_bus import EventBus
 from pydantic_ai_a2a.store.ports import Slot
-from pydantic_ai_a2a.store.postgres import backend as postgres_backend
-from pydantic_ai_a2a.store.postgres import backend as postgres_listener
+from pydantic_ai_a2a.store.postgres import listener as listener_module
+from pydantic_ai_a2a.store.postgres import pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import DatabaseClock
-from pydantic_ai_a2a.store.shared import Peers
+from pydantic_ai_a2a.store.postgres.database_clock import DatabaseClock
+from pydantic_ai_a2a.store.sql.peers import Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
@@ -26,7 +26,7 @@ from .conftest import Open
 async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 0.1)
+    monkeypatch.setattr(listener_module, 'POLL', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(listen_dsn=proxy.url)
         proxy.when(b'clock_timestamp', 'say nothing more')
@@ -89,9 +89,9 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
         raise AssertionError('nobody reads')
 
     event_bus = EventBus(read, READER_LAG)
-    listener = postgres_listener.Listener(settings, 'agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now))
-    connections = postgres_backend.Connections(settings, DatabaseClock())
-    running = asyncio.ensure_future(listener.run(postgres_backend.Session(connections, listener.run)))
+    listener = listener_module.Listener(settings, 'agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now))
+    connections = pool.Connections(settings, DatabaseClock())
+    running = asyncio.ensure_future(listener.run(pool.Session(connections, listener.run)))
     for _ in range(5):
         await asyncio.sleep(0)
         listener.wake()
@@ -110,7 +110,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
 async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process(
     another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
+    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)
     await heard(here, there)
@@ -148,7 +148,7 @@ async def test_a_process_looks_for_the_events_after_a_message_once_the_message_i
 async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
     another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
+    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)
     await heard(here, there)

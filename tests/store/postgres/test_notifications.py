@@ -10,10 +10,11 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a.store.ports import Slot, Subscription
-from pydantic_ai_a2a.store.postgres import backend as postgres_listener
+from pydantic_ai_a2a.store.postgres import backend as postgres_backend
+from pydantic_ai_a2a.store.postgres import listener
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import channel
-from pydantic_ai_a2a.store.shared import WorkerCallbacks
+from pydantic_ai_a2a.store.sql.database import WorkerCallbacks
 from pydantic_ai_a2a.types import TaskState
 
 from ...suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, nothing, state_of, submit
@@ -92,7 +93,7 @@ def read(backend: PostgresBackend, *task_ids: str) -> list[Subscription]:
 async def test_the_streams_of_a_process_notify_nobody_however_long_they_last(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
+    monkeypatch.setattr(listener, 'POLL', 0.05)
     here, there = another(), another()
     stops = [here.listen(nothing, nothing)]
     readers = [*read(there, 'nothing'), *read(here, 't')]
@@ -195,7 +196,7 @@ async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_be
 async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
     another: Open, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 10 * LIMIT)
+    monkeypatch.setattr(listener, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     ready = asyncio.Event()
     stop = here.listen(lambda _: ready.set(), nothing)
@@ -211,7 +212,7 @@ async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued
 async def test_idle_streams_change_no_row_but_the_row_of_their_process(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
+    monkeypatch.setattr(listener, 'POLL', 0.05)
     here, there = another(), another()
     task_ids = [f't{n}' for n in range(20)]
     for task_id in task_ids:
@@ -235,7 +236,7 @@ async def test_idle_streams_change_no_row_but_the_row_of_their_process(
 async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_reads(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_listener, 'POLL', 0.05)
+    monkeypatch.setattr(listener, 'POLL', 0.05)
     here, other = another(), another()
     await submit(other, message(new='t'))
     [reader] = read(here, 't')
@@ -279,7 +280,7 @@ async def test_a_write_is_one_also_if_its_notification_fails(
     def notify(*_: object, **options: object) -> str:
         return 'SELECT a_column_that_is_not_there'
 
-    monkeypatch.setattr(postgres_listener, 'notify', notify)
+    monkeypatch.setattr(postgres_backend, 'notify', notify)
     backend = another()
     await submit(backend, message(new='t'))
     [claimed] = await claim(backend)

@@ -11,7 +11,7 @@ from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Claim, Slot
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.sql.reads import Kept, keep
+from pydantic_ai_a2a.store.sql.peers import Kept, keep
 
 from ...suites.values import (
     AT,

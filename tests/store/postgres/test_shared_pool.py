@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.sql import contexts
+from pydantic_ai_a2a.store.sql import queue_order
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 
 from ...behaviour.stage import heard
@@ -149,6 +149,6 @@ async def test_a_backend_may_be_closed_in_the_thread_of_its_connections(backend:
 
     def close() -> Transaction[bool]:
         closed.close()
-        return contexts.any_queued('here')
+        return queue_order.any_queued('here')
 
     assert not await closed.process.read(close)

@@ -9,12 +9,11 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.postgres import connect
-from pydantic_ai_a2a.store.postgres import connect as postgres_connect
+from pydantic_ai_a2a.store.postgres import connect, execution
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import migrate, once
 from pydantic_ai_a2a.store.postgres.statements import lock, script_of
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sql.transaction import LockName
 
 from ...behaviour.stage import told_in_log
@@ -40,7 +39,8 @@ async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Serv
 async def test_tables_may_take_longer_to_be_made_than_a_statement(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, 'LATE', 0.1)
+    for module in (connect, execution):
+        monkeypatch.setattr(module, 'LATE', 0.1)
     postgres.run(
         """
         CREATE FUNCTION linger() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2.5); END $$;
@@ -84,7 +84,7 @@ async def old(another: Open, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend
     """A process of the older version, which has made the tables. Later processes are newer."""
     backend = another()
     await submit(backend, message(new='t'))
-    monkeypatch.setattr(postgres_connect, 'MIGRATIONS', LATER)
+    monkeypatch.setattr(connect, 'MIGRATIONS', LATER)
     return backend
 
 
@@ -118,7 +118,7 @@ async def test_indexes_are_made_beside_open_writes(old: PostgresBackend, postgre
 
 async def upgrade_column(url: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_connect, 'MIGRATIONS', LATER[:-1])
+        patch.setattr(connect, 'MIGRATIONS', LATER[:-1])
         await upgrade(url)
 
 

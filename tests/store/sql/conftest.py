@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.store.sql.schema import MIGRATIONS, missing
+from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, missing
 from pydantic_ai_a2a.store.sql.transaction import Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform, tell_time
+from pydantic_ai_a2a.store.sqlite.execution import perform, tell_time
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from cProfile import Profile
 import pytest
 
 from pydantic_ai_a2a.errors import StoredDamaged
-from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.transaction import check_stored
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sql import joined_items, reads
+from pydantic_ai_a2a.store.sql.damaged_bodies import check_stored
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 LOOK_UP_CALLS = 20
 """Calls of a look-up of 1,000 messages and 1,000 artifacts, beyond those of a look-up of ten of each."""
@@ -29,7 +29,7 @@ TEXT = json.dumps({'parts': [{'text': 'x' * 200}]}).encode()
 def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[tuple[str, str, bytes]]) -> None:
     messages = [body for kind, _, body in items if kind == 'message']
     artifacts = [body for kind, _, body in items if kind == 'artifact']
-    assert reads.split_items('t', reads.join_items(items)) == (messages, artifacts)
+    assert joined_items.split_items('t', joined_items.join_items(items)) == (messages, artifacts)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[
 )
 def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
     with pytest.raises(StoredDamaged, match=r'^Task t has a stored end that cannot be read\.$'):
-        reads.split_items('t', ending)
+        joined_items.split_items('t', ending)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact
 ) -> None:
     counts: list[int] = []
     for number in (10, 1_000):
-        ending = reads.join_items([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
+        ending = joined_items.join_items([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
         connection.execute(
             'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at,'
             " message, ending) VALUES ('agent', ?, '/ada', 'c', 'completed', 1, ?, '1.0', '', 1, x'7b7d', ?)",

@@ -17,10 +17,10 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import translated
-from pydantic_ai_a2a.store.sql import ranges, reads, runs, sweep
+from pydantic_ai_a2a.store.sql import claims, erasing, export, filing, ranges, reads, sweep, totals
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskQuery
 
 from ...long import size
@@ -118,10 +118,10 @@ def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection
     connection.executescript(ENTRIES)
     half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
     writes: dict[str, Callable[[], Transaction[Any]]] = {
-        'filing': lambda: runs.file('agent'),
+        'filing': lambda: filing.file('agent'),
         'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
-        'erasure of a context': lambda: sweep.erase('agent', OWNER, 'c3', AT),
-        'erasure of an owner': lambda: sweep.erase('agent', OWNER, None, AT),
+        'erasure of a context': lambda: erasing.erase('agent', OWNER, 'c3', AT),
+        'erasure of an owner': lambda: erasing.erase('agent', OWNER, None, AT),
     }
     longest = {name: max(steps(connection, make()) for _ in range(30)) for name, make in writes.items()}
     assert max(longest.values()) < LONG_WRITE, longest
@@ -141,14 +141,14 @@ def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes
 @pytest.mark.long
 def test_a_batch_of_an_export_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     for after in (None, ('completed', AT - 900, 't900')):
-        taken = [steps(connection, sweep.filed_ids('agent', OWNER, None, after)) for connection in sizes]
+        taken = [steps(connection, export.filed_ids('agent', OWNER, None, after)) for connection in sizes]
         assert abs(taken[0] - taken[1]) < 100
 
 
 @pytest.mark.long
 def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     few, many = (
-        steps(connection, runs.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
+        steps(connection, claims.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
         for connection in sizes
     )
     assert few == many
@@ -159,7 +159,7 @@ def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite
 def test_an_erasure_costs_the_same_however_many_tasks_others_have(
     sizes: list[sqlite3.Connection], context: str | None
 ) -> None:
-    taken = [steps(connection, sweep.erase('agent', '/bob', context, AT)) for connection in sizes]
+    taken = [steps(connection, erasing.erase('agent', '/bob', context, AT)) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -182,13 +182,13 @@ def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(
 
 
 def total(connection: sqlite3.Connection, *kinds: str) -> int:
-    statement, values = reads.count_tasks('agent', None, kinds)
+    statement, values = totals.count_tasks('agent', None, kinds)
     return connection.execute(statement, values).fetchone()[0]
 
 
 def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
     assert [total(connection) for connection in sizes] == [FEW, MANY]
-    taken = [steps(connection, read(reads.count_tasks('agent', None))) for connection in sizes]
+    taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -203,7 +203,7 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     small = Retention(events=timedelta(days=1), max_tasks=800)
     while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
         pass
-    assert (total(connection, 'completed', 'failed'), total(connection, reads.CONVERSATIONS)) == (800, 800)
+    assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (800, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
     assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (800,)
 
@@ -227,7 +227,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
 
 def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
-    while perform(connection, sweep.erase('agent', OWNER, None, AT))[0]:
+    while perform(connection, erasing.erase('agent', OWNER, None, AT))[0]:
         pass
     assert connection.execute('SELECT * FROM total').fetchall() == []
     assert connection.execute('SELECT * FROM total_change').fetchall() == []
@@ -342,7 +342,9 @@ async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> s
 
 async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
     def claim() -> Transaction[Any]:
-        return recorded(runs.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements)
+        return recorded(
+            claims.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements
+        )
 
     statements: list[Statement] = []
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)

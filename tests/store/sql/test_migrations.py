@@ -17,10 +17,12 @@ from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.postgres import connect as postgres_connect
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
-from pydantic_ai_a2a.store.sql import reads
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest, script, steps
+from pydantic_ai_a2a.store.sql import reads, totals
+from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile, connect, perform
+from pydantic_ai_a2a.store.sqlite.connect import connect
+from pydantic_ai_a2a.store.sqlite.execution import perform
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...postgres import Postgres as Server
 from ...suites.values import (
@@ -91,7 +93,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
             task = perform(connection, loading)
             assert task is not None
             assert [text_of(body) for body in task.history or ()] == ['hi']
-            statement, values = reads.count_tasks('agent', None)
+            statement, values = totals.count_tasks('agent', None)
             assert connection.execute(statement, values).fetchall() == [(2,)]
             connection.execute('UPDATE task SET noted = noted')
             assert connection.execute('SELECT task_id FROM note ORDER BY task_id').fetchall()[0] == ('done',)

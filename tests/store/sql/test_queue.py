@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic_ai_a2a.store.ports import Slot
-from pydantic_ai_a2a.store.sql import contexts, reads, runs, submit
-from pydantic_ai_a2a.store.sql.queue import counts
+from pydantic_ai_a2a.store.sql import claims as claiming
+from pydantic_ai_a2a.store.sql import peers, queue_order
+from pydantic_ai_a2a.store.sql.finishing import finish
+from pydantic_ai_a2a.store.sql.queue_counts import counts
+from pydantic_ai_a2a.store.sql.submitting import submit
 from pydantic_ai_a2a.store.sql.transaction import Transaction
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 from ...suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 from .conftest import steps
@@ -25,12 +28,12 @@ def queue(
     for n in range(first, last):
         whose: dict[str, Any] = {} if owner is None else {'owner': owner or f'/owner {n}'}
         submission = message(new=f'{context or owner} {n:04}', context=context, **whose)
-        submitting = submit.submit('agent', submission, queue_limit=QUEUE_LIMIT * MANY, idempotency_window=WINDOW)
+        submitting = submit('agent', submission, queue_limit=QUEUE_LIMIT * MANY, idempotency_window=WINDOW)
         perform(connection, submitting)
 
 
 def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Transaction[Any]:
-    return runs.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
+    return claiming.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
 
 
 def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
@@ -41,10 +44,10 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     for waiting in (FEW, MANY):
         queue(connection, 'busy', FEW, waiting)
         found.append(steps(connection, claim()))
-        noticed.append(steps(connection, reads.look('agent', 'process')))
+        noticed.append(steps(connection, peers.look('agent', 'process')))
     assert found[0] == found[1]
     assert noticed[0] == noticed[1]
-    perform(connection, runs.finish('agent', claimed, ending(claimed)))
+    perform(connection, finish('agent', claimed, ending(claimed)))
     queue(connection, 'idle', 0, 1)
     assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
 
@@ -54,7 +57,7 @@ def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3
     for first, last in ((0, FEW), (FEW, MANY)):
         queue(connection, None, first, last, owner='/flood')
         perform(connection, claim(MANY, holder='another'))
-        looking = steps(connection, reads.look('agent', 'process'))
+        looking = steps(connection, peers.look('agent', 'process'))
         taken.append([looking, steps(connection, claim(lost=False))])
     assert taken[0] == taken[1]
 
@@ -67,11 +70,14 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
         queue(connection, None, first, last, owner='/flood')
         queue(connection, None, first, last, owner='')
         queue(connection, 'busy', first, last)
-        looking = [steps(connection, reads.look('agent', 'process')), steps(connection, contexts.any_queued('agent'))]
+        looking = [
+            steps(connection, peers.look('agent', 'process')),
+            steps(connection, queue_order.any_queued('agent')),
+        ]
         claims: list[Any] = []
         claiming = steps(connection, kept(claim(1), claims))
         [(claimed, _)] = claims
-        finishing = steps(connection, runs.finish('agent', claimed, ending(claimed)))
+        finishing = steps(connection, finish('agent', claimed, ending(claimed)))
         taken.append([*looking, claiming, finishing])
     few, many = taken
     assert few[:3] == many[:3]
@@ -96,13 +102,13 @@ def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_a
     slot = Slot('holder', LEASE, owner_limit=1)
     for first, last in ((0, FEW), (FEW, MANY)):
         queue(connection, None, first, last, owner='/flood')
-        perform(connection, runs.claim('agent', slot, at=AT, limit=1, task_id=None))
+        perform(connection, claiming.claim('agent', slot, at=AT, limit=1, task_id=None))
         queue(connection, None, first, first + 1, owner='/other')
         claims: list[Any] = []
-        taken.append(steps(connection, kept(runs.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
+        taken.append(steps(connection, kept(claiming.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
         [(claimed, _)] = claims
         assert claimed.header.owner == '/other'
-        perform(connection, runs.finish('agent', claimed, ending(claimed)))
+        perform(connection, finish('agent', claimed, ending(claimed)))
     assert abs(taken[0] - taken[1]) < FEW
 
 
@@ -113,7 +119,7 @@ def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]
 
 def round_of(owner: str) -> Transaction[Any]:
     """Look for the round that the owner's next task gets."""
-    return (yield f'SELECT {contexts.ROUND}', ('agent', 'agent', owner))
+    return (yield f'SELECT {queue_order.ROUND}', ('agent', 'agent', owner))
 
 
 FILL = """

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.store.ports import Slot, Submission
-from pydantic_ai_a2a.store.sql import submit
-from pydantic_ai_a2a.store.sqlite.connect import perform
+from pydantic_ai_a2a.store.sql import submitting
+from pydantic_ai_a2a.store.sqlite.execution import perform
 
 from ...suites.credentials import with_sealed
 from ...suites.values import LEASE, OWNER, WINDOW, message
@@ -39,7 +39,7 @@ def connections() -> Iterator[list[sqlite3.Connection]]:
 
 def send(connection: sqlite3.Connection, submission: Submission, queue_limit: int = 2) -> Any:
     """Submit a message together with a free slot, and return the result or the error."""
-    transaction = submit.submit('agent', submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=SLOT)
+    transaction = submitting.submit('agent', submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=SLOT)
     try:
         return perform(connection, transaction)
     except Exception as error:
@@ -79,6 +79,6 @@ def test_one_statement_starts_a_task_as_separate_statements_do(
 ) -> None:
     one, other = connections
     results = [send(one, submission) for submission in submissions]
-    monkeypatch.setattr(submit, 'begins_alone', separately)
+    monkeypatch.setattr(submitting, 'begins_alone', separately)
     assert results == [send(other, submission) for submission in submissions]
     assert rows(one) == rows(other)

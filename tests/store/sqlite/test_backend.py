@@ -17,12 +17,13 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, OverloadedError, StoreUnavailable
-from pydantic_ai_a2a.store.events import ThreadFuture
 from pydantic_ai_a2a.store.ports import Accepted, Checkpoint, Slot
-from pydantic_ai_a2a.store.sql import ports, runs
+from pydantic_ai_a2a.store.sql import filing, task_queue
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.store.sqlite import backend as sqlite_backend
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.store.thread_future import ThreadFuture
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
@@ -310,7 +311,7 @@ async def test_another_process_may_take_a_task_from_the_first_failed_write_of_it
     await submit(backend, message(new='t'))
     claimed = await claim_one(backend, 't')
     assert backend.process.peers.private('t')
-    monkeypatch.setattr(runs, 'EVERY', 1)  # ended tasks are filed before the end is written
+    monkeypatch.setattr(filing, 'EVERY', 1)  # ended tasks are filed before the end is written
     monkeypatch.setattr(backend, 'write', write)
     with pytest.raises(StoreUnavailable):
         await backend.queue.finish(claimed, ending(claimed))
@@ -322,7 +323,7 @@ async def test_a_process_counts_what_others_have_queued_after_ten_seconds_and_a_
     another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SetClock()
-    monkeypatch.setattr(ports, 'time', SimpleNamespace(monotonic=lambda: clock.steady() / 1000))
+    monkeypatch.setattr(task_queue, 'time', SimpleNamespace(monotonic=lambda: clock.steady() / 1000))
     here, there = another(clock), another(clock)
 
     async def send(backend: SqliteFileBackend, name: str) -> Accepted:

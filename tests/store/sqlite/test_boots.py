@@ -11,7 +11,8 @@ import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...clocks import HOUR, SetClock
 from ...suites import READER_LAG

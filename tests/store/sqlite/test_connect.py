@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
-from pydantic_ai_a2a.store.sql.schema import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import OpenedFile, SqliteFile, connect, stored_version, vacuum
+from pydantic_ai_a2a.store.sqlite.connect import connect, stored_version
+from pydantic_ai_a2a.store.sqlite.opened_file import OpenedFile
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.store.sqlite.vacuum import vacuum
 
 
 @pytest.fixture

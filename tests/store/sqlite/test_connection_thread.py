@@ -14,7 +14,7 @@ import pytest
 
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store.sql.transaction import Transaction
-from pydantic_ai_a2a.store.sqlite.connect import ConnectionThread, QueuedTransaction, commit, read
+from pydantic_ai_a2a.store.sqlite.connection_thread import ConnectionThread, QueuedTransaction, commit, read
 
 from ...client import LIMIT
 

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.store import PostgresBackend, SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sql import sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, LockTasks, Transaction, TryNames
-from pydantic_ai_a2a.store.sqlite.connect import PAGES
+from pydantic_ai_a2a.store.sqlite.free_pages import PAGES
 
 from ...suites import READER_LAG
 from ...suites.push import config, configs_of

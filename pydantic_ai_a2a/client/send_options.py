@@ -1,0 +1,102 @@
+"""The options of a message to a remote agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import BinaryContent, FileUrl
+from pydantic_ai.tools import ToolDefinition
+from typing_extensions import TypedDict
+
+from ..conversion.schemas import (
+    CLIENT_SCHEMA_URI,
+    CLIENT_TOOLS_URI,
+    UnusableSchema,
+    checked,
+    metadata_of,
+    with_client_schema,
+)
+from ..errors import UnsupportedOperationError
+from ..protocol.requests import read_target
+from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
+from .interfaces import extensions_of
+
+
+class SendOptions(TypedDict, total=False):
+    """Options of a message."""
+
+    context_id: str | None
+    """Conversation of the message. Default: a new conversation."""
+    task_id: str | None
+    """Task that the message continues or answers. Default: a new task."""
+    reference_task_ids: list[str]
+    """Earlier tasks whose results the agent gets with the message. Default: none."""
+    metadata: dict[str, Any]
+    """Metadata of the request. Default: none."""
+    accepted_output_modes: Sequence[str]
+    """Media types that the caller can read. Default: all."""
+    extensions: Sequence[str]
+    """URIs of protocol extensions to activate (§4.6). Default: none."""
+    tools: Sequence[ToolDefinition]
+    """Tools that the agent may call in the task of the message, instead of the tools of earlier messages. The caller
+    answers the calls. Default: the tools of earlier messages."""
+    push: TaskPushNotificationConfig
+    """A webhook for the events of the task (§4.3.1). Default: none."""
+    resend: bool
+    """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
+    repeated message without this option; other agents may start a second task. Default False."""
+
+
+class WaitOptions(SendOptions, total=False):
+    """Options of a message whose answer is waited for."""
+
+    history_length: int | None
+    """Most messages in the returned task. Default: as the agent decides."""
+    return_immediately: bool
+    """True to get the task as soon as the agent has stored the task. Default False."""
+    max_wait: float | timedelta | None
+    """Seconds of the whole call, after which the task is returned as it is. The task goes on. Default: no limit."""
+
+
+def usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a schema if the extension for schemas of clients supports the schema."""
+    try:
+        return None if schema is None else checked(schema, 'schema')
+    except UnusableSchema:
+        return None
+
+
+def send_params(message: Message, options: SendOptions, card: AgentCard, output_type: type[Any] | None) -> SendParams:
+    """Return the params that send a message with its options.
+
+    Raises:
+        UnsupportedOperationError: The agent takes no tools of clients.
+    """
+    is_file = isinstance(output_type, type) and issubclass(output_type, BinaryContent | FileUrl)
+    schema = None
+    if output_type is not None and not is_file and CLIENT_SCHEMA_URI in extensions_of(card):
+        schema = usable(TypeAdapter[Any](output_type).json_schema())
+    if schema is not None:
+        message = with_client_schema(message, schema)
+    for name in ('context_id', 'task_id', 'reference_task_ids'):
+        if value := options.get(name):
+            message[name] = value
+    extensions = tuple(options.get('extensions', ()))
+    if (tools := options.get('tools')) is not None:
+        if CLIENT_TOOLS_URI not in extensions_of(card):
+            raise UnsupportedOperationError(
+                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS_URI}.'
+            )
+        message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
+        extensions += (CLIENT_TOOLS_URI,)
+    push = options.get('push')
+    return SendParams(
+        message=message,
+        accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
+        push_config=None if push is None else read_target(push),
+        metadata=options.get('metadata'),
+        extensions=extensions,
+    )

@@ -1,0 +1,78 @@
+"""The ports to storage, as abstract classes: the service and the worker use no other way to a store.
+
+Plain values go in and out. Every method keeps these rules:
+
+- Reads see all writes that were answered before (read-your-writes).
+- Inputs are never mutated.
+- A write happens whole or not at all.
+- A terminal task never changes its state.
+- Subscribers get events only after the store has committed the events.
+
+`owner` is `Caller.owner`; a method with an `owner` treats the tasks of other owners as unknown tasks. A store that is
+unavailable for a while raises `StoreUnavailable`: the server tells the client to try again, and a run repeats
+the call until the call succeeds. Any other error fails the task of the run.
+"""
+
+from __future__ import annotations
+
+from .backend import Backend
+from .credentials import CredentialStore, SealedCredential
+from .events import Ending, EventLog, Subscription
+from .housekeeping import (
+    DEAD_LETTER,
+    DEAD_LETTERS,
+    DeadLetter,
+    Erased,
+    ExportedConversation,
+    ExportedTask,
+    Housekeeping,
+    OnExpired,
+    Swept,
+)
+from .outbox import DeadDelivery, Delivery, Leased, Outbox
+from .push_configs import PushConfig, PushConfigs, Takes
+from .queue import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue, WrappedQueue
+from .quotas import Bucket, Charge, QuotaStore, Spent
+from .reader import Pause, TaskReader
+
+__all__ = [
+    'DEAD_LETTER',
+    'DEAD_LETTERS',
+    'Accepted',
+    'Answer',
+    'Backend',
+    'Bucket',
+    'Charge',
+    'Checkpoint',
+    'Claim',
+    'CredentialStore',
+    'DeadDelivery',
+    'DeadLetter',
+    'Delivery',
+    'Ending',
+    'Erased',
+    'EventLog',
+    'ExportedConversation',
+    'ExportedTask',
+    'Finish',
+    'Housekeeping',
+    'Leased',
+    'Marks',
+    'OnExpired',
+    'Outbox',
+    'Pause',
+    'PushConfig',
+    'PushConfigs',
+    'QuotaStore',
+    'SealedCredential',
+    'Slot',
+    'Spent',
+    'Status',
+    'Submission',
+    'Subscription',
+    'Swept',
+    'Takes',
+    'TaskQueue',
+    'TaskReader',
+    'WrappedQueue',
+]

@@ -1,0 +1,199 @@
+"""The end of a run: the answer is stored, and the task ends, waits for its client, or goes on with the next message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from ...conversion import stream
+from ...errors import LeaseLost
+from ...types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
+from ..model_messages import dump_messages
+from ..ports import DEAD_LETTERS, Claim, Finish
+from ..ports.credentials import may_have_credentials
+from ..run_usage import dump_usage, load_usage, plain_usage
+from ..status_events import status_event
+from . import conversations, credentials, deliveries, event_log, joined_items, quotas
+from .checkpoints import KEPT_CHECKPOINTS, drop_checkpoint
+from .claims import RUN, claim_of
+from .event_log import add_events, keep_streamed
+from .queue_order import NEXT, release_context
+from .task_rows import HEADER, HEADER_SIZE, HELD, TASK, UNREAD, add_items, header_of
+from .transaction import LockName, Transaction, Write
+
+_STANDING = (
+    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM item WHERE {UNREAD} AND seq > ?),'
+    f' {conversations.RECORD_OF_TASK}, {KEPT_CHECKPOINTS}, push, logged_after, paid, {NEXT} FROM task'
+    f' WHERE {HELD} AND run = ? /* FOR NO KEY UPDATE */'
+)
+_DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
+_TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'
+_NO_TURN: tuple[Any, ...] = (None, None, None, None)
+_HANDS_ON = TERMINAL - {'canceled'}
+"""States that do not end a task with unread messages."""
+
+
+def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[LockName]:
+    """Lock the context: the conversation may grow, and a new message must be seen by this transaction."""
+    return [LockName((agent, claimed.header.owner, claimed.header.context_id))]
+
+
+def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
+    """See `TaskQueue.finish`; also gives the events to publish, and whether another task may be claimable now."""
+    header, read = claimed.header, end.taken or claimed.inbox
+    rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
+    if not rows:
+        return (yield from _finished(agent, claimed, end))
+    previous, own_usage, unread, record, checkpointed, push, logged_after, paid, following = rows[0]
+    usage = end.usage if own_usage is None else _of_turn(own_usage, end)
+    writes: list[Write] = []
+    if end.charges:
+        writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
+    if checkpointed and end.failure not in DEAD_LETTERS:
+        writes.append(drop_checkpoint(agent, header.id))
+    goes_on = unread is not None and hands_on(end)
+    if end.artifacts is None and end.status.state in TERMINAL:
+        yield from keep_streamed(agent, header.id)
+    elif end.artifacts is not None and claimed.run > 1:
+        writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
+    events = [*end.events, *(handed_on(header, end) if goes_on else (end.final,))]
+    items = items_of(previous, end, goes_on=goes_on)
+    ends = not goes_on and end.status.state in TERMINAL
+    # If the task continues, a worker whose commit got no answer reads the outcome from the log.
+    log = events if goes_on or logged_after is not None else []
+    writes += [add_items(agent, header.id, [] if ends else items), add_events(agent, header.id, log)]
+    if end.status.state in ('completed', 'canceled'):
+        messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
+        if end.status.state == 'canceled':
+            messages = stream.closed(messages)
+        run_id = f'{header.id}.{claimed.run}'
+        writes += conversations.append(
+            agent,
+            header.owner,
+            header.context_id,
+            record,
+            messages,
+            rewritten=end.rewritten,
+            read=claimed.head,
+            run_id=run_id,
+            usage=usage,
+            at=end.status.at,
+        )
+    yield writes
+    if not goes_on:
+        writes.clear()  # a long answer is in the conversation, too: not held while the end is joined
+        ending = joined_items.join_items(items) if ends else None
+        yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
+    if push:
+        yield from deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
+    next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
+    return next_claim, events, following is not None and not goes_on
+
+
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
+    """Return the result of a stored finish, after a commit without an answer. LeaseLost for any other end."""
+    rows = yield (
+        f'SELECT holder, run, state, status_at, last_event, {HEADER}, {RUN} FROM task WHERE {TASK} AND fence = ?',
+        (agent, claimed.header.id, claimed.fence),
+    )
+    for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
+        if hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
+            events = [*end.events, *handed_on(claimed.header, end)]
+            first = [*end.events, end.final][0].n
+            # The last payload identifies the end of a run.
+            if (yield from event_log.events_after(agent, claimed.header.id, first - 1, len(events) + 1)) != events:
+                break  # the run has ended in another way
+            claim = claim_of(
+                header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
+            )
+            return claim, events, False
+        if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
+            return None, [*end.events, end.final], True
+    raise LeaseLost
+
+
+def items_of(previous: bytes | None, end: Finish, *, goes_on: bool) -> list[tuple[str, str, bytes]]:
+    """Return the new items of a run; the previous status message moves into the history (§3.7)."""
+    items = [] if previous is None else [('message', '', previous)]
+    items += [('message', *message) for message in end.history]
+    if goes_on and end.status.message is not None:
+        items.append(('message', '', end.status.message))
+    return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
+
+
+def _of_turn(own: bytes, end: Finish) -> RunUsage:
+    """Return the usage of a turn: of this run and of the interrupted runs before it."""
+    before = load_usage(own)
+    return before if end.usage is None else before + plain_usage(end.usage)
+
+
+def _end(
+    agent: str,
+    claimed: Claim,
+    end: Finish,
+    usage: RunUsage | None,
+    read: int,
+    *,
+    ending: bytes | None,
+    following: str | None,
+) -> list[Write]:
+    """Write the status and release the task. An interrupted task and a dead letter keep the turn."""
+    values = (
+        *end.status,
+        end.metadata if end.metadata is not None else claimed.header.metadata,
+        end.final.n,
+        end.final.n,
+        end.failure,
+        claimed.inbox if end.status.state == 'failed' else read,  # a retry goes on from the checkpoint, or begins anew
+        ending,
+    )
+    turn, of_turn = _TURN, _NO_TURN
+    if end.failure in DEAD_LETTERS:
+        turn, of_turn = '', ()
+    elif end.status.state in INTERRUPTED:
+        of_turn = _turn(claimed, end, usage)
+    statement = (
+        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, stop_event = ?,'
+        f' failure = ?, inbox_read = ?, ending = ?,{turn} holder = NULL, lease_until = NULL,'
+        f' cancel_requested = 0 WHERE {TASK}'
+    )
+    writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
+    if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
+        writes.append(credentials.drop_credentials(agent, claimed.header.id))
+    if following is not None:
+        writes.append(release_context(agent, claimed.header.owner, following))
+    return writes
+
+
+def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
+    """Return the turn of a resumed task: messages, usage, pending calls, context head."""
+    own = [*(claimed.own_messages or ()), *end.messages]
+    used = None if usage is None else dump_usage(usage)
+    return dump_messages(own), used, end.pending, claimed.head
+
+
+def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
+    row = yield (
+        'UPDATE task SET run = run + 1, turn = turn + 1, tried = NULL, inbox_read = ?, status_message = NULL,'
+        ' own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL,'
+        ' metadata = COALESCE(?, metadata)'
+        f' WHERE {TASK} RETURNING {HEADER}, {RUN}',
+        (read, metadata, agent, claimed.header.id),
+    )
+    header = header_of(row[0])
+    return claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)
+
+
+def hands_on(end: Finish) -> bool:
+    """Return True if the task goes on with its unread messages after this end of a run."""
+    return end.status.state in _HANDS_ON and not end.last and end.failure not in DEAD_LETTERS
+
+
+def handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
+    """Return the events for the end of a run whose task goes on: the reason of a failure, else none."""
+    if end.status.message is None:
+        return []
+    return [status_event(header, end.status._replace(state='working'), end.final.n)]

@@ -1,0 +1,13 @@
+"""The events of the statuses of tasks."""
+
+from __future__ import annotations
+
+from ..protocol import stored
+from ..types import TaskEvent, TaskHeader
+from .ports import Status
+
+
+def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
+    """Return the event of a status."""
+    body = stored.status(status.state, status.at, status.message)
+    return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
