@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, text_of
-from ..client.following import Update
 from ..client.questions import RemoteQuestion, waiting_task
+from ..client.updates import Update
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import echo, say
 

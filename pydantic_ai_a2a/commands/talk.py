@@ -20,9 +20,9 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
-from ..client.following import Update
 from ..client.questions import answer_to
 from ..client.send_options import SendOptions
+from ..client.updates import Update
 from ..client.urls import shown
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
