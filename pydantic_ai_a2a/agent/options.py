@@ -34,8 +34,10 @@ from pydantic_ai.capabilities import (
     Hooks,
     ModelFallback,
     ProcessHistory,
+    SetToolMetadata,
     WrapperCapability,
 )
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
     FinalResultEvent,
@@ -70,7 +72,23 @@ from ..conversion.outbound import OutputMapper, has_output_functions
 from ..conversion.schemas import problem
 from ..errors import ToolConflict
 from .exits import contained
-from .internals import has_output_validators, tool_of, validates_output, wrap_all_hooks, wrap_toolset
+from .internals import (
+    capabilities_of,
+    check_capabilities,
+    check_metadata,
+    check_model,
+    check_toolsets,
+    has_images,
+    has_output_validators,
+    has_workspaces,
+    in_workflow,
+    knows_name,
+    refuses_images,
+    tool_of,
+    validates_output,
+    wrap_all_hooks,
+    wrap_toolset,
+)
 
 NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
 NO_DEPS = (
@@ -221,6 +239,71 @@ def durability(agent: AbstractAgent[Any, Any], options: RunOptions) -> str | Non
     kinds = (type(capability) for capability in _capabilities(agent, options))
     # By name: the modules of engines take long to import.
     return next((kind.__name__ for kind in kinds if kind.__module__.startswith('pydantic_ai.durable_exec.')), None)
+
+
+def check_in_workflow(durability: object, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse what Pydantic AI refuses in each run in a workflow, as far as known before the run.
+
+    Args:
+        durability: The capability of the agent for durable execution.
+        agent: The agent.
+        options: The options of every run.
+
+    Raises:
+        TypeError: A part of the agent, or an option, works outside of workflows only.
+    """
+    inside = in_workflow(durability)
+    engine: str = inside.engine_name
+    if refuses_images(inside) and has_images(options.get('output_type') or agent.output_type):
+        raise TypeError(
+            f'Pydantic AI refuses images as output of a model at {engine}. Show them with a2a(ctx).artifact in a tool,'
+            ' or return them from an output function.'
+        )
+    if options.get('workspace') is not None and not has_workspaces(inside):
+        raise TypeError(
+            f'At {engine}, workspace= needs a capability of the agent that supplies workspaces:'
+            " Agent(…, capabilities=[LocalWorkspace('.')])."
+        )
+    toolsets = (*agent.toolsets, *(options.get('toolsets') or ()))
+    try:
+        check_capabilities(inside, _capabilities_of_runs(agent, options))
+        check_toolsets(inside, toolsets)
+        if not any(isinstance(capability, SetToolMetadata) for capability in _capabilities(agent, {})):
+            check_metadata(inside, toolsets)
+        for model in models_of(agent, options):
+            if isinstance(model, Model) and model is not agent.model:
+                check_model(inside, model)
+    except UserError as error:
+        raise TypeError(str(error)) from error
+    _check_fallbacks(inside, agent, options)
+
+
+def _check_fallbacks(inside: Any, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse the name of a fallback that no capability knows: only the first model of a run may have any name.
+
+    Raises:
+        TypeError: There is such a name.
+    """
+    kind = cast('type[Any]', type(inside))
+    resolvers = {getattr(type(capability), 'resolve_model_id', None) for capability in _capabilities(agent, {})}
+    if resolvers - {AbstractCapability[Any].resolve_model_id, kind.resolve_model_id}:
+        return
+    for name in models_of(agent, options)[1:]:
+        if isinstance(name, str) and not knows_name(inside, name):
+            raise TypeError(
+                f'ModelFallback has the model {name!r}, which a workflow cannot change to. Make it known:'
+                f' {kind.__name__}(models={{{name!r}: …}}).'
+            )
+
+
+def _capabilities_of_runs(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[AbstractCapability[Any]]:
+    """Yield the capabilities of the options."""
+    for capability in options.get('capabilities') or ():
+        if isinstance(capability, AbstractCapability):
+            yield cast('AbstractCapability[Any]', capability)
+        else:
+            yield DynamicCapability(capability)
+    yield from capabilities_of(_unwrapped(agent), options.get('spec'))
 
 
 def lacks_deps(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:

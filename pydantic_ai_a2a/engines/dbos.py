@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import dbos
 from dbos import error as errors
@@ -192,9 +193,14 @@ def _keep_private(url: str) -> None:
         OSError: The file cannot be made, or belongs to another user.
     """
     database = make_url(url)
-    if database.get_backend_name() == 'sqlite' and database.database not in (None, '', ':memory:'):
-        path = Path(str(database.database))
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        for file in (path, *(path.with_name(path.name + ending) for ending in ('-wal', '-shm', '-journal'))):
-            with suppress(FileNotFoundError):
-                file.chmod(0o600)
+    name = database.database or ':memory:'
+    if name.startswith('file:') and 'uri' in database.query:
+        name = unquote(urlsplit(name).path)
+    if database.get_backend_name() != 'sqlite' or name == ':memory:' or database.query.get('mode') == 'memory':
+        return
+    path = Path(name)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    path = path.resolve()  # of a link: SQLite's other files are beside the target
+    for file in (path, *(path.with_name(path.name + ending) for ending in ('-wal', '-shm', '-journal'))):
+        with suppress(FileNotFoundError):
+            file.chmod(0o600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, cast
@@ -19,7 +19,7 @@ from pydantic_ai.usage import RunUsage
 
 from .. import chains
 from ..agent.dependencies import Running, RunToken, running
-from ..agent.options import RunOptions
+from ..agent.options import RunOptions, check_in_workflow
 from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
@@ -60,9 +60,13 @@ class Engine(ABC):
         Raises:
             TypeError: The agent lacks the capability of this engine, or the engine cannot run it with the options.
         """
-        if self.capability.from_agent(agent) is None:
+        durability = None
+        with suppress(NotImplementedError):  # an agent class of the user may have no capabilities
+            durability = self.capability.from_agent(agent)
+        if durability is None:
             engine, name = type(self).__name__, self.capability.__name__
             raise TypeError(f'engine={engine}() needs an agent with the capability {name}: Agent(…, capabilities=…).')
+        check_in_workflow(durability, agent, options)
 
     @abstractmethod
     def serving(self, app: AtEngine) -> AbstractAsyncContextManager[Any]:

@@ -36,7 +36,15 @@ from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    ExecuteWorkflowInput,
+    Interceptor,
+    Worker,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.dependencies import Running, running
@@ -130,6 +138,11 @@ class Temporal(Engine):
 
     def check(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
         super().check(agent, options)
+        if cast('TemporalDurability[Any]', TemporalDurability.from_agent(agent)).continue_as_new is not None:
+            raise TypeError(
+                'engine=Temporal() cannot be combined with TemporalDurability(continue_as_new=…): a workflow of a task'
+                ' takes no arguments of yours. Give the app an agent without it.'
+            )
         leaves = list[Any]()
         for toolset in (*agent.toolsets, *(options.get('toolsets') or ())):
             toolset.apply(leaves.append)
@@ -461,6 +474,9 @@ class _Tasks(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _InTask(next, self)
 
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
+        return _InWorkflow
+
     async def current(self, key: str) -> Running:
         """Return the run of a workflow."""
         backend, task_id = self._app.backend, _task_of(key)
@@ -472,6 +488,18 @@ class _Tasks(Interceptor):
         recorder = _recorder(self._app, claim)
         current = self._job.current(claim, recorder, await self._job.validated(claim, recorder))
         return current._replace(writer=_Writes(partial(_publish, key)))
+
+
+class _InWorkflow(WorkflowInboundInterceptor):
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        running.set(cast('Running', _NoTask()))  # of a child workflow: `_Run` sets its own
+        return await self.next.execute_workflow(input)
+
+
+class _NoTask:
+    @property
+    def claim(self) -> Claim:
+        raise UserError('a2a(ctx) does not work in a child workflow of Temporal: remove child_workflow from the tool.')
 
 
 class _InTask(ActivityInboundInterceptor):

@@ -348,15 +348,41 @@ async def test_an_app_is_ready_once_the_database_of_dbos_is(tmp_path: Path) -> N
         assert texts(await client.send('hello')) == ['Hi.']
 
 
+FILES = {
+    'path': 'sqlite:///{folder}/dbos.db',
+    'relative path': 'sqlite:///dbos.db',
+    'driver': 'sqlite+pysqlite:///dbos.db?timeout=30',
+    'URI': 'sqlite:///file:dbos.db?mode=rwc&uri=true',
+    'URI with a host': 'sqlite:///file://{folder}/dbos%2Edb?uri=true',
+    'link': 'sqlite:///link.db',
+}
+
+
 @pytest.mark.parametrize('exists', [False, True])
-async def test_database_of_dbos_is_for_its_user_alone(tmp_path: Path, exists: bool) -> None:
+@pytest.mark.parametrize('case', FILES)
+async def test_database_of_dbos_is_for_its_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, exists: bool
+) -> None:
     """Whoever can write to it can run code: DBOS keeps pickles."""
     need_dbos()
-    file = tmp_path / 'dbos.db'
-    if exists:
-        file.touch(0o644)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'link.db').symlink_to('dbos.db')
+    for ending in ('', '-wal', '-shm') if exists else ():
+        (tmp_path / f'dbos.db{ending}').touch(0o644)
     agent = DbosKit(tmp_path).agent(TestModel(custom_output_text='Hi.'))
-    async with serving(agent, **DbosKit(tmp_path).options()) as client:
+    engine = DBOS(FILES[case].format(folder=tmp_path))
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=engine) as client:
         assert texts(await client.send('hello')) == ['Hi.']
-        modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.glob('dbos.db*')}
+        modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.glob('*db*')}
+    assert modes['dbos.db'] == '0o600'
     assert {*modes.values()} == {'0o600'}
+
+
+@pytest.mark.parametrize('url', ['sqlite://', 'sqlite:///file:dbos?mode=memory&cache=shared&uri=true'])
+async def test_database_of_dbos_in_memory_makes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = DbosKit(tmp_path).agent(TestModel())
+    async with lifespan(to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=DBOS(url))):
+        assert not {path.stem for path in tmp_path.iterdir()} - {'agent'}
