@@ -30,7 +30,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
@@ -266,7 +266,8 @@ class Temporal(Engine):
                 return
 
     async def cancel(self, run: EngineRun) -> None:
-        handle: WorkflowHandle[Any, bytes] = run.handle
+        # The start may not have come to its handle.
+        handle = run.handle or (await self._client(run.app.backend)).get_workflow_handle_for(_Run.run, run.key)
         try:
             with suppress(WorkflowFailureError):  # `result` says how it has ended
                 try:
