@@ -512,9 +512,8 @@ async def _unknown(arguments: Sequence[RawValue]) -> None:
 
 def _misfits(error: BaseException | None) -> bool:
     """Return True for the error of a call that does not fit the tools of this process, of which none was called."""
-    frames = () if error is None else walk_tb(error.__traceback__)
-    found = any(frame.f_code.co_name in _FITS_CALL for frame, _ in frames)
-    return found or (error is not None and _misfits(error.__cause__))
+    frames = [] if error is None else [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
+    return not _FITS_CALL.isdisjoint(frames) or (error is not None and _misfits(error.__cause__))
 
 
 def _changed_agent() -> exceptions.ApplicationError:

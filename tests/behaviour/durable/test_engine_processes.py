@@ -37,8 +37,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
-    def run(lease: float = 1.0) -> AbstractContextManager[Remote]:
+    def run(lease: float = 1.0, attempts: int = 20) -> AbstractContextManager[Remote]:
         env['A2A_TEST_LEASE'] = str(lease)
+        env['A2A_TEST_ATTEMPTS'] = str(attempts)
         return started('tests.behaviour.durable_engine:app', env=env, packages=PACKAGES)
 
     return run
@@ -72,6 +73,19 @@ async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_w
                 answer = await remote.send('recall', contextId='c')
                 assert (texts(done), texts(answer)) == (['Step 5, done.'], [f'stop at {" ".join(POINTS)} + recall'])
     assert ledger(tmp_path) == [again for step in STEPS for again in [step] * (1 + (step in POINTS))]
+
+
+async def test_run_that_kills_each_of_its_processes_ends_as_a_dead_letter(start: Start, tmp_path: Path) -> None:
+    task_id = ''
+    for _ in range(2):
+        with start(attempts=2) as remote:
+            task_id = task_id or (await remote.send('stop at tool-1', wait=False))['id']
+            await remote.gates.reached('tool-1')
+            await kill(remote.server)
+    with start(attempts=2) as remote:
+        dead = await remote.ended(task_id)
+    assert dead['status']['message']['metadata']['failure'] == 'attempts'
+    assert ledger(tmp_path) == ['model-1', 'tool-1', 'tool-1']
 
 
 async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_server_that_took_over(
