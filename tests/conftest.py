@@ -37,6 +37,7 @@ SLOW = (
     *(
         f'tests/behaviour/durable/test_{name}.py'
         for name in (
+            'changed_agents',
             'deploys',
             'durable_processes',
             'engine_processes',

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy, deepcopy
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -46,13 +46,14 @@ from ..quotas import Left
 from ..settings import Limits, Progress
 from ..store.ports import Checkpoint
 from ..types import Artifact, Note, Step, TextDelta, frozen
+from .approved_calls import AsApproved, schema_of
 from .budget import charge_unanswered, within
 from .connections import Connections
 from .dependencies import Entering, Hooks, RunToken, observe_tools
 from .downloads import Downloads, has_files
 from .enqueued import enqueue_again, enqueued_after, enqueued_in, with_enqueued, without_enqueued
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output
+from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output, wrap_toolset
 from .options import (
     NO_MODEL,
     PartialOutputs,
@@ -111,6 +112,8 @@ class RunArguments:
     """True to let the run end with deferred calls, for any output type of the agent."""
     answers: DeferredToolResults | None = None
     """Results of the calls at the end of the history."""
+    approved: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """JSON Schemas of approved calls when they were shown, by the id of the call."""
     shown: Collection[str] = ()
     """Ids of those calls shown to clients before."""
     steering: Steering | None = None
@@ -219,10 +222,9 @@ class Runner:
         return await self._run(arguments, options)
 
     async def _run(self, arguments: RunArguments, options: RunOptions | None) -> RunOutput:
-        history, turn = arguments.history, arguments.turn
+        turn = arguments.turn
+        history = deepcopy(arguments.history) if self._changes_history else arguments.history
         answer = AnswerStream(arguments.text_output)
-        if self._changes_history:
-            history = deepcopy(history)
         resumed = turn is not None and turn.before
         answers = None if resumed else arguments.answers
         added = Added()
@@ -243,6 +245,8 @@ class Runner:
                 node = run.next_node
                 if self._wraps or arguments.client_tools or arguments.client_output is not None:
                     self._wrap(run, arguments)
+                if arguments.approved:
+                    wrap_toolset(run, partial(AsApproved, approved=arguments.approved))
                 try:
                     if resumed:
                         node = await _resume(run, arguments, resumed[-1])
@@ -546,11 +550,7 @@ def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, A
         return None
     names = {call.tool_name for call in (*output.approvals, *output.calls)}
     tools = {name: tool_of(run, name) for name in names}
-    return {
-        name: tool.parameters_json_schema | ({'description': tool.description} if tool.description else {})
-        for name, tool in tools.items()
-        if tool is not None
-    }
+    return {name: schema_of(tool) for name, tool in tools.items() if tool is not None}
 
 
 def stopped(

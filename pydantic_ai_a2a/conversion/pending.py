@@ -122,6 +122,8 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
 
 def still_shown(pending: Pending) -> set[str]:
     """Return the ids of the calls that clients have been shown as progress, with unchanged arguments."""
+    if not pending.shown_calls:
+        return set()
     # The answer to a call of a remote agent does not change the local call, which waits.
     seen = (call for call in pending.calls if not call.local_id and not call.hidden)
     calls = {call.id: call.args for call in seen if call.args is not None}

@@ -165,6 +165,15 @@ def run_results(pending: Pending) -> DeferredToolResults:
     return deferred
 
 
+def approved_schemas(pending: Pending) -> dict[str, dict[str, Any]]:
+    """Return what approvers have seen of the tools of this agent: a JSON Schema by the id of each call."""
+    schemas: dict[str, dict[str, Any]] = {}
+    for call in pending.calls:
+        if call.kind == 'approval' and call.schema is not None and not {WAITING, _MODEL} & (call.metadata or {}).keys():
+            schemas[call.id] = call.schema
+    return schemas
+
+
 def _answer_model(deferred: DeferredToolResults, call: PendingCall, answer: CallAnswer | None) -> None:
     """Put an answer in the form that the call of a remote agent as a model takes."""
     if answer is None:

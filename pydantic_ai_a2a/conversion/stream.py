@@ -256,6 +256,11 @@ EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too many times and 
 
 ENGINE_FAILED = Failure('engine', 'The engine that ran the task has ended the run.')
 CHANGED_AGENT = Failure('changed-agent', 'The agent was changed while the task was running.')
+CHANGED_AGENT_HINT = (
+    'The agent no longer takes the steps of its workflow. Let the tasks of an agent end before you deploy another one.'
+    ' At Temporal, you may also give each version a task_queue, or run worker versions.'
+)
+"""Says in the log how to avoid the failure."""
 
 UNKNOWN = Failure('internal', 'The agent failed with an internal error.')
 _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai.agent import AbstractAgent
@@ -22,12 +22,13 @@ from ..agent.dependencies import Running, RunToken, running
 from ..agent.options import RunOptions, check_in_workflow
 from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
 from ..conversion.stream import AnswerStream, EngineFailure, classify
-from ..errors import LeaseLost, StoreFailed, StoreUnavailable
+from ..errors import LeaseLost, ResultForgotten, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
 from ..store.ports import Backend
 from ..store.run_usage import plain_usage
 from ..types import Note, ToolArtifact
 
+T = TypeVar('T')
 EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact
 """An event of a run, for the clients of its task: of the model's stream or of a tool; or a note or an artifact."""
 
@@ -314,37 +315,59 @@ class AtEngine:
         Raises:
             LeaseLost: Another server has the task, and attaches to its workflow.
         """
-        arguments, canceling = run.arguments, asyncio.timeout(None)
+        arguments, canceling, header = run.arguments, asyncio.timeout(None), run.current.claim.header
+        started = asyncio.Future[None]()
         async with AsyncExitStack() as stack:
-            over = None
+            over = _task(stack, self._follow(stack, run, turn, answer, started, known=known))
             try:
                 async with canceling:
                     with arguments.token.opening(canceling):
-                        await self.engine.start(run, known=known)
-                        run.result = _task(stack, self.engine.result(run))
-                        run.result.add_done_callback(lambda _: run.events.put_nowait(None))
-                        over = _task(stack, self._relay(run, turn, answer, known=known))
                         return await asyncio.shield(over)
             except TimeoutError:
                 if not canceling.expired():
                     raise
+            # The engine may start the workflow, and not have answered yet. A task that is over does not wait for that.
+            ended = _task(stack, self.backend.events.wait(header.id, header.last_event))
+            await asyncio.wait([started, over, ended], return_when=asyncio.FIRST_COMPLETED)
+            if self.engine.in_server and not started.done():
+                await self.engine.cancel(run)  # before the agent begins, in a workflow that always starts
+                await asyncio.wait([started, over], return_when=asyncio.FIRST_COMPLETED)
+            if not started.done():
+                over.cancel()
+                await asyncio.wait([over])
+                if not over.cancelled() and not isinstance(over.exception(), ResultForgotten):
+                    return over.result()
+                await self.engine.give_up(run)
+                return RunOutput(Canceled('The run has not begun.'), (), None, [], arguments.usage or RunUsage())
             try:
                 await turn.mark(run.key)  # the token is cancelled for a lost lease, too
             except LeaseLost:
-                if await self._works(arguments.info['task_id']):
+                if await self._works(header.id):
                     raise
             await self.engine.cancel(run)
-            none = RunOutput(Canceled('The run has not begun.'), (), None, [], arguments.usage or RunUsage())
-            return none if over is None else await over
+            return await over
 
     async def _works(self, task_id: str) -> bool:
         """Return whether a task is neither cancelled nor erased: its workflow goes on."""
         task = await self.backend.reader.load(task_id, None, history_length=0, artifacts=False)
         return task is not None and task.header.state == 'working'
 
-    async def _relay(self, run: EngineRun, turn: Turn, answer: AnswerStream, *, known: bool) -> RunOutput:
-        """Write the events of a run into its task, for the clients that watch the task, and return its result."""
+    async def _follow(
+        self,
+        stack: AsyncExitStack,
+        run: EngineRun,
+        turn: Turn,
+        answer: AnswerStream,
+        started: asyncio.Future[None],
+        *,
+        known: bool,
+    ) -> RunOutput:
+        """Start or attach. Write the events into the task, for the clients that watch the task. Return the result."""
         live, steps, arguments = False, self.runner.steps, run.arguments
+        await self.engine.start(run, known=known)
+        run.result = _task(stack, self.engine.result(run))
+        run.result.add_done_callback(lambda _: run.events.put_nowait(None))
+        started.set_result(None)
         if not known:
             await turn.mark(run.key)
         async for event in self.engine.events(run):
@@ -364,7 +387,7 @@ class AtEngine:
         return await run.result
 
 
-def _task(stack: AsyncExitStack, work: Coroutine[Any, Any, RunOutput]) -> asyncio.Task[RunOutput]:
+def _task(stack: AsyncExitStack, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task that ends with a stack."""
     task = asyncio.create_task(work)
 

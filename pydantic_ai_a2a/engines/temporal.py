@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from copy import copy
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
+from traceback import walk_tb
 from typing import Any, ClassVar, NamedTuple, Union, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -30,8 +31,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from temporalio import activity, converter, exceptions, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.client import Client, RetryConfig, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.common import WorkflowIDReusePolicy as Reuse
 from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
 from temporalio.plugin import SimplePlugin
@@ -91,6 +92,10 @@ _GRACE = timedelta(minutes=1)
 """Time after the `timeout` of a run until Temporal ends a workflow without a worker."""
 _NONDETERMINISM = '[TMPRL1100]'
 """Temporal's number of the error, which begins its text."""
+_OF_AGENTS = 'agent__'
+"""Beginning of the names of Pydantic AI's activities."""
+_FITS_CALL = frozenset({'tool_for_tool_def', 'revalidate_function_args'})
+"""Functions of Pydantic AI that fit a call to the tools of this process, before the tool is called."""
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
@@ -204,12 +209,13 @@ class Temporal(Engine):
 
     def _worker(self, app: AtEngine, client: Client, **options: Any) -> Worker:
         _apps[self._task_queue] = app
-        # Without a name, Temporal compiles all loaded modules.
-        given: Any = {'build_id': _NAME, **options}
+        # Without a name, Temporal compiles all loaded modules. Worker versions have names.
+        given: Any = options if 'deployment_config' in options else {'build_id': _NAME, **options}
         return Worker(
             client,
             task_queue=self._task_queue,
             workflows=[_Run],
+            activities=[_unknown, *given.pop('activities', ())],
             plugins=[AgentPlugin(app.runner.agent)],
             interceptors=[_Tasks(app)],
             workflow_runner=Unsandboxed(),
@@ -279,7 +285,8 @@ class Temporal(Engine):
                 return
 
     async def cancel(self, run: EngineRun) -> None:
-        handle: WorkflowHandle[Any, bytes] = run.handle
+        # The start may not have come to its handle.
+        handle = run.handle or (await self._client(run.app.backend)).get_workflow_handle_for(_Run.run, run.key)
         try:
             with suppress(WorkflowFailureError):  # `result` says how it has ended
                 try:
@@ -375,9 +382,9 @@ def _of_files(error: Exception, arguments: Sequence[Any]) -> Exception:
     return error
 
 
-def _as_failure(error: Exception) -> exceptions.ApplicationError:
+def _as_failure(error: Exception, **options: Any) -> exceptions.ApplicationError:
     """Return an error of a workflow or activity that Temporal does not try again."""
-    return exceptions.ApplicationError('', *error.args, type=type(error).__name__, non_retryable=True)
+    return exceptions.ApplicationError('', *error.args, type=type(error).__name__, non_retryable=True, **options)
 
 
 # --- the code of workflows --------------------------------------------------------------------------------------------
@@ -421,6 +428,7 @@ class _Run:
             budget=sent.budget,
             may_wait=True,
             answers=sent.answers,
+            approved=sent.approved,
             shown=sent.shown,
             client_tools=sent.client_tools,
             client_output=job.client_output(claim),
@@ -514,11 +522,31 @@ class _InTask(ActivityInboundInterceptor):
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
         except Exception as error:
+            if _misfits(error):
+                raise _changed_agent() from error
             if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error  # such as for one signal too many
             if (known := _with_failure(error, input.args)) is None:
                 raise
             raise known from error
+
+
+@activity.defn(dynamic=True)
+async def _unknown(arguments: Sequence[RawValue]) -> None:
+    """Stand for the activities that the agent of this process does not have. Temporal would try again for ever."""
+    name = activity.info().activity_type
+    raise _changed_agent() if name.startswith(_OF_AGENTS) else exceptions.ApplicationError(name, type='NotFoundError')
+
+
+def _misfits(error: BaseException | None) -> bool:
+    """Return True for the error of a call that does not fit the tools of this process, of which none was called."""
+    frames = [] if error is None else [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
+    return not _FITS_CALL.isdisjoint(frames) or (error is not None and _misfits(error.__cause__))
+
+
+def _changed_agent() -> exceptions.ApplicationError:
+    """Return the failure of a run whose steps the agent of this process does not have. The server logs it."""
+    return _as_failure(EngineFailure(*CHANGED_AGENT), category=exceptions.ApplicationErrorCategory.BENIGN)
 
 
 async def _publish(key: str, event: Any) -> None:
@@ -578,6 +606,8 @@ class _Sent(NamedTuple):
     spent: float
     given: list[Any] = []  # noqa: RUF012 - never changed
     """The data of the client for `Messages.input_type`, if any. Servers of the versions before do not send it."""
+    approved: Mapping[str, dict[str, Any]] = {}
+    """See `RunArguments.approved`. Servers of the version before do not send it."""
 
 
 _SENT: TypeAdapter[_Sent] = TypeAdapter(_Sent, config=_CONFIG)
@@ -602,6 +632,7 @@ def _dump_run(run: EngineRun) -> bytes:
         usage=arguments.usage,
         budget=arguments.budget,
         answers=arguments.answers,
+        approved=arguments.approved,
         client_tools=arguments.client_tools,
         spent=arguments.spent,
         given=[] if validated is None else [validated.given],

@@ -30,7 +30,7 @@ from ..conversion.asking import Asked, ask, asked_by, rules_of
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
-from ..conversion.remote_calls import run_results
+from ..conversion.remote_calls import approved_schemas, run_results
 from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, ValidatedInput, client_output, has_tools
 from ..conversion.stream import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
 from ..errors import A2AError, BadInput, StoreFailed
@@ -117,7 +117,8 @@ class AgentJob:
             'attempt': claim.attempt,
             'idempotency_key': key,
         }
-        answers = run_results(pending) if pending is not None and pending.calls else None
+        asked = pending if pending is not None and pending.calls else None
+        answers = None if asked is None else run_results(asked)
         turn, budget = None, None
         if self._backend.durable:
             turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
@@ -150,6 +151,7 @@ class AgentJob:
             budget=budget,
             may_wait=True,
             answers=answers,
+            approved={} if asked is None else approved_schemas(asked),
             shown=() if pending is None else still_shown(pending),
             steering=self._steering(claim, recorder) if self._steers else None,
             client_tools=tools,

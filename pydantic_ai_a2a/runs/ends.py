@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from ..agent.dependencies import Hooks, RunFailure
 from ..agent.runner import stored_steps
-from ..conversion.stream import Failure
+from ..conversion.stream import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
@@ -77,9 +77,10 @@ class RunEnds:
         self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
     ) -> None:
         """Record a failed run, now or after the store is back."""
-        logger.error(
-            'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, run_id(claim), exc_info=error
-        )
+        # The traceback of a changed agent shows only the engine.
+        changed = failure == CHANGED_AGENT
+        text = 'Task %s failed (%s, correlation id %s).' + (f' {CHANGED_AGENT_HINT}' if changed else '')
+        logger.error(text, claim.header.id, failure.kind, run_id(claim), exc_info=None if changed else error)
         await self._pending_writes.give(claim.header.id, self.failing(claim, recorder, failure, error))
 
     def failing(

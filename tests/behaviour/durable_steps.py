@@ -19,7 +19,8 @@ from ..bounds import LOGS
 from ..e2e.gates import ROUTES, gates
 from .stage import prompts
 
-WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=20)
+ATTEMPTS = int(environ.get('A2A_TEST_ATTEMPTS', '20'))
+WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=ATTEMPTS)
 RETENTION = Retention(events=LOGS)
 
 

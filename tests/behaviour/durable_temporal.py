@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from os import environ
 from pathlib import Path
+from typing import Any
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.models.function import FunctionModel
+from temporalio.client import Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
 from temporalio.plugin import SimplePlugin
 
 from pydantic_ai_a2a import Workers, a2a, to_a2a
@@ -32,18 +34,23 @@ agent: Agent[object, str] = Agent(
 )
 
 
-@agent.tool
-async def work(ctx: RunContext[object], step: int) -> str:
-    note(f'tool-{step}')
-    await a2a(ctx).status(f'Tool {step}.')
-    reached, opened, stopped = (FOLDER / f'tool-{step}.{what}' for what in ('reached', 'opened', 'stopped'))
+async def gate(name: str) -> None:
+    """Wait while the gate is closed."""
+    reached, opened, stopped = (FOLDER / f'{name}.{what}' for what in ('reached', 'opened', 'stopped'))
     reached.touch()
     try:
-        while not opened.exists() and (FOLDER / f'tool-{step}.closed').exists():  # noqa: ASYNC110 - a file tells nobody
+        while not opened.exists() and (FOLDER / f'{name}.closed').exists():  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(0.01)
     except asyncio.CancelledError:
         stopped.touch()
         raise
+
+
+@agent.tool
+async def work(ctx: RunContext[object], step: int) -> str:
+    note(f'tool-{step}')
+    await a2a(ctx).status(f'Tool {step}.')
+    await gate(f'tool-{step}')
     await asyncio.sleep(float(environ.get('A2A_TEST_TOOL_SECONDS', '0')))
     return 'worked'
 
@@ -70,6 +77,20 @@ async def fail_once_told() -> AsyncGenerator[None]:
         waiting.cancel()
 
 
+class HoldsStarts(Interceptor):
+    """Starts no workflow while the gate is closed."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        start = next.start_workflow
+
+        async def hold(input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+            await gate('start')
+            return await start(input)
+
+        next.start_workflow = hold
+        return next
+
+
 app = to_a2a(
     agent,
     name='steps',
@@ -79,6 +100,7 @@ app = to_a2a(
         task_queue=environ['A2A_TEST_QUEUE'],
         worker=False,
         plugins=[SimplePlugin('fails', run_context=fail_once_told)],
+        interceptors=[HoldsStarts()],
     ),
     workers=replace(WORKERS, attempts=Workers().attempts),
     retention=RETENTION,

@@ -16,6 +16,8 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.service import RPCError, RPCStatusCode
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 from pydantic_ai_a2a.commands.erase import erase_all
@@ -333,6 +335,128 @@ async def test_tasks_that_are_cancelled_while_temporal_is_away_end_at_once_and_t
         assert texts(await ended(client, following)) == ['three']
         assert len(await over(outage.kit)) == 2  # no workflow was started for the second task
     assert waiting.answers == 2
+
+
+class Held(Interceptor):
+    """Holds the first call of a method, or its answer, until the test lets it go on."""
+
+    def __init__(self, method: str, *, sends: bool = False, error: Exception | None = None) -> None:
+        self._method = method
+        self._sends = sends
+        self._error = error
+        self._first = True
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        call = getattr(next, self._method)
+
+        async def hold(input: Any) -> Any:
+            first, self._first = self._first, False
+            if not first:
+                return await call(input)
+            answer = await call(input) if self._sends else None
+            self.reached.set()
+            await self.opened.wait()
+            if self._error is not None:
+                raise self._error
+            return answer or await call(input)
+
+        setattr(next, self._method, hold)
+        return next
+
+
+async def until_asked(kit: Kit) -> None:
+    """Wait until the store has a running task that its server has to cancel."""
+
+    async def is_asked() -> bool:
+        with closing(sqlite3.connect(kit.folder / 'agent.db')) as file:
+            return file.execute('SELECT COUNT(*) FROM task WHERE cancel_requested = 1').fetchone()[0] > 0
+
+    await until(is_asked)
+
+
+REFUSED = RPCError('The key has expired.', RPCStatusCode.PERMISSION_DENIED, b'')
+
+
+@TEMPORAL
+@pytest.mark.parametrize(('sends', 'error'), [(False, None), (True, None), (True, REFUSED)])
+async def test_cancel_waits_for_the_answer_to_a_start(kit: Kit, sends: bool, error: Exception | None) -> None:
+    waiting, start = Waiting(kit), Held('start_workflow', sends=sends, error=error)
+    options: dict[str, Any] = {'limits': PATIENT, 'workers': Workers(lease=1.0)}
+    async with serving(waiting.agent, **options, **kit.options(interceptors=[start])) as client:
+        task_id = await begun(client, 'hello')
+        await start.reached.wait()
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task_id}))
+        await until_asked(kit)
+        assert not canceling.done()
+        assert 'checkpoint' not in rows(kit)  # a server that takes over does not believe in a workflow
+        start.opened.set()
+        assert state_of(await canceling) == 'CANCELED'
+        assert await over(kit) == ['done']
+    assert waiting.answers <= 1
+
+
+@TEMPORAL
+async def test_cancel_of_a_run_whose_workflow_is_lost_ends_the_task_as_cancelled(kit: Kit) -> None:
+    waiting, look = Waiting(kit), Held('describe_workflow')
+    async with served(waiting.agent, **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        await waiting.reached.wait()
+    options = kit.options(empty=True, interceptors=[look])
+    async with served(waiting.agent, limits=PATIENT, **options) as client:
+        await look.reached.wait()
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task_id}))
+        await until_asked(kit)
+        look.opened.set()
+        assert state_of(await canceling) == 'CANCELED'
+
+
+async def is_cancelled(client: Client, task_id: str) -> None:
+    assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+
+
+async def is_erased(client: Client, task_id: str) -> None:
+    await erase_all(client.a2a_app.backend, OWNER, None, grace=0.0)
+
+
+FORCED = fixed(Limits, cancel_grace=0.05)
+"""A cancel does not wait for the end of the run."""
+
+
+@TEMPORAL
+@pytest.mark.parametrize('end', [is_cancelled, is_erased])
+async def test_workflow_whose_start_gets_no_answer_ends_with_its_task(
+    kit: Kit, end: Callable[[Client, str], Any]
+) -> None:
+    waiting, start = Waiting(kit), Held('start_workflow', sends=True)
+    async with serving(waiting.agent, limits=FORCED, **kit.options(interceptors=[start])) as client:
+        task_id = await begun(client, 'hello')
+        await start.reached.wait()
+        await waiting.reached.wait()
+        await end(client, task_id)
+        assert await over(kit) == ['done']
+        await waiting.stopped.wait()
+        assert end is is_cancelled or rows(kit) == {}
+    assert waiting.answers == 1
+
+
+@pytest.mark.parametrize('end', [is_cancelled, is_erased])
+async def test_workflow_that_dbos_could_not_store_yet_ends_with_its_task(
+    tmp_path: Path, end: Callable[[Client, str], Any]
+) -> None:
+    kit = DbosKit(tmp_path)
+    waiting = Waiting(kit)
+    async with serving(waiting.agent, limits=FORCED, **kit.options()) as client:
+        with closing(sqlite3.connect(tmp_path / 'dbos.db', isolation_level=None)) as file:
+            file.execute('BEGIN EXCLUSIVE')
+            task_id = await sent_in_vain(client, 'hello')
+            with told_in_log(f'Task {task_id} was taken over or has ended') as dropped:
+                await end(client, task_id)
+                file.execute('ROLLBACK')
+                assert await asyncio.to_thread(dropped.wait, LIMIT)
+        assert 'open' not in await over(kit)
+        assert end is is_cancelled or rows(kit) == {}
+    assert waiting.answers == 0
 
 
 async def test_an_app_is_ready_once_the_database_of_dbos_is(tmp_path: Path) -> None:

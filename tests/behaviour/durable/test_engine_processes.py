@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+import httpx
 import pytest
 
 from ...client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalKit, need_dbos
 from ...long import size
-from ..durable_processes import Remote, kill, started, stop, wait_for, where
+from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
 
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
 Start: TypeAlias = Callable[..., AbstractContextManager[Remote]]
@@ -35,8 +37,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
-    def run(lease: float = 1.0) -> AbstractContextManager[Remote]:
+    def run(lease: float = 1.0, attempts: int = 20) -> AbstractContextManager[Remote]:
         env['A2A_TEST_LEASE'] = str(lease)
+        env['A2A_TEST_ATTEMPTS'] = str(attempts)
         return started('tests.behaviour.durable_engine:app', env=env, packages=PACKAGES)
 
     return run
@@ -70,6 +73,19 @@ async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_w
                 answer = await remote.send('recall', contextId='c')
                 assert (texts(done), texts(answer)) == (['Step 5, done.'], [f'stop at {" ".join(POINTS)} + recall'])
     assert ledger(tmp_path) == [again for step in STEPS for again in [step] * (1 + (step in POINTS))]
+
+
+async def test_run_that_kills_each_of_its_processes_ends_as_a_dead_letter(start: Start, tmp_path: Path) -> None:
+    task_id = ''
+    for _ in range(2):
+        with start(attempts=2) as remote:
+            task_id = task_id or (await remote.send('stop at tool-1', wait=False))['id']
+            await remote.gates.reached('tool-1')
+            await kill(remote.server)
+    with start(attempts=2) as remote:
+        dead = await remote.ended(task_id)
+    assert dead['status']['message']['metadata']['failure'] == 'attempts'
+    assert ledger(tmp_path) == ['model-1', 'tool-1', 'tool-1']
 
 
 async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_server_that_took_over(
@@ -129,6 +145,33 @@ async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_wor
         await wait_for(first, 'was taken over or has ended')
         assert await first.gates.stopped('tool-2')
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
+
+
+async def kill_at_cancel(remote: Remote, task_id: str, folder: Path) -> None:
+    """Kill a server as soon as its store says that it has to cancel the task."""
+    canceling = asyncio.create_task(remote.call('CancelTask', id=task_id))
+
+    async def is_asked() -> bool:
+        with closing(sqlite3.connect(folder / 'agent.db')) as file:
+            return file.execute('SELECT 1 FROM task WHERE cancel_requested = 1').fetchone() is not None
+
+    await until(is_asked)
+    await kill(remote.server)
+    with pytest.raises(httpx.TransportError):
+        await canceling
+
+
+@pytest.mark.parametrize('start', ['file'], indirect=True)
+async def test_task_whose_server_is_killed_at_a_cancel_before_the_workflow_is_stored_is_cancelled(
+    start: Start, tmp_path: Path
+) -> None:
+    with start() as remote, closing(sqlite3.connect(tmp_path / 'dbos.db', isolation_level=None)) as file:
+        file.execute('BEGIN EXCLUSIVE')
+        task = await remote.send('stop at tool-1', wait=False)
+        await kill_at_cancel(remote, task['id'], tmp_path)
+    with start() as remote:
+        assert state_of(await remote.ended(task['id'])) == 'CANCELED'
+        assert await remote.gates.stopped('tool-1') or ledger(tmp_path) in ([], ['model-1'])
 
 
 # --- servers and workers of Temporal ---------------------------------------------------------------------------------
@@ -261,6 +304,45 @@ async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
         assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
     assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
     assert fleet.ledger == STEPS[:4]
+
+
+@FILE
+async def test_task_whose_server_is_killed_at_a_cancel_before_the_workflow_is_started_is_cancelled(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    for gate in ('start', 'tool-1'):
+        fleet.close(gate)
+    with fleet.worker():
+        with fleet.server() as server:
+            task = await server.send('go', wait=False)
+            await fleet.found('start.reached')
+            await kill_at_cancel(server, task['id'], tmp_path)
+        fleet.open('start')
+        with fleet.server() as server:
+            assert state_of(await server.ended(task['id'])) == 'CANCELED'
+            await fleet.over(f'{task["id"]}.1')
+        assert await fleet.kit.workflows() == {f'{task["id"]}.1': 'done'}
+
+
+@FILE
+async def test_server_that_loses_its_task_during_the_start_leaves_the_workflow_to_the_next(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    for gate in ('start', 'tool-1'):
+        fleet.close(gate)
+    with fleet.worker(), fleet.server() as first:
+        task_id = (await first.send('go', wait=False))['id']
+        await fleet.found('start.reached')
+        stop(first, tmp_path / 'agent.db')
+        fleet.open('start')
+        with fleet.server() as second:
+            await fleet.found('tool-1.reached')
+            first.server.signal(signal.SIGCONT)
+            await wait_for(first, f'Task {task_id} was taken over or has ended')
+            fleet.open('tool-1')
+            assert texts(await second.ended(task_id)) == ['Step 5, done.']
+        assert await fleet.kit.workflows() == {f'{task_id}.1': 'done'}
+    assert fleet.ledger == STEPS
 
 
 @FILE

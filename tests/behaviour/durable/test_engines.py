@@ -12,7 +12,7 @@ import pytest
 from cryptography.fernet import Fernet
 from fasta2a.storage import InMemoryStorage
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, RunContext
+from pydantic_ai import Agent, BinaryContent, RunContext, Tool
 from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -48,7 +48,7 @@ from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import Client, message, state_of, texts
 from ...engines import DbosKit, Kit, TemporalKit
-from ..asking import Tools, answers, approve
+from ..asking import Tools, answers, approve, asked
 from ..durable_handover import Gate, LosesEnds, begun, served
 from ..limits.test_budgets import used
 from ..metered import DAY, USED
@@ -290,6 +290,53 @@ async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -
     async with served(changed, **kit.options()) as client:
         failed = await ended(client, task_id)
     assert failed['status']['message']['metadata']['failure'] == 'changed-agent'
+
+
+@pytest.mark.parametrize('change', ['gone', 'parameters'])
+async def test_run_whose_tool_was_changed_ends_with_one_line_in_the_log(
+    kit: Kit, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+
+    async def wait(seconds: int) -> None:
+        pass
+
+    agents = [kit.agent(TestModel(), tools=[tool]) for tool in (gate.wait, wait)]
+    if change == 'gone':
+        agents[1] = kit.agent(TestModel())
+    async with served(agents[0], **kit.options()) as client:
+        task_id = await begun(client, 'hello')
+        await gate.reached.wait()
+    gate.opened.set()
+    caplog.clear()
+    async with served(agents[1], **kit.options()) as client:
+        done = await ended(client, task_id)
+    failed = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    if isinstance(kit, TemporalKit):
+        assert done['status']['message']['metadata']['failure'] == 'changed-agent'
+        [record] = failed
+        assert record.exc_info is None
+        assert 'give each version a task_queue' in record.getMessage()
+    else:  # the model is told
+        assert (state_of(done), failed) == ('COMPLETED', [])
+
+
+async def test_call_that_was_approved_reaches_no_tool_that_was_changed(kit: Kit) -> None:
+    called = list[str]()
+
+    def delete(path: str) -> None:
+        called.append(path)
+
+    def changed(path: str, recursive: bool = True) -> None:
+        called.append(path)
+
+    first, second = Tool(delete, requires_approval=True), Tool(changed, name='delete', requires_approval=True)
+    async with served(kit.agent(TestModel(), tools=[first]), **kit.options()) as client:
+        task = await client.send('hello')
+    async with served(kit.agent(TestModel(), tools=[second]), **kit.options()) as client:
+        done = await client.send(answers(task, approve(asked(task)[0]['id'])))
+    assert 'The tool was changed after the call was approved' in texts(done)[0]
+    assert called == []
 
 
 async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Kit) -> None:

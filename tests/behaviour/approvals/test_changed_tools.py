@@ -1,0 +1,134 @@
+"""Tools that change while a call of them waits for approval: an approval is for the tool that the approver has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from ...client import texts
+from ...dialects import unversioned
+from ..asking import answers, approve
+from ..durable_handover import served
+
+pytestmark = unversioned('which tools an agent has is below what versions differ in')
+
+CHANGED = 'The tool was changed after the call was approved'
+called = list[Any]()
+
+
+def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Calls the tool, and then says what it heard from the tool."""
+    parts = [part for sent in messages for part in sent.parts]
+    if not any(isinstance(part, ToolCallPart) for part in parts):
+        return ModelResponse(parts=[ToolCallPart('delete', {'path': 'a'}, 'c1')])
+    heard = [part.content for part in parts if isinstance(part, ToolReturnPart)]
+    return ModelResponse(parts=[TextPart(str(heard))])
+
+
+def agent_of(tool: Callable[..., Any]) -> Agent[object, str]:
+    agent: Agent[object, str] = Agent(FunctionModel(model), name='agent')
+    agent.tool_plain(requires_approval=True)(tool)
+    return agent
+
+
+def first() -> Callable[..., Any]:
+    def delete(path: str) -> str:
+        """Delete a file."""
+        called.append(path)
+        return f'deleted {path}'
+
+    return delete
+
+
+def moved() -> Callable[..., Any]:
+    def delete(path: str) -> str:
+        """Delete a file."""
+        called.append(path.upper())
+        return f'moved {path}'
+
+    return delete
+
+
+def renamed() -> Callable[..., Any]:
+    def remove(path: str) -> None:
+        called.append(path)
+
+    return remove
+
+
+def other_parameter() -> Callable[..., Any]:
+    def delete(file: str = 'everything') -> None:
+        """Delete a file."""
+        called.append(file)
+
+    return delete
+
+
+def one_more_parameter() -> Callable[..., Any]:
+    def delete(path: str, recursive: bool = True) -> None:
+        """Delete a file."""
+        called.append((path, recursive))
+
+    return delete
+
+
+def open_parameters() -> Callable[..., Any]:
+    def delete(file: str = 'everything', **others: str) -> None:
+        """Delete a file."""
+        called.append((file, others))
+
+    return delete
+
+
+class Files(BaseModel):
+    pattern: str = '*'
+
+
+def model_with_a_default() -> Callable[..., Any]:
+    def delete(files: Files) -> None:
+        """Delete a file."""
+        called.append(files)
+
+    return delete
+
+
+def other_description() -> Callable[..., Any]:
+    def delete(path: str) -> None:
+        """Delete all files but this one."""
+        called.append(path)
+
+    return delete
+
+
+HEARS: dict[Callable[[], Callable[..., Any]], str] = {
+    first: 'deleted a',
+    moved: 'moved a',  # its code is not seen
+    renamed: "Unknown tool name: 'delete'",
+    other_parameter: 'Extra inputs are not permitted',
+    one_more_parameter: CHANGED,
+    open_parameters: CHANGED,
+    model_with_a_default: CHANGED,
+    other_description: CHANGED,
+}
+"""What the model hears of the approved call, by the tool of the next deploy."""
+
+
+@pytest.mark.parametrize('tool', HEARS, ids=lambda tool: tool.__name__)
+async def test_approved_call_reaches_only_the_tool_that_the_approver_has_seen(
+    tmp_path: Path, tool: Callable[[], Callable[..., Any]]
+) -> None:
+    called.clear()
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with served(agent_of(first()), backend=url) as client:
+        task = await client.send('hello')
+    async with served(agent_of(tool()), backend=url) as client:
+        [answer] = texts(await client.send(answers(task, approve())))
+    assert HEARS[tool] in answer
+    assert bool(called) == (tool in (first, moved))
