@@ -88,6 +88,9 @@ _HEARTBEATS = timedelta(seconds=1)
 """A cancelled activity hears of the cancel with the answer to a heartbeat."""
 _CANCEL_TIME = 10.0
 """Seconds until a workflow that no worker has cancelled is terminated."""
+_TAKEOVER = timedelta(seconds=3)
+"""Time after which Temporal gives the next step of a workflow to another worker. By default as long as `_CANCEL_TIME`:
+a cancel after the loss of a worker would terminate the workflow before another worker has it."""
 _GRACE = timedelta(minutes=1)
 """Time after the `timeout` of a run until Temporal ends a workflow without a worker."""
 _NONDETERMINISM = '[TMPRL1100]'
@@ -209,8 +212,9 @@ class Temporal(Engine):
 
     def _worker(self, app: AtEngine, client: Client, **options: Any) -> Worker:
         _apps[self._task_queue] = app
-        # Without a name, Temporal compiles all loaded modules. Worker versions have names.
-        given: Any = options if 'deployment_config' in options else {'build_id': _NAME, **options}
+        given: Any = {'sticky_queue_schedule_to_start_timeout': _TAKEOVER, **options}
+        if 'deployment_config' not in options:
+            given.setdefault('build_id', _NAME)  # without a name, Temporal compiles all loaded modules
         return Worker(
             client,
             task_queue=self._task_queue,

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 
@@ -19,6 +19,7 @@ from ..client import LIVE, message
 from ..e2e.server import LIMIT, Gates, Process, process, rpc
 
 ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
+Events: TypeAlias = AsyncIterator[tuple[int, Any]]
 
 
 class Remote:
@@ -40,18 +41,22 @@ class Remote:
         return (await self.call('SendMessage', message=message(text, **fields), configuration=configuration))['task']
 
     @asynccontextmanager
-    async def subscribe(self, task_id: str, **headers: str) -> AsyncGenerator[AsyncIterator[tuple[int, Any]]]:
-        """Numbers and contents of a task's events."""
+    async def stream(self, method: str, headers: Mapping[str, str], **params: Any) -> AsyncGenerator[Events]:
+        """Numbers and contents of the events that a method streams, with live text."""
         async with (
             httpx.AsyncClient(timeout=LIMIT, verify=False) as http,
             http.stream(
-                'POST',
-                self.url,
-                json=rpc('SubscribeToTask', id=task_id),
-                headers={'A2A-Version': '1.0', **LIVE, **{name.replace('_', '-'): it for name, it in headers.items()}},
+                'POST', self.url, json=rpc(method, **params), headers={'A2A-Version': '1.0', **LIVE, **headers}
             ) as response,
         ):
             yield _events(response.aiter_lines())
+
+    @asynccontextmanager
+    async def subscribe(self, task_id: str, **headers: str) -> AsyncGenerator[Events]:
+        """Numbers and contents of a task's events."""
+        given = {name.replace('_', '-'): it for name, it in headers.items()}
+        async with self.stream('SubscribeToTask', given, id=task_id) as events:
+            yield events
 
     async def ended(self, task_id: str) -> dict[str, Any]:
         """The task once it is over."""
