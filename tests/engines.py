@@ -33,14 +33,27 @@ def need_dbos() -> None:
         pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
 
 
-class Kit(ABC):
+class Plain:
+    """What a test needs to run agents without an engine, as each engine has it, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def agent(self, model: Any, *, streams: bool = False, **arguments: Any) -> Agent[Any, Any]:
+        """An agent; with `streams`, its clients get the events of each run in any case."""
+        options: Any = {'name': 'agent', **arguments}
+        return Agent(model, **options)
+
+    def options(self) -> dict[str, Any]:
+        """The options of an app on the test's file."""
+        return {'backend': f'sqlite:///{self.folder}/plain.db?synchronous=normal'}
+
+
+class Kit(Plain, ABC):
     """What a test needs of one engine."""
 
     after_a_broken_store: ClassVar[str]
     """What becomes of a workflow whose server cannot store an event."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
     @abstractmethod
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
@@ -68,8 +81,8 @@ class Kit(ABC):
 
     def agent(self, model: Any, *, streams: bool = False, **arguments: Any) -> Agent[Any, Any]:
         """An agent at this engine."""
-        options: Any = {'name': 'agent', 'capabilities': [self.capability(streams=streams)], **arguments}
-        return Agent(model, **options)
+        capabilities = [self.capability(streams=streams), *arguments.pop('capabilities', ())]
+        return super().agent(model, capabilities=capabilities, **arguments)
 
     def options(self, *, empty: bool = False, **connection: Any) -> dict[str, Any]:
         """The options of an app on the test's file, and an engine of its own."""
@@ -137,6 +150,8 @@ class TemporalKit(Kit):
         await (await connect(self)).get_workflow_handle(workflow).cancel()
 
 
+EVERYWHERE = pytest.mark.parametrize('kit', ['none', 'dbos', 'temporal'], indirect=True)
+"""Runs a test with the fixture `kit` without an engine, and at each engine."""
 ACTIVITIES = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
     heartbeat_timeout=timedelta(seconds=3),

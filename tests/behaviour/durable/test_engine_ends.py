@@ -42,14 +42,6 @@ PATIENT = fixed(Limits, cancel_grace=LIMIT)
 """A cancel waits for the end of the run, and ends no run by force."""
 
 
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    """Each engine."""
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
-
-
 TEMPORAL = pytest.mark.parametrize('kit', ['temporal'], indirect=True)
 
 

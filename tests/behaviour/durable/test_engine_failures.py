@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from pydantic_ai import Agent
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelHTTPError,
@@ -23,8 +21,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import RunFailure, Workers
 
 from ...client import message
-from ...engines import DbosKit, Kit, TemporalKit
+from ...engines import EVERYWHERE, Kit, Plain
 from ..stage import serving
+
+pytestmark = EVERYWHERE
 
 
 def failing(kind: type[Exception], *args: Any) -> FunctionModel:
@@ -61,35 +61,24 @@ TOOLS: dict[str, tuple[type[Exception], str]] = {
 }
 
 
-@pytest.fixture(params=['none', 'dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit | None:
-    """Each engine, and none."""
-    if request.param == 'none':
-        return None
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
-
-
-async def failure(kit: Kit | None, model: Any, sent: Any = 'hello', **arguments: Any) -> tuple[str, str]:
+async def failure(kit: Plain, model: Any, sent: Any = 'hello', **arguments: Any) -> tuple[str, str]:
     """What a client and the hook hear of a failed task."""
     heard = list[RunFailure]()
-    agent = Agent(model, name='agent', **arguments) if kit is None else kit.agent(model, **arguments)
-    options: dict[str, Any] = {'workers': Workers(retries=0)} if kit is None else kit.options()
-    async with serving(agent, on_failure=heard.append, **options) as client:
+    options: dict[str, Any] = {} if isinstance(kit, Kit) else {'workers': Workers(retries=0)}
+    async with serving(kit.agent(model, **arguments), on_failure=heard.append, **options, **kit.options()) as client:
         task = await client.send(sent)
     assert 'secret' not in str(task)
     return task['status']['message']['metadata']['failure'], heard[0].kind
 
 
 @pytest.mark.parametrize('case', MODELS)
-async def test_failure_of_the_model_has_its_kind(kit: Kit | None, case: str) -> None:
+async def test_failure_of_the_model_has_its_kind(kit: Plain, case: str) -> None:
     model, kind = MODELS[case]
     assert await failure(kit, model()) == (kind, kind)
 
 
 @pytest.mark.parametrize('case', TOOLS)
-async def test_failure_of_a_tool_has_its_kind(kit: Kit | None, case: str) -> None:
+async def test_failure_of_a_tool_has_its_kind(kit: Plain, case: str) -> None:
     error, kind = TOOLS[case]
 
     async def work() -> None:
@@ -106,13 +95,13 @@ REFUSALS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize('error', REFUSALS, ids=['http', 'code', 'agent'])
-async def test_file_that_the_model_does_not_take_is_named(kit: Kit | None, error: tuple[Any, ...]) -> None:
+async def test_file_that_the_model_does_not_take_is_named(kit: Plain, error: tuple[Any, ...]) -> None:
     file = {'raw': b64encode(b'talk').decode(), 'mediaType': 'audio/ogg', 'filename': 'talk.ogg'}
     kinds = await failure(kit, failing(*error), message(parts=[{'text': 'hear'}, file]))
     assert kinds == ('refused-file', 'refused-file')
 
 
-async def test_tool_that_fails_is_no_refusal_of_a_file(kit: Kit | None) -> None:
+async def test_tool_that_fails_is_no_refusal_of_a_file(kit: Plain) -> None:
     async def work() -> None:
         raise NotImplementedError('secret')
 

@@ -43,7 +43,7 @@ from typing_extensions import TypedDict
 
 from pydantic_ai_a2a import Artifacts
 
-from ...engines import DbosKit, Kit, TemporalKit
+from ...engines import Kit, TemporalKit
 from ..stage import serving
 
 
@@ -200,13 +200,6 @@ async def ends(agent: Agent[Any, Any], options: dict[str, Any]) -> tuple[Any, ..
     for artifact in task.get('artifacts', ()):
         artifact['artifactId'] = artifact['artifactId'].removeprefix(task['id'])
     return task['status']['state'], task.get('artifacts'), [result.output for result in completed]
-
-
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
 
 
 @pytest.mark.parametrize('case', CASES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,20 +45,12 @@ from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import Client, message, state_of, texts
-from ...engines import DbosKit, Kit, TemporalKit
+from ...engines import Kit
 from ..asking import Tools, answers, approve
 from ..durable_handover import Gate, LosesEnds, begun, served
 from ..limits.test_budgets import used
 from ..metered import DAY, USED
 from ..stage import ended, heard, prompts, serving
-
-
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    """Each engine."""
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
 
 
 async def test_each_run_of_a_task_is_a_workflow_and_none_waits_for_the_client(kit: Kit) -> None:

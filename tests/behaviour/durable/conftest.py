@@ -1,0 +1,26 @@
+"""The engines of tests: a test with the fixture `kit` runs at each of them.
+
+`EVERYWHERE` of `tests/engines.py` runs it without an engine, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...engines import Plain
+
+
+@pytest.fixture(params=['dbos', 'temporal'])
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Plain:
+    """Each engine."""
+    from ...engines import DbosKit, Plain, TemporalKit  # which takes long to import
+
+    if request.param == 'none':
+        return Plain(tmp_path)
+    if request.param == 'dbos':
+        return DbosKit(tmp_path)
+    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
