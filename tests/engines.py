@@ -52,6 +52,8 @@ class Plain:
 class Kit(Plain, ABC):
     """What a test needs of one engine."""
 
+    attempts = 3
+    """How often an engine that tries steps again calls one that fails."""
     after_a_broken_store: ClassVar[str]
     """What becomes of a workflow whose server cannot store an event."""
 
@@ -121,9 +123,10 @@ class TemporalKit(Kit):
         self.queue = uuid4().hex
 
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
+        retries = RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=self.attempts)
         return TemporalDurability(
             event_stream_topic=TOPIC if streams else None,
-            activity_config=ACTIVITIES,
+            activity_config={**ACTIVITIES, 'retry_policy': retries},
         )
 
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
@@ -150,12 +153,9 @@ class TemporalKit(Kit):
         await (await connect(self)).get_workflow_handle(workflow).cancel()
 
 
-EVERYWHERE = pytest.mark.parametrize('kit', ['none', 'dbos', 'temporal'], indirect=True)
-"""Runs a test with the fixture `kit` without an engine, and at each engine."""
 ACTIVITIES = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
     heartbeat_timeout=timedelta(seconds=3),
-    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=3),
 )
 TOPIC = WorkflowStreamTopic('events', batch_interval=timedelta(milliseconds=10))
 EMPTY = 'empty'

@@ -1,7 +1,4 @@
-"""The engines of tests: a test with the fixture `kit` runs at each of them.
-
-`EVERYWHERE` of `tests/engines.py` runs it without an engine, too.
-"""
+"""The engines of tests: a test with the fixture `kit` runs at each of them."""
 
 from __future__ import annotations
 
@@ -11,16 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ...engines import Plain
+    from ...engines import Kit
 
 
 @pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Plain:
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
     """Each engine."""
-    from ...engines import DbosKit, Plain, TemporalKit  # which takes long to import
+    from ...engines import DbosKit, TemporalKit  # which takes long to import
 
-    if request.param == 'none':
-        return Plain(tmp_path)
     if request.param == 'dbos':
         return DbosKit(tmp_path)
     return TemporalKit(tmp_path, request.getfixturevalue('temporal'))

@@ -14,11 +14,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import DynamicToolset
 
-from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
+from pydantic_ai_a2a import A2A, A2AToolset, to_a2a
 
-from ...client import lifespan, state_of, texts
-from ...engines import EVERYWHERE, DbosKit, Plain, TemporalKit
-from ..asking import Tools, answers, approve, asked
+from ...client import lifespan, state_of
+from ...engines import TemporalKit
+from ..asking import Tools
 from ..stage import prompts, serving
 
 remote = Tools(name='remote')
@@ -39,45 +39,6 @@ async def remote_app() -> AsyncGenerator[Any]:
     app = to_a2a(remote.agent)
     async with lifespan(app):
         yield app
-
-
-@EVERYWHERE
-async def test_dynamic_toolset_of_a_remote_agent_asks_and_answers(kit: Plain) -> None:
-    async with remote_app() as app:
-
-        def toolset(ctx: RunContext[Any]) -> A2AToolset[Any]:
-            return A2AToolset(app, context='call')
-
-        agent = kit.agent(FunctionModel(model), toolsets=[DynamicToolset(toolset, id='remote')])
-        async with serving(agent, **kit.options()) as client:
-            assert texts(await client.send('hello')) == ['It says: hello']
-            task = await client.send('delete')
-            [call] = asked(task)
-            assert (state_of(task), call['tool'], call['args']) == ('INPUT_REQUIRED', 'delete', {'path': 'a'})
-            done = await client.send(answers(task, approve(call['id'])))
-            assert texts(done) == ['It says: delete + deleted a']
-
-
-@EVERYWHERE
-async def test_function_tool_with_a_client_reaches_a_remote_agent(kit: Plain) -> None:
-    async with remote_app() as app:
-
-        async def ask(message: str) -> str:
-            async with A2AClient(app) as client:
-                return (await client.send(message)).text or ''
-
-        async with serving(kit.agent(FunctionModel(model), tools=[ask]), **kit.options()) as client:
-            assert texts(await client.send('hello')) == ['It says: hello']
-
-
-async def test_capability_of_a_remote_agent_asks_and_answers_at_dbos(tmp_path: Path) -> None:
-    kit = DbosKit(tmp_path)
-    async with remote_app() as app:
-        agent = kit.agent(FunctionModel(model), capabilities=[A2A(app)])
-        async with serving(agent, **kit.options()) as client:
-            task = await client.send('delete')
-            done = await client.send(answers(task, approve(asked(task)[0]['id'])))
-    assert texts(done) == ['It says: delete + deleted a']
 
 
 REFUSED: dict[str, dict[str, Any]] = {
