@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import groupby
 from typing import Any, TypeAlias, cast
 
@@ -189,7 +189,7 @@ def _bare(value: Any) -> Any:
     if type(value) in (list, tuple):
         return [_bare(item) for item in value]
     if isinstance(value, str) and type(value) is str:
-        return _IDS.sub('id', value)
+        return _IDS.sub('id', value) if len(value) < 100_000 else value
     return 'NaN' if value != value else value  # noqa: PLR0124 - which equals nothing
 
 
@@ -217,7 +217,7 @@ def says(*said: Said, stream: Any = None, **options: Any) -> FunctionModel:
         if callable(given):
             given = given(messages, info)
         if isinstance(given, Exception):
-            raise type(given)(*given.args)  # a raised one keeps its traceback
+            raise copy(given)  # a raised one keeps its traceback
         if isinstance(given, str):
             given = TextPart(given)
         return ModelResponse(parts=cast('list[Any]', given) if isinstance(given, list) else [given])

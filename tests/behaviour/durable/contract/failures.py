@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
@@ -30,50 +31,60 @@ from . import Play, add_table, call, echo, says, scenario
 
 SECRET = 'secret'
 """A text of an exception, which no client sees."""
-MODELS: dict[str, Callable[[], Any]] = {
-    'is busy': lambda: says(ModelHTTPError(503, 'test')),
-    'has no rate left': lambda: says(ModelRateLimitError('test', SECRET)),
-    'and the model in its place fail': lambda: FallbackModel(
-        says(ModelHTTPError(400, 'test')), says(ModelHTTPError(503, 'test'))
+MODELS: dict[str, tuple[Callable[[], Any], str]] = {
+    # The model, and the kind of failure.
+    'is busy': (lambda: says(ModelHTTPError(503, 'test')), 'provider-busy'),
+    'refuses the request': (lambda: says(ModelHTTPError(400, 'test')), 'provider-error'),
+    'has no rate left': (lambda: says(ModelRateLimitError('test', SECRET)), 'provider-busy'),
+    'and the model in its place fail': (
+        lambda: FallbackModel(says(ModelHTTPError(400, 'test')), says(ModelHTTPError(503, 'test'))),
+        'provider-busy',
     ),
-    'fails, and another one answers': lambda: FallbackModel(says(ModelHTTPError(503, 'test')), says('Hi.')),
-    'refuses the request': lambda: says(ModelHTTPError(400, 'test')),
-    'filters the content': lambda: says(ContentFilterError(SECRET)),
-    'says nothing that fits': lambda: says(UnexpectedModelBehavior(SECRET)),
-    'says nothing': lambda: says([]),
-    'is beyond a limit': lambda: says(UsageLimitExceeded(SECRET)),
-    'is used wrongly': lambda: says(UserError(SECRET)),
-    'breaks': lambda: says(ValueError(SECRET)),
-    'fails after a tool': lambda: says(call('work'), ModelHTTPError(503, 'test')),
+    'fails, and another one answers': (lambda: FallbackModel(says(ModelHTTPError(503, 'test')), says('Hi.')), ''),
+    'filters the content': (lambda: says(ContentFilterError(SECRET)), 'refused-content'),
+    'says nothing that fits': (lambda: says(UnexpectedModelBehavior(SECRET)), 'bad-output'),
+    'says nothing': (lambda: says([]), 'bad-output'),
+    'is beyond a limit': (lambda: says(UsageLimitExceeded(SECRET)), 'usage-limit'),
+    'is used wrongly': (lambda: says(UserError(SECRET)), 'internal'),
+    'breaks': (lambda: says(ValueError(SECRET)), 'internal'),
+    'fails after a tool': (lambda: says(call('work'), ModelHTTPError(503, 'test')), 'provider-busy'),
 }
+
+
+def failure(task: dict[str, Any]) -> str:
+    assert SECRET not in str(task)
+    return task['status'].get('message', {}).get('metadata', {}).get('failure', '')
 
 
 def work() -> str:
     return 'worked'
 
 
-async def ask_model(play: Play, model: Callable[[], Any]) -> None:
+async def ask_model(play: Play, case: tuple[Callable[[], Any], str]) -> None:
+    model, kind = case
     async with play.serving(play.agent(model(), tools=[work])) as client:
         task = await client.send('hello')
-        assert SECRET not in str(task)
+        assert failure(task) == kind
         await client.send(message('again', contextId=task['contextId']))
 
 
 add_table('a model', MODELS, ask_model)
-TOOLS: dict[str, Exception] = {
-    'breaks': ValueError(SECRET),
-    'is beyond a limit': UsageLimitExceeded(SECRET),
-    'filters the content': ContentFilterError(SECRET),
-    'gets no model': ModelHTTPError(503, 'test'),
+TOOLS: dict[str, tuple[Exception, str]] = {
+    'breaks': (ValueError(SECRET), 'internal'),
+    'is beyond a limit': (UsageLimitExceeded(SECRET), 'usage-limit'),
+    'filters the content': (ContentFilterError(SECRET), 'refused-content'),
+    'gets no model': (ModelHTTPError(503, 'test'), 'provider-busy'),
 }
 
 
-async def call_tool(play: Play, error: Exception) -> None:
+async def call_tool(play: Play, case: tuple[Exception, str]) -> None:
+    error, kind = case
+
     async def work() -> None:
-        raise type(error)(*error.args)
+        raise copy(error)
 
     async with play.serving(play.agent(says(call('work')), tools=[work])) as client:
-        assert SECRET not in str(await client.send('hello'))
+        assert failure(await client.send('hello')) == kind
 
 
 add_table('a tool', TOOLS, call_tool)
@@ -89,7 +100,7 @@ REFUSALS: dict[str, Exception] = {
 
 async def send_file(play: Play, error: Exception) -> None:
     async with play.serving(play.agent(says(error))) as client:
-        await client.send(message(parts=[{'text': 'hear'}, AUDIO]))
+        assert failure(await client.send(message(parts=[{'text': 'hear'}, AUDIO]))) == 'refused-file'
 
 
 add_table('a file is refused by', REFUSALS, send_file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -27,7 +28,7 @@ def streams(*responses: Pieces) -> FunctionModel:
         turn = sum(isinstance(each, ModelResponse) for each in messages)
         for piece in responses[min(turn, len(responses) - 1)]:
             if isinstance(piece, Exception):
-                raise type(piece)(*piece.args)
+                raise copy(piece)
             yield piece
 
     return says(*(_whole(pieces) for pieces in responses), stream=stream)
