@@ -33,14 +33,29 @@ def need_dbos() -> None:
         pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
 
 
-class Kit(ABC):
-    """What a test needs of one engine."""
-
-    after_a_broken_store: ClassVar[str]
-    """What becomes of a workflow whose server cannot store an event."""
+class Plain:
+    """What a test needs to run agents without an engine, as each engine has it, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def agent(self, model: Any, *, streams: bool = False, **arguments: Any) -> Agent[Any, Any]:
+        """An agent; with `streams`, its clients get the events of each run in any case."""
+        options: Any = {'name': 'agent', **arguments}
+        return Agent(model, **options)
+
+    def options(self) -> dict[str, Any]:
+        """The options of an app on the test's file."""
+        return {'backend': f'sqlite:///{self.folder}/plain.db?synchronous=normal'}
+
+
+class Kit(Plain, ABC):
+    """What a test needs of one engine."""
+
+    attempts = 3
+    """How often an engine that tries steps again calls one that fails."""
+    after_a_broken_store: ClassVar[str]
+    """What becomes of a workflow whose server cannot store an event."""
 
     @abstractmethod
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
@@ -68,8 +83,8 @@ class Kit(ABC):
 
     def agent(self, model: Any, *, streams: bool = False, **arguments: Any) -> Agent[Any, Any]:
         """An agent at this engine."""
-        options: Any = {'name': 'agent', 'capabilities': [self.capability(streams=streams)], **arguments}
-        return Agent(model, **options)
+        capabilities = [self.capability(streams=streams), *arguments.pop('capabilities', ())]
+        return super().agent(model, capabilities=capabilities, **arguments)
 
     def options(self, *, empty: bool = False, **connection: Any) -> dict[str, Any]:
         """The options of an app on the test's file, and an engine of its own."""
@@ -108,9 +123,10 @@ class TemporalKit(Kit):
         self.queue = uuid4().hex
 
     def capability(self, *, streams: bool = False) -> AbstractCapability[Any]:
+        retries = RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=self.attempts)
         return TemporalDurability(
             event_stream_topic=TOPIC if streams else None,
-            activity_config=ACTIVITIES,
+            activity_config={**ACTIVITIES, 'retry_policy': retries},
         )
 
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
@@ -140,7 +156,6 @@ class TemporalKit(Kit):
 ACTIVITIES = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
     heartbeat_timeout=timedelta(seconds=3),
-    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=3),
 )
 TOPIC = WorkflowStreamTopic('events', batch_interval=timedelta(milliseconds=10))
 EMPTY = 'empty'

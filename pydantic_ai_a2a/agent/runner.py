@@ -542,6 +542,9 @@ class RunOutput(NamedTuple):
     """True if the run has made no step: the pending calls of the task stay pending."""
     answer: Answer | None = None
     """The answer, made where the run has ended; None if the server makes it from `output`."""
+    whole: tuple[Sequence[ModelMessage], int] | None = None
+    """From an engine: the messages of the result, and the index of the first new one. None if the messages are those of
+    the conversation and `messages`."""
 
 
 def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:

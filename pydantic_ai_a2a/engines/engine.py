@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 from pydantic import TypeAdapter
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
-from pydantic_ai.messages import AgentStreamEvent, PartStartEvent
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, PartStartEvent
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.usage import RunUsage
 
@@ -234,7 +234,7 @@ async def perform(
     given: Any = dict(options or {}, cancellation_token=None)
     try:
         ended = await runner.run(arguments, given)
-        ended = ended._replace(usage=plain_usage(ended.usage))
+        ended = ended._replace(usage=plain_usage(ended.usage), whole=_whole(ended, arguments.history))
         return ended if answer is None or ended.waits else ended._replace(answer=answer(ended))
     except (LeaseLost, StoreFailed, StoreUnavailable):
         raise
@@ -242,6 +242,13 @@ async def perform(
         if isinstance(error, RunCancelled) and not isinstance(error, RunTimedOut):
             return RunOutput(Canceled(error.message), (), None, error.new_messages(), plain_usage(error.usage))
         raise EngineFailure(*classify(error), _dumped(arguments.usage)) from error
+
+
+def _whole(ended: RunOutput, history: Sequence[ModelMessage]) -> tuple[Sequence[ModelMessage], int] | None:
+    """Return the messages of a result for the hooks, if the run has changed its history; see `RunOutput.whole`."""
+    if (result := ended.result) is None or (messages := result.all_messages()) == [*history, *ended.messages]:
+        return None
+    return messages, len(messages) - len(result.new_messages())
 
 
 def _dumped(usage: RunUsage | None) -> Any:
@@ -293,9 +300,10 @@ class AtEngine:
             raise
         finally:
             await self.engine.leave(run)
+        messages, begin = ended.whole or ([*arguments.history, *ended.messages], len(arguments.history))
         of_run: dict[str, Any] = {
-            'messages': [*arguments.history, *ended.messages],
-            'new_message_index': len(arguments.history),
+            'messages': messages,
+            'new_message_index': begin,
             'usage': ended.usage,
             'run_id': arguments.run_id,
             'conversation_id': arguments.info['context_id'],

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic_ai import Agent
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.function import FunctionModel
@@ -34,7 +35,7 @@ async def test_tasks_at_temporal_reach_an_mcp_server_after_its_restart(kit: Temp
         port = port_of(reserved)
         toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp')
         capability = TemporalDurability(activity_config=ONCE)
-        agent = kit.agent(FunctionModel(model), toolsets=[toolset], capabilities=[capability])
+        agent = Agent(FunctionModel(model), name='agent', toolsets=[toolset], capabilities=[capability])
         async with asyncio.timeout(LIMIT), serving(agent, **kit.options()) as client:
             with mcp_server(port) as first:
                 assert texts(await client.send('now')) == [str(first.pid)]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from temporalio.client import Interceptor, OutboundInterceptor
 from temporalio.service import RPCError, RPCStatusCode
 
-from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Workers, to_a2a
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.commands.queue import cancel_task
 from pydantic_ai_a2a.engines.dbos import DBOS
@@ -35,22 +34,12 @@ from ...temporal import temporal_server
 from ..clerk import readiness, until_ready
 from ..durable_handover import begun, served
 from ..durable_processes import until
-from ..limits.test_budgets import used
-from ..metered import DAY, USED
 from ..stage import ended, heard, serving, told_in_log
 from ..tasks.test_retention import OWNER
 from .test_engine_temporal import Refuses
 
 PATIENT = fixed(Limits, cancel_grace=LIMIT)
 """A cancel waits for the end of the run, and ends no run by force."""
-
-
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    """Each engine."""
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
 
 
 TEMPORAL = pytest.mark.parametrize('kit', ['temporal'], indirect=True)
@@ -122,30 +111,6 @@ async def test_a_deadline_ends_the_workflow(kit: Kit) -> None:
         assert await over(kit) == ['failed']
         await waiting.stopped.wait()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
-
-
-async def test_cancelled_run_is_charged_as_without_an_engine(kit: Kit) -> None:
-    reached, seen = asyncio.Event(), list[Any]()
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('wait')], usage=USED)
-
-    async def wait() -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    limits = fixed(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
-    plain: dict[str, Any] = {'backend': f'sqlite:///{kit.folder}/plain.db'}
-    agents = [Agent(FunctionModel(model), name='agent', tools=[wait]), kit.agent(FunctionModel(model), tools=[wait])]
-    for agent, options in zip(agents, (plain, kit.options()), strict=True):
-        reached.clear()
-        async with serving(agent, limits=limits, **options) as client:
-            task_id = await begun(client, 'hello')
-            await reached.wait()
-            assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
-            seen.append(await used(client))
-    assert seen[0] == seen[1]
-    assert seen[0][0][0] == 1
 
 
 @TEMPORAL

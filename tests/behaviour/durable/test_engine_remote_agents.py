@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import DynamicToolset
 
-from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
+from pydantic_ai_a2a import A2A, A2AToolset, to_a2a
 
-from ...client import lifespan, state_of, texts
-from ...engines import DbosKit, Kit, TemporalKit
-from ..asking import Tools, answers, approve, asked
+from ...client import lifespan, state_of
+from ...engines import TemporalKit
+from ..asking import Tools
 from ..stage import prompts, serving
 
 remote = Tools(name='remote')
@@ -41,61 +41,6 @@ async def remote_app() -> AsyncGenerator[Any]:
         yield app
 
 
-@pytest.fixture(params=['none', 'dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit | None:
-    """Each engine, and none."""
-    if request.param == 'none':
-        return None
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
-
-
-def made(kit: Kit | None, **arguments: Any) -> Agent[Any, Any]:
-    return (
-        Agent(FunctionModel(model), name='agent', **arguments)
-        if kit is None
-        else kit.agent(FunctionModel(model), **arguments)
-    )
-
-
-async def test_dynamic_toolset_of_a_remote_agent_asks_and_answers(kit: Kit | None) -> None:
-    async with remote_app() as app:
-
-        def toolset(ctx: RunContext[Any]) -> A2AToolset[Any]:
-            return A2AToolset(app, context='call')
-
-        agent = made(kit, toolsets=[DynamicToolset(toolset, id='remote')])
-        async with serving(agent, **({} if kit is None else kit.options())) as client:
-            assert texts(await client.send('hello')) == ['It says: hello']
-            task = await client.send('delete')
-            [call] = asked(task)
-            assert (state_of(task), call['tool'], call['args']) == ('INPUT_REQUIRED', 'delete', {'path': 'a'})
-            done = await client.send(answers(task, approve(call['id'])))
-            assert texts(done) == ['It says: delete + deleted a']
-
-
-async def test_function_tool_with_a_client_reaches_a_remote_agent(kit: Kit | None) -> None:
-    async with remote_app() as app:
-
-        async def ask(message: str) -> str:
-            async with A2AClient(app) as client:
-                return (await client.send(message)).text or ''
-
-        async with serving(made(kit, tools=[ask]), **({} if kit is None else kit.options())) as client:
-            assert texts(await client.send('hello')) == ['It says: hello']
-
-
-async def test_capability_of_a_remote_agent_asks_and_answers_at_dbos(tmp_path: Path) -> None:
-    kit = DbosKit(tmp_path)
-    async with remote_app() as app:
-        agent = kit.agent(FunctionModel(model), capabilities=[kit.capability(), A2A(app)])
-        async with serving(agent, **kit.options()) as client:
-            task = await client.send('delete')
-            done = await client.send(answers(task, approve(asked(task)[0]['id'])))
-    assert texts(done) == ['It says: delete + deleted a']
-
-
 REFUSED: dict[str, dict[str, Any]] = {
     'capability': {'capabilities': [A2A('https://example.com')]},
     'toolset': {'toolsets': [A2AToolset('https://example.com')]},
@@ -106,9 +51,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize('case', REFUSED)
 def test_remote_agents_in_the_workflow_are_refused_by_temporal(tmp_path: Path, temporal: str, case: str) -> None:
     kit = TemporalKit(tmp_path, temporal)
-    arguments: dict[str, Any] = {'capabilities': [], **REFUSED[case]}
-    arguments['capabilities'] = [kit.capability(), *arguments['capabilities']]
-    agent = kit.agent(TestModel(), **arguments)
+    agent = kit.agent(TestModel(), **REFUSED[case])
     with pytest.raises(TypeError, match=r"DynamicToolset\(lambda ctx: A2AToolset\(…, context='call'\)"):
         to_a2a(agent, **kit.options())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from fasta2a.storage import InMemoryStorage
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, RunContext, Tool
 from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResult
@@ -23,17 +22,12 @@ from starlette.requests import Request
 from pydantic_ai_a2a import (
     Access,
     BearerAuth,
-    Budget,
     CallContext,
     Caller,
     Credential,
     Credentials,
-    InputRequired,
-    Limits,
     Messages,
     Progress,
-    Quotas,
-    Rejected,
     Results,
     RunFailure,
     Workers,
@@ -47,20 +41,10 @@ from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...client import Client, message, state_of, texts
-from ...engines import DbosKit, Kit, TemporalKit
+from ...engines import Kit, TemporalKit
 from ..asking import Tools, answers, approve, asked
 from ..durable_handover import Gate, LosesEnds, begun, served
-from ..limits.test_budgets import used
-from ..metered import DAY, USED
-from ..stage import ended, heard, prompts, serving
-
-
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    """Each engine."""
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
+from ..stage import ended, heard, serving
 
 
 async def test_each_run_of_a_task_is_a_workflow_and_none_waits_for_the_client(kit: Kit) -> None:
@@ -146,47 +130,6 @@ async def test_the_runs_of_a_context_keep_their_order_and_read_files(kit: Kit) -
     assert texts(done[1])[0].endswith(' + two')
 
 
-def ask(city: str) -> InputRequired:
-    return InputRequired(f'Which {city}?', schema={'type': 'string'})
-
-
-async def test_agents_choose_the_state_of_their_tasks(kit: Kit) -> None:
-    async def refuse() -> None:
-        raise Rejected('Not today.')
-
-    asks = kit.agent(TestModel(custom_output_args={'city': 'Rome'}), output_type=ask)
-    async with served(asks, **kit.options()) as client:
-        task = await client.send('hello')
-    assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('INPUT_REQUIRED', 'Which Rome?')
-    async with served(kit.agent(TestModel(), tools=[refuse]), **kit.options()) as client:
-        task = await client.send('hello')
-    assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('REJECTED', 'Not today.')
-
-
-@pytest.mark.parametrize('kind', [Rejected, ValueError])
-async def test_a_run_that_a_tool_ends_costs_what_its_model_used(kit: Kit, kind: type[Exception]) -> None:
-    async def end() -> None:
-        raise kind('Not today.')
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        response = (
-            heard(messages, info) if 'recall' in prompts(messages) else ModelResponse(parts=[ToolCallPart('end')])
-        )
-        response.usage = USED
-        return response
-
-    limits = Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
-    plain: dict[str, Any] = {'backend': f'sqlite:///{kit.folder}/plain.db'}
-    agents = [Agent(FunctionModel(model), name='agent', tools=[end]), kit.agent(FunctionModel(model), tools=[end])]
-    seen: list[Any] = []
-    for agent, options in zip(agents, (plain, kit.options()), strict=True):
-        async with serving(agent, limits=limits, **options) as client:
-            first, second = [await client.send(message(text, contextId='c')) for text in ('hello', 'recall')]
-            seen.append((state_of(first), texts(second), await used(client)))
-    assert seen[0] == seen[1]
-    assert seen[0][-1] == [(2, 200, 20_000_000)]
-
-
 class Plain:
     """Has no schema."""
 
@@ -200,15 +143,6 @@ async def test_an_output_without_a_schema_is_among_those_of_an_agent(kit: Kit) -
     agent = kit.agent(FunctionModel(heard), output_type=[str, plain])
     async with serving(agent, **kit.options()) as client:
         assert texts(await client.send('hello')) == ['hello']
-
-
-async def test_dependencies_that_cannot_be_made_fail_the_task(kit: Kit) -> None:
-    def deps(call: CallContext) -> None:
-        raise LookupError(call.task_id)
-
-    async with serving(kit.agent(TestModel()), deps_factory=deps, **kit.options()) as client:
-        task = await client.send('hello')
-    assert task['status']['message']['metadata']['failure'] == 'internal'
 
 
 async def test_an_end_that_no_server_has_stored_is_read_from_the_engine(kit: Kit) -> None:

@@ -1,0 +1,21 @@
+"""The engines of tests: a test with the fixture `kit` runs at each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...engines import Kit
+
+
+@pytest.fixture(params=['dbos', 'temporal'])
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
+    """Each engine."""
+    from ...engines import DbosKit, TemporalKit  # which takes long to import
+
+    if request.param == 'dbos':
+        return DbosKit(tmp_path)
+    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))

@@ -1,0 +1,153 @@
+"""Runs that wait for somebody, and what the answers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_ai import DeferredToolRequests, RunContext
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import FunctionToolset
+
+from pydantic_ai_a2a import AuthRequired
+
+from ....client import message
+from ...asking import ALLOWED, Tools, answers, approve, asked, declaring, obey, result, tool
+from . import Play, add_table, call, echo, says, scenario
+
+
+class Payment(BaseModel):
+    cents: int
+    to: str = 'ann'
+
+
+DENIED = {'decision': 'deny', 'reason': 'No.'}
+ANSWERS: dict[str, tuple[str, list[list[dict[str, Any]]]]] = {
+    # What is sent, and the answers of each round, by the ids of the calls.
+    'with an approval': ('delete', [[approve()]]),
+    'with a denial': ('delete', [[{'id': 'c1', **DENIED}]]),
+    'with other arguments': ('delete', [[approve(args={'path': 'b'})]]),
+    'with an approval and a denial': ('delete two', [[approve('c2'), {'id': 'c1', **DENIED}]]),
+    'beside one that has run': ('delete and look', [[approve('c2')]]),
+    'with words to its question': ('ask', [[{'id': 'q1', 'decision': 'result', 'result': 'big'}]]),
+    'with its result': ('fetch', [[{'id': 'x1', 'decision': 'result', 'result': {'n': [1, None]}}]]),
+    'with another try': ('fetch', [[{'id': 'x1', 'decision': 'retry', 'reason': 'Another one.'}]]),
+    'among calls of all kinds': (
+        'mixed',
+        [
+            [
+                {'id': 'x1', 'decision': 'result', 'result': 'page'},
+                approve('c1'),
+                {'id': 'q1', 'decision': 'result', 'result': 'big'},
+                {'id': 'c2', **DENIED},
+            ]
+        ],
+    ),
+}
+
+
+async def answer_calls(play: Play, case: tuple[str, list[list[dict[str, Any]]]]) -> None:
+    sent, rounds = case
+    tools = Tools()
+    delete = Tool(tools.delete, requires_approval=True)
+    async with play.serving(
+        play.agent(tools.agent.model, tools=[delete, tools.look, tools.ask, tools.fetch])
+    ) as client:
+        task = await client.send(sent)
+        for items in rounds:
+            ids = {each['toolCallId']: each['id'] for each in asked(task)}
+            task = await client.send(answers(task, *({**item, 'id': ids[item['id']]} for item in items)))
+    play.note('deleted', tools.deleted)
+
+
+add_table('a call is answered', ANSWERS, answer_calls)
+
+
+def pay(ctx: RunContext[Any], payment: Payment) -> str:
+    if payment.cents > 5 and not ctx.tool_call_approved:
+        raise ApprovalRequired({'limit': 5})
+    return f'paid {payment!r}'
+
+
+@scenario
+async def several_pauses_in_a_row_are_answered(play: Play) -> None:
+    model = says(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(3)), echo)
+    async with play.serving(play.agent(model, tools=[pay])) as client:
+        task = await client.send('hello')
+        for _ in range(3):
+            task = await client.send(answers(task, approve(asked(task)[0]['id'])))
+
+
+@scenario
+async def a_tool_asks_for_approval_only_where_it_must(play: Play) -> None:
+    calls = [call('pay', 'c1', payment={'cents': 1}), call('pay', 'c2', payment={'cents': 9})]
+    async with play.serving(play.agent(says(calls, echo), tools=[pay])) as client:
+        task = await client.send('hello')
+        edited = approve(asked(task)[0]['id'], args={'cents': 7, 'to': 'bob'})
+        await client.send(answers(task, edited))
+
+
+@scenario
+async def an_answer_in_words_denies_a_call(play: Play) -> None:
+    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+        task = await client.send('hello')
+        await client.send(message('Rather not.', taskId=task['id']))
+
+
+@scenario
+async def an_agent_declares_that_it_defers_calls(play: Play) -> None:
+    async def fetch(url: str) -> str:
+        raise CallDeferred({'by': 'courier'})
+
+    agent = play.agent(says(call('fetch', url='u'), echo), tools=[fetch], output_type=[str, DeferredToolRequests])
+    async with play.serving(agent) as client:
+        task = await client.send('hello')
+        await client.send(answers(task, {'id': asked(task)[0]['id'], 'decision': 'result', 'result': 'page'}))
+
+
+@scenario
+async def a_whole_toolset_needs_approval(play: Play) -> None:
+    toolset = FunctionToolset[Any](id='own')
+
+    @toolset.tool_plain
+    def work(n: int) -> int:
+        return n
+
+    agent = play.agent(says(call('work', n=1), echo), toolsets=[toolset.approval_required()])
+    async with play.serving(agent) as client:
+        task = await client.send('hello')
+        await client.send(answers(task, approve(asked(task)[0]['id'])))
+
+
+@scenario
+async def a_tool_has_its_client_sign_in(play: Play) -> None:
+    async def read(ctx: RunContext[Any]) -> str:
+        if not ctx.tool_call_approved:
+            raise AuthRequired('Sign in.', url='https://example.com')
+        return 'mail'
+
+    async with play.serving(play.agent(says(call('read'), echo), tools=[read])) as client:
+        task = await client.send('hello')
+        await client.send(message('Done.', taskId=task['id']))
+
+
+@scenario
+async def a_waiting_task_is_cancelled(play: Play) -> None:
+    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+        task = await client.send('hello')
+        await client.call('CancelTask', {'id': task['id']})
+        await client.send(message('and now?', contextId=task['contextId']))
+
+
+@scenario
+async def a_client_answers_calls_of_its_own_tools(play: Play) -> None:
+    from pydantic_ai.models.function import FunctionModel
+
+    def look(q: str) -> str:
+        return f'seen {q}'
+
+    agent = play.agent(FunctionModel(obey), tools=[look])
+    async with play.serving(agent, messages=ALLOWED) as client:
+        task = await client.send(declaring('search:cats look:dogs', tool(), tool('fetch')))
+        await client.send(answers(task, result(asked(task)[0], {'found': 3})))

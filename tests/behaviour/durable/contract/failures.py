@@ -1,0 +1,221 @@
+"""A run that fails has the kind of failure that it has without an engine, and costs the same."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from copy import copy
+from datetime import timedelta
+from typing import Any
+
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelHTTPError,
+    ModelRateLimitError,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage, UsageLimits
+
+from pydantic_ai_a2a import Budget, CallContext, Limits, Quotas, Rejected
+
+from ....client import LIMIT, RpcError, message
+from ....fixed import fixed
+from ...limits.test_budgets import used
+from . import Play, add_table, call, echo, says, scenario
+
+SECRET = 'secret'
+"""A text of an exception, which no client sees."""
+MODELS: dict[str, tuple[Callable[[], Any], str]] = {
+    # The model, and the kind of failure.
+    'is busy': (lambda: says(ModelHTTPError(503, 'test')), 'provider-busy'),
+    'refuses the request': (lambda: says(ModelHTTPError(400, 'test')), 'provider-error'),
+    'has no rate left': (lambda: says(ModelRateLimitError('test', SECRET)), 'provider-busy'),
+    'and the model in its place fail': (
+        lambda: FallbackModel(says(ModelHTTPError(400, 'test')), says(ModelHTTPError(503, 'test'))),
+        'provider-busy',
+    ),
+    'fails, and another one answers': (lambda: FallbackModel(says(ModelHTTPError(503, 'test')), says('Hi.')), ''),
+    'filters the content': (lambda: says(ContentFilterError(SECRET)), 'refused-content'),
+    'says nothing that fits': (lambda: says(UnexpectedModelBehavior(SECRET)), 'bad-output'),
+    'says nothing': (lambda: says([]), 'bad-output'),
+    'is beyond a limit': (lambda: says(UsageLimitExceeded(SECRET)), 'usage-limit'),
+    'is used wrongly': (lambda: says(UserError(SECRET)), 'internal'),
+    'breaks': (lambda: says(ValueError(SECRET)), 'internal'),
+    'fails after a tool': (lambda: says(call('work'), ModelHTTPError(503, 'test')), 'provider-busy'),
+}
+
+
+def failure(task: dict[str, Any]) -> str:
+    assert SECRET not in str(task)
+    return task['status'].get('message', {}).get('metadata', {}).get('failure', '')
+
+
+def work() -> str:
+    return 'worked'
+
+
+async def ask_model(play: Play, case: tuple[Callable[[], Any], str]) -> None:
+    model, kind = case
+    async with play.serving(play.agent(model(), tools=[work])) as client:
+        task = await client.send('hello')
+        assert failure(task) == kind
+        await client.send(message('again', contextId=task['contextId']))
+
+
+add_table('a model', MODELS, ask_model)
+TOOLS: dict[str, tuple[Exception, str]] = {
+    'breaks': (ValueError(SECRET), 'internal'),
+    'is beyond a limit': (UsageLimitExceeded(SECRET), 'usage-limit'),
+    'filters the content': (ContentFilterError(SECRET), 'refused-content'),
+    'gets no model': (ModelHTTPError(503, 'test'), 'provider-busy'),
+}
+
+
+async def call_tool(play: Play, case: tuple[Exception, str]) -> None:
+    error, kind = case
+
+    async def work() -> None:
+        raise copy(error)
+
+    async with play.serving(play.agent(says(call('work')), tools=[work])) as client:
+        assert failure(await client.send('hello')) == kind
+
+
+add_table('a tool', TOOLS, call_tool)
+AUDIO = {'raw': b64encode(b'talk').decode(), 'mediaType': 'audio/ogg', 'filename': 'talk.ogg'}
+
+
+REFUSALS: dict[str, Exception] = {
+    'a provider': ModelHTTPError(400, 'test'),
+    'the code of a model': NotImplementedError(SECRET),
+    'the agent': UserError(SECRET),
+}
+
+
+async def send_file(play: Play, error: Exception) -> None:
+    async with play.serving(play.agent(says(error))) as client:
+        assert failure(await client.send(message(parts=[{'text': 'hear'}, AUDIO]))) == 'refused-file'
+
+
+add_table('a file is refused by', REFUSALS, send_file)
+
+
+@scenario
+async def a_tool_that_breaks_refuses_no_file(play: Play) -> None:
+    async def work() -> None:
+        raise NotImplementedError(SECRET)
+
+    async with play.serving(play.agent(says(call('work')), tools=[work])) as client:
+        await client.send(message(parts=[AUDIO]))
+
+
+LIMITS = {
+    'requests': UsageLimits(request_limit=1),
+    'tokens': UsageLimits(total_tokens_limit=60),
+    'calls of tools': UsageLimits(tool_calls_limit=1),
+}
+
+
+async def use_too_much(play: Play, limits: UsageLimits) -> None:
+    agent = play.agent(says([call('work', 'c1'), call('work', 'c2')], call('work'), echo), tools=[work])
+    async with play.serving(agent, usage_limits=limits) as client:
+        task = await client.send('hello')
+        await client.send(message('again', contextId=task['contextId']))
+
+
+add_table('a run has too many', LIMITS, use_too_much)
+
+
+@scenario
+async def a_model_answers_nothing_that_fits_the_output_type(play: Play) -> None:
+    async with play.serving(play.agent(says('no number'), output_type=int)) as client:
+        await client.send('hello')
+
+
+@scenario
+async def a_run_takes_too_long(play: Play) -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async with play.serving(play.agent(says(call('wait')), tools=[wait]), timeout=1.0) as client:
+        await client.send('hello')
+
+
+@scenario
+async def dependencies_cannot_be_made(play: Play) -> None:
+    def deps(call: CallContext) -> None:
+        raise LookupError(SECRET)
+
+    async with play.serving(play.agent(says('Hi.')), deps_factory=deps) as client:
+        await client.send('hello')
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+def _counted(*said: Any) -> FunctionModel:
+    """A model whose provider reports details of its usage."""
+    inner = says(*said)
+
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        assert inner.function is not None
+        response: Any = inner.function(messages, info)
+        response.usage = RequestUsage(
+            input_tokens=60, output_tokens=40, cache_read_tokens=5, details={'reasoning_tokens': 7}
+        )
+        return response
+
+    return FunctionModel(respond)
+
+
+DAY = timedelta(days=1)
+ENOUGH = Budget(window=DAY, requests=9)
+BUDGETS: dict[str, tuple[Sequence[Any], Budget]] = {
+    'succeeds': ([call('work'), 'Hi.'], ENOUGH),
+    'fails': ([call('work'), ValueError(SECRET)], ENOUGH),
+    'is rejected by its tool': ([call('work'), call('reject')], ENOUGH),
+    'uses up its budget': ([call('work', f'c{n}') for n in range(4)], Budget(window=DAY, requests=2)),
+    'uses up the tokens': ([call('work'), 'Hi.'], Budget(window=DAY, tokens=250)),
+}
+
+
+async def charge(play: Play, case: tuple[Sequence[Any], Budget]) -> None:
+    async def reject() -> None:
+        raise Rejected('Not today.')
+
+    said, budget = case
+    limits = Limits(quotas=Quotas(budgets=[budget]))
+    async with play.serving(play.agent(_counted(*said), tools=[work, reject]), limits=limits) as client:
+        for text in ('hello', 'again'):
+            try:
+                await client.send(text)
+            except RpcError as error:
+                play.note('refused', (error.code, error.reason))
+        play.note('used', await used(client))
+
+
+add_table('a caller pays for a task that', BUDGETS, charge)
+
+
+@scenario
+async def a_task_that_is_cancelled_is_charged(play: Play) -> None:
+    reached = asyncio.Event()
+
+    async def wait() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    limits = fixed(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
+    agent = play.agent(_counted([TextPart('I wait.'), call('wait')], 'Hi.'), tools=[wait])
+    async with play.serving(agent, limits=limits) as client:
+        task = await client.send('hello', returnImmediately=True)
+        await reached.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        play.note('used', await used(client))
+        await client.send(message('again', contextId=task['contextId']))
