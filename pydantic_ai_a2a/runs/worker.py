@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -482,8 +483,8 @@ class Worker:
     def _hold(self, claim: Claim) -> _Running:
         running = self._running[claim.header.id] = _Running(claim, self._job.token())
         if 1 < claim.attempt <= (most := self._settings.attempts):
-            text = 'Task %s goes on in this process, in attempt %d of %d: an earlier process was lost.'
-            logger.warning(text, claim.header.id, claim.attempt, most)
+            text = 'Task %s goes on in this process, in attempt %d%s: an earlier process was lost.'
+            logger.warning(text, claim.header.id, claim.attempt, '' if most == sys.maxsize else f' of {most}')
         return running
 
     async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:

@@ -17,9 +17,12 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import WorkerDeploymentConfig
 
 from pydantic_ai_a2a import A2AApp, CallContext, Messages, Results, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
@@ -28,6 +31,7 @@ from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...client import LIMIT, Client, lifespan, message, state_of, texts
 from ...engines import TemporalKit, connect
+from ...temporal import temporal_server
 from ..asking import answers, approve, asked
 from ..clerk import readiness
 from ..durable_handover import Gate, begun, served
@@ -63,6 +67,35 @@ async def test_a_worker_apart_runs_the_workflows_and_none_is_left_behind_without
             task = await client.send('hello')
         found = [each.id async for each in (await connect(kit)).list_workflows(f'a2aTask = "{task["id"]}"')]
     assert (texts(task), found) == (['Hi.'], [f'{task["id"]}.1'])
+
+
+async def test_worker_may_have_a_worker_version(tmp_path: Path) -> None:
+    with temporal_server(settings=('history.maxTotalUpdates=100',)) as address:  # deployments take updates
+        await runs_with_a_version(TemporalKit(tmp_path, address))
+
+
+async def runs_with_a_version(kit: TemporalKit) -> None:
+    engine = Temporal(kit.address, task_queue=kit.queue, worker=False)
+    app = to_a2a(kit.agent(TestModel(custom_output_text='Hi.')), backend=kit.options()['backend'], engine=engine)
+    version = WorkerDeploymentVersion(deployment_name=kit.queue, build_id='1')
+    config = WorkerDeploymentConfig(
+        version=version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
+    )
+    client = await connect(kit)
+    current = SetWorkerDeploymentCurrentVersionRequest(
+        namespace=client.namespace, deployment_name=kit.queue, build_id='1', ignore_missing_task_queues=True
+    )
+
+    async def is_current() -> bool:
+        try:
+            await client.workflow_service.set_worker_deployment_current_version(current)
+        except RPCError:  # the server does not know the worker yet
+            return False
+        return True
+
+    async with lifespan(app), await engine.worker(app, deployment_config=config), asyncio.timeout(LIMIT):
+        await until(is_current)
+        assert texts(await Client(app).send('hello')) == ['Hi.']
 
 
 async def test_a_worker_without_the_database_of_the_server_fails_the_task(
