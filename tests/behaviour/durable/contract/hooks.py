@@ -35,7 +35,7 @@ async def hooks_of_the_app_fail(play: Play) -> None:
 async def a_hook_of_the_app_reads_the_task_of_a_result(play: Play) -> None:
     def complete(result: AgentRunResult[Any]) -> None:
         task = a2a(result)
-        play.note('task', (task.caller.id, bool(task.task_id), sorted((result.metadata or {})['a2a'])))
+        play.note('hook', (task.caller.id, bool(task.task_id), sorted((result.metadata or {})['a2a'])))
         play.note('result', (result.response.text, len(result.all_messages()), result.output))
 
     async with play.serving(play.agent(says(call('work'), 'Hi.'), tools=[]), on_complete=complete) as client:
