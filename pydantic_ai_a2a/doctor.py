@@ -30,9 +30,9 @@ from .errors import (
     RemoteProtocolError,
     TaskNotFoundError,
 )
-from .protocol.answers import AnswerUnreadable, read_event
-from .protocol.envelope import count_values
 from .protocol.operations import OPERATIONS, Params
+from .protocol.received_tasks import AnswerUnreadable, read_event
+from .protocol.rpc_requests import count_values
 from .types import (
     TERMINAL,
     AgentCard,

@@ -22,8 +22,8 @@ from ..app.build import to_a2a
 from ..card import CardSchemas
 from ..conversion.schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused, needs_extra
-from ..protocol.answers import AnswerUnreadable, read_card
 from ..protocol.fields import LIVE_TEXT_URI
+from ..protocol.received_tasks import AnswerUnreadable, read_card
 from ..types import AgentCard
 from .cards import Place, RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials

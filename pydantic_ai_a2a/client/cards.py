@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import AnswerUnreadable, read_card, reading
+from ..protocol.received_tasks import AnswerUnreadable, read_card, reading
 from ..types import AgentCard, AgentInterface
 from .connections import Connections, Cut, Patience, read_json
 from .urls import check_url, origin, shown

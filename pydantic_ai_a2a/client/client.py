@@ -25,7 +25,7 @@ from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, UnsupportedOperationError
 from ..protocol.fields import REPLAY_URI as REPLAY
 from ..protocol.fields import SHORTEST_ID
-from ..protocol.requests import read_target
+from ..protocol.push_params import read_target
 from ..types import (
     AgentCard,
     CancelParams,

@@ -25,7 +25,7 @@ from ..conversion.schemas import (
 )
 from ..errors import UnsupportedOperationError
 from ..protocol import stored
-from ..protocol.requests import read_target
+from ..protocol.push_params import read_target
 from ..types import (
     AgentCard,
     Message,

@@ -20,7 +20,9 @@ from pydantic_core import to_json
 from .. import chains
 from ..conversion.limits import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import (
+from ..protocol.fields import LIVE_TEXT_URI
+from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
+from ..protocol.received_tasks import (
     AnswerUnreadable,
     http_error,
     read_config,
@@ -33,9 +35,7 @@ from ..protocol.answers import (
     rpc_error,
     status_error,
 )
-from ..protocol.envelope import count_values
-from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
+from ..protocol.rpc_requests import count_values
 from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry import client_span, inside, name_task, recording

@@ -46,7 +46,7 @@ from ..conversion.outbound import OutputMapper, OutputModes, text_of
 from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
-from ..protocol.fasta2a import own_part
+from ..protocol.fasta2a_dialect import own_part
 from ..runs.ends import Outcome, outcome_of
 from ..runs.recorder import Recorder
 from ..settings import HTTPS_ONLY

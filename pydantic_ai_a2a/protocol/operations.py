@@ -29,7 +29,7 @@ from ..types import (
     TaskEvent,
     frozen,
 )
-from .requests import target_json
+from .push_params import target_json
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card, by the name on the card (§4.4.3)."""

@@ -28,8 +28,7 @@ from ..types import (
     TaskEvent,
     TaskState,
 )
-from . import requests, stored
-from .envelope import Requests, check_params, read_params, read_query
+from . import push_params, stored
 from .fields import (
     PROTO_JSON,
     Count,
@@ -54,7 +53,8 @@ from .operations import (
     Params,
     RpcRequest,
 )
-from .requests import newer_params
+from .push_params import newer_params
+from .rpc_requests import Requests, check_params, read_params, read_query
 
 _STATES: Mapping[object, TaskState | None] = {
     'TASK_STATE_UNSPECIFIED': None,
@@ -87,7 +87,7 @@ class _Message(MessageFields):
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
-    task_push_notification_config: requests.Target | None
+    task_push_notification_config: push_params.Target | None
     history_length: Count | None
     return_immediately: StrictBool | None
 
@@ -147,7 +147,7 @@ _PARAMS: Mapping[str, Any] = {
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
     'GetExtendedAgentCard': Annotated[Tenanted, params_of(CardParams)],
-    **requests.flat(tenants=True),
+    **push_params.flat(tenants=True),
 }
 """The params of the operations."""
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)

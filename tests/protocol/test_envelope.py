@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError, PayloadTooLargeError
-from pydantic_ai_a2a.protocol.envelope import (
+from pydantic_ai_a2a.protocol.fields import MAX_ID, MAX_ITEMS
+from pydantic_ai_a2a.protocol.operations import RpcRefused
+from pydantic_ai_a2a.protocol.rpc_requests import (
     bad_fields,
     check_values,
     encode_id,
@@ -18,8 +20,6 @@ from pydantic_ai_a2a.protocol.envelope import (
     parse_json,
     request_id,
 )
-from pydantic_ai_a2a.protocol.fields import MAX_ID, MAX_ITEMS
-from pydantic_ai_a2a.protocol.operations import RpcRefused
 
 
 @pytest.mark.parametrize(

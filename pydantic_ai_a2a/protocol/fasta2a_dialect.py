@@ -17,12 +17,12 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
-from . import requests, stored
-from .envelope import Requests
+from . import push_params, stored
 from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
-from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
+from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation, Params, RpcRequest
-from .requests import older_params
+from .push_params import older_params
+from .rpc_requests import Requests
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.fasta2a: operation for operation in OPERATIONS.values() if operation.fasta2a}
@@ -47,12 +47,18 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[SendRequest[_Message, requests.Target], AfterValidator(partial(send_params, wait=False))]
+_Send = Annotated[SendRequest[_Message, push_params.Target], AfterValidator(partial(send_params, wait=False))]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
 _FIELDS = names_of(FlatPart, _Message, Configuration, SendRequest, TaskParams, _ListParams)
 _REQUESTS = Requests(
     METHODS,
-    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(tenants=False)},
+    {
+        'SendMessage': _Send,
+        'SendStreamingMessage': _Send,
+        'ListTasks': _List,
+        **TASKS,
+        **push_params.flat(tenants=False),
+    },
     _FIELDS,
 )
 
