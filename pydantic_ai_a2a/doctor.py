@@ -30,9 +30,11 @@ from .errors import (
     RemoteProtocolError,
     TaskNotFoundError,
 )
-from .protocol.operations import OPERATIONS, Params
-from .protocol.received_tasks import AnswerUnreadable, read_event
-from .protocol.rpc_requests import count_values
+from .protocol.codec import Params
+from .protocol.lenient_reading import AnswerUnreadable
+from .protocol.operations import OPERATIONS
+from .protocol.received_tasks import read_event
+from .protocol.value_count import count_values
 from .types import (
     TERMINAL,
     AgentCard,

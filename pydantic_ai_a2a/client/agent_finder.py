@@ -22,8 +22,9 @@ from ..app.build import to_a2a
 from ..card import CardSchemas
 from ..conversion.schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused, needs_extra
-from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.received_tasks import AnswerUnreadable, read_card
+from ..protocol.lenient_reading import AnswerUnreadable
+from ..protocol.own_extensions import LIVE_TEXT_URI
+from ..protocol.received_cards import read_card
 from ..types import AgentCard
 from .cards import Place, RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.received_tasks import AnswerUnreadable, read_card, reading
+from ..protocol.lenient_reading import AnswerUnreadable, reading
+from ..protocol.received_cards import read_card
 from ..types import AgentCard, AgentInterface
 from .connections import Connections, Cut, Patience, read_json
 from .urls import check_url, origin, shown

@@ -27,7 +27,7 @@ from ..errors import (
     RemoteUnavailable,
     needs_extra,
 )
-from ..protocol.rpc_requests import count_values
+from ..protocol.value_count import count_values
 from ..telemetry import trace_headers
 from .client_credentials import ClientCredentials
 from .urls import shown

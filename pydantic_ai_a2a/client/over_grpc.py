@@ -23,8 +23,8 @@ from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
 from ..grpc.messages import SERVICE, Messages, methods
-from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
-from ..protocol.received_tasks import http_error
+from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
+from ..protocol.received_errors import http_error
 from ..settings import LONG
 from ..types import as_object
 from .connections import MAX_ANSWER, MAX_VALUES, PACE

@@ -31,7 +31,8 @@ from ..errors import (
     is_cancelled,
     is_for_the_process,
 )
-from ..protocol.operations import OPERATIONS, HttpCodec, Operation
+from ..protocol.codec import HttpCodec
+from ..protocol.operations import OPERATIONS, Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.event_streams import EventStream

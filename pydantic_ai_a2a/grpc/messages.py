@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic_core import from_json, to_json
 
 from ..errors import InvalidRequestError, PayloadTooLargeError, UnsupportedOperationError
-from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
+from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
 
 SERVICE = 'lf.a2a.v1.A2AService'
 """The service of A2A 1.0."""

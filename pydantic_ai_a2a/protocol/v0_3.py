@@ -18,11 +18,12 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
 from . import push_params, stored
+from .codec import Params, RpcRequest
 from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, REFUSALS, Capability, Operation, Params, RpcRequest
-from .push_params import older_params
-from .rpc_requests import Requests
+from .operations import OPERATIONS, REFUSALS, Capability, Operation
+from .rpc_requests import RpcRequests
+from .sent_params import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.v0_3: operation for operation in OPERATIONS.values() if operation.v0_3}
@@ -94,8 +95,12 @@ class _Message(MessageFields):
 
 
 _Send = Annotated[SendRequest[_Message, push_params.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+
+
 _FIELDS = names_of(_File, _Part, _Message, Configuration, SendRequest, TaskParams)
-_REQUESTS = Requests(
+
+
+_REQUESTS = RpcRequests(
     METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push_params.NESTED}, _FIELDS
 )
 

@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from .. import encryption
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
-from ..protocol.fields import config_after, config_token
+from ..protocol.page_tokens import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..store.ports import PushConfig, PushConfigs, Takes

@@ -47,7 +47,7 @@ from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError, RemoteUnavailable
-from ..protocol.fields import RUN_METADATA_URI
+from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, STOPPED, AgentCard, Message
 from .messages import Outgoing, message_id, outgoing, response_parts
 from .waiting import APPROVAL, QUESTION, RemoteTurn, details, last_turn, local_tools, used

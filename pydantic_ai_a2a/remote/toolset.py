@@ -39,7 +39,7 @@ from ..client.trust import TrustedKeys
 from ..client.waiting import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, CardRefused, InvalidParamsError, RemoteError
-from ..protocol.fields import RUN_METADATA_URI
+from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message, Part, Skill, Task, as_object, dump_json
 from .model import A2ATaskEvent, RemoteTaskEvent, RemoteTasks
 from .waiting import difference, totals

@@ -16,7 +16,8 @@ from pydantic_ai.usage import RequestUsage
 from ..client.cards import Place
 from ..client.waiting import answer_to, waiting_task
 from ..conversion.remote_calls import ANSWER, SYSTEM, WAITING, sign_in
-from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
+from ..protocol.own_extensions import RUN_METADATA_URI
+from ..protocol.run_metadata import USAGE_COUNTS
 from ..types import INTERRUPTED, Message, Task, as_object, count_of
 
 # --- the state of a remote conversation, as the messages of a run keep it ---------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from ..protocol import stored
-from ..protocol.fields import SHORTEST_ID
+from ..protocol.own_extensions import SHORTEST_ID
 from ..types import TERMINAL, TaskEvent, TaskHeader
 from .ports import DEAD_LETTERS, Finish, OnExpired, Status, Submission
 
