@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         RemoteUnavailable,
         TokenRefused,
     )
-    from .fasta2a.worker import AgentWorker
+    from .fasta2a.agent_worker import AgentWorker
     from .remote.model import A2AModel, A2ATaskEvent, RemoteAgent, RemoteTaskEvent
     from .remote.toolset import A2A, A2AToolset
     from .remote.waiting import remote_results
@@ -182,7 +182,7 @@ _NAMES = {
         'RemoteUnavailable',
         'TokenRefused',
     ),
-    '.fasta2a.worker': ('AgentWorker',),
+    '.fasta2a.agent_worker': ('AgentWorker',),
     '.remote.model': ('A2AModel', 'A2ATaskEvent', 'RemoteAgent', 'RemoteTaskEvent'),
     '.remote.toolset': ('A2A', 'A2AToolset'),
     '.remote.waiting': ('remote_results',),

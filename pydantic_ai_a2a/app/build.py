@@ -37,7 +37,7 @@ from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
-from ..fasta2a.parts import OwnParts, own_parts
+from ..fasta2a.own_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
 from ..http.card import Discovery

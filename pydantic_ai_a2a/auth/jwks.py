@@ -17,7 +17,7 @@ import httpx2
 from jwt import PyJWK
 
 from ..errors import OverloadedError
-from ..signing.keys import KeyTable, read_keys
+from ..signing.key_pairs import KeyTable, read_keys
 from .invalid_credentials import InvalidCredentials
 from .issuer_requests import checked_url, connected, fetch_json
 

@@ -22,7 +22,7 @@ from grpc import ChannelConnectivity, aio
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
-from ..grpc.messages import SERVICE, Messages, methods
+from ..grpc.protobuf import SERVICE, Messages, methods
 from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
 from ..protocol.received_errors import http_error
 from ..settings import LONG

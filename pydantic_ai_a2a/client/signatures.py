@@ -15,7 +15,7 @@ from ..auth.issuer_requests import checked_url
 from ..auth.jwks import Jwks
 from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.cards import (
+from ..signing.card_signatures import (
     CARD_DIGEST,
     NotSignable,
     canonical,
@@ -25,7 +25,7 @@ from ..signing.cards import (
     lost,
     signed_content,
 )
-from ..signing.keys import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
+from ..signing.key_pairs import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
 from ..types import as_object
 from .trust import TrustedKeys
 from .urls import origin, shown

@@ -40,7 +40,7 @@ from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer
 from ..settings import LONG, TLS
 from ..types import StoredTask, TaskEvent, new_correlation_id
-from .messages import SERVICE, Messages, methods
+from .protobuf import SERVICE, Messages, methods
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -13,7 +13,7 @@ from jwt.algorithms import ECAlgorithm
 from pydantic_ai_a2a import InvalidCredentials
 from pydantic_ai_a2a.auth.jwks import Jwks
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.signing.keys import read_keys
+from pydantic_ai_a2a.signing.key_pairs import read_keys
 
 from ..client import LIMIT
 from .issuer import ISSUER, Issuer, Key, issuer

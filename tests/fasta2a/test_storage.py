@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage
 
 from pydantic_ai_a2a import Retention
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
-from pydantic_ai_a2a.fasta2a.store import (
+from pydantic_ai_a2a.fasta2a.storage_backend import (
     BrokeredBackend,
     FastA2ABackend,
     Followed,

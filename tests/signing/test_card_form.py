@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jwt.utils import base64url_decode
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.signing.cards import (
+from pydantic_ai_a2a.signing.card_signatures import (
     CARD_DIGEST,
     FIELDS,
     NotSignable,
@@ -28,7 +28,7 @@ from pydantic_ai_a2a.signing.cards import (
     sign_card,
     signed_content,
 )
-from pydantic_ai_a2a.signing.keys import Signer
+from pydantic_ai_a2a.signing.key_pairs import Signer
 
 from ..tables import each_case
 from .pairs import pem

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pydantic_ai_a2a.signing.keys import Signer, Unverified, load_keys, protected_header, read_keys, verify
+from pydantic_ai_a2a.signing.key_pairs import Signer, Unverified, load_keys, protected_header, read_keys, verify
 
 from .pairs import pem, public_pem
 

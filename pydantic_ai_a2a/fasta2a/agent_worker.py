@@ -52,7 +52,7 @@ from ..runs.recorder import Recorder
 from ..settings import HTTPS_ONLY
 from ..store.ports import Claim
 from ..types import STOPPED, TERMINAL, Note, Step, TextDelta
-from .store import context_key
+from .storage_backend import context_key
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -13,7 +13,7 @@ import rfc8785
 from pydantic_core import to_json
 
 from .algorithms import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, Key
-from .keys import Signer
+from .key_pairs import Signer
 
 _REQUIREMENTS = 'securityRequirements'
 _ANNOTATIONS = frozenset({'default', 'examples'})
