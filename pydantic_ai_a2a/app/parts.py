@@ -76,7 +76,8 @@ from ..service.submissions import Submissions
 from ..service.tasks import Service
 from ..service.unsent_answers import Readers
 from ..settings import Access, Approvals, Push, Settings, TenantRule
-from ..signing.algorithms import Key, SignPush
+from ..signing.algorithms import Key
+from ..signing.push_signatures import SignPush
 from ..store.ports import Backend
 from ..types import Message, frozen
 from .combinations import check_signing
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from ..engines.engine import AtEngine, Engine
     from ..push.registration import Registration
     from ..push.sender import Sending
-    from ..signing.card_signatures import AppSigner
+    from ..signing.app_signer import AppSigner
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -648,7 +649,7 @@ def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | N
         return None
     check_url(url)
     try:
-        from ..signing.card_signatures import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from ..signing.app_signer import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra(setting, 'jwt')) from error
     return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)

@@ -15,17 +15,10 @@ from ..auth.issuer_requests import checked_url
 from ..auth.jwks import Jwks
 from ..errors import CardUnverified, NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.card_signatures import (
-    CARD_DIGEST,
-    NotSignable,
-    canonical,
-    card_digest,
-    everything,
-    known_fields,
-    lost,
-    signed_content,
-)
-from ..signing.key_pairs import KeyPair, Unverified, fits, load_keys, protected_header, split_token, verify
+from ..signing.card_forms import NotSignable, canonical, everything, known_fields, signed_content
+from ..signing.card_signatures import CARD_DIGEST, card_digest, lost
+from ..signing.jws import Unverified, protected_header, split_token, verify
+from ..signing.key_pairs import KeyPair, fits, load_keys
 from ..types import as_object
 from .trust import TrustedKeys
 from .urls import origin, shown

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import binascii
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from jwt import PyJWK, api_jws
+from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
-from jwt.utils import base64url_decode, base64url_encode
-from pydantic_core import from_json
+from jwt.utils import base64url_encode
 
 from .algorithms import KEY_TYPES, Key
 
@@ -27,6 +24,8 @@ _RSA_BITS = 2048
 _SUPPORTED = 'an RSA key of 2048 bits or more, a key of the curves P-256, P-384 or P-521, or an Ed25519 key'
 _THUMBPRINTS = {'RSA': ('e', 'kty', 'n'), 'EC': ('crv', 'kty', 'x', 'y'), 'OKP': ('crv', 'kty', 'x')}
 """The members of a key that its thumbprint covers (RFC 7638)."""
+
+_PUBLIC = (RSAPublicKey, EllipticCurvePublicKey, Ed25519PublicKey)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +118,6 @@ def _described(key: Any) -> tuple[dict[str, Any], str] | None:
     return None
 
 
-_PUBLIC = (RSAPublicKey, EllipticCurvePublicKey, Ed25519PublicKey)
-
-
 def _bare(data: dict[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in _THUMBPRINTS[data['kty']]}
 
@@ -135,165 +131,3 @@ def fits(public: Mapping[str, Any], algorithm: str) -> bool:
 def _thumbprint(public: Mapping[str, Any]) -> str:
     text = json.dumps(public, sort_keys=True, separators=(',', ':'))
     return base64url_encode(sha256(text.encode()).digest()).decode()
-
-
-# --- JSON Web Key Sets (RFC 7517) -------------------------------------------------------------------------------------
-# The usable public keys of a set.
-
-_MAX_KEYS = 100
-
-KeyTable: TypeAlias = Mapping[tuple[str | None, str], PyJWK]
-"""Public keys by id and algorithm."""
-
-
-def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> KeyTable:
-    """Return the usable keys of a JSON Web Key Set (RFC 7517) by id and algorithm.
-
-    The only key of an algorithm has a second entry without id. Keys that are shared, private, too weak, or for another
-    use are ignored.
-
-    Raises:
-        ValueError: The document is no key set.
-    """
-    keys: object = document.get('keys')
-    if not isinstance(keys, list):
-        raise ValueError('the document has no keys')
-    table: dict[tuple[str | None, str], PyJWK] = {}
-    usable: dict[str, list[PyJWK]] = {}
-    for entry in islice(cast('list[object]', keys), _MAX_KEYS):
-        if not isinstance(entry, dict):
-            continue
-        data = cast('dict[str, Any]', entry)
-        for algorithm in algorithms:
-            if (key := read_key(data, algorithm)) is not None:
-                usable.setdefault(algorithm, []).append(key)
-                table.setdefault((key.key_id, algorithm), key)
-    for algorithm, fitting in usable.items():
-        table.pop((None, algorithm), None)
-        if len(fitting) == 1:
-            table[None, algorithm] = fitting[0]
-    return table
-
-
-def read_key(data: Mapping[str, Any], algorithm: str) -> PyJWK | None:
-    """Return the public key for an algorithm; None if the key cannot be used for the algorithm."""
-    if (
-        not fits(data, algorithm)
-        or data.get('use', 'sig') != 'sig'
-        or data.get('alg', algorithm) != algorithm
-        or 'd' in data
-    ):
-        return None
-    if not isinstance(data.get('kid'), str | None):
-        return None
-    try:
-        key = PyJWK(dict(data), algorithm)
-    except PyJWTError:
-        return None
-    return key if key.Algorithm.check_key_length(key.key) is None else None
-
-
-# --- JSON Web Signatures (RFC 7515) -----------------------------------------------------------------------------------
-# Made by key pairs of settings, and checked strictly.
-
-_MAX_HEADER = 10_000
-_MAX_TOKEN = 20_000
-
-
-class Unverified(Exception):
-    """A signature cannot be verified; the text completes "the signature ..."."""
-
-
-class Signer:
-    """Signs with the key pairs of a setting.
-
-    Args:
-        keys: Key pairs and public keys; the first is a key pair. See `Access.signing`.
-        setting: Name of the setting, for errors.
-        key_set_url: URL of the key set, for the headers of the signatures.
-
-    Raises:
-        ValueError: A key cannot be used, or the first key is only a public key.
-    """
-
-    def __init__(self, keys: Sequence[Key], setting: str, key_set_url: str) -> None:
-        self.keys = load_keys(keys, setting)
-        """The keys, the newest first."""
-        if self.keys[0].private is None:
-            raise ValueError(f'{setting}[0] is a public key: the first key signs, so it must be a private key.')
-        self._key_set_url = key_set_url
-
-    def signatures(self, payload: bytes, **header: str) -> list[dict[str, str]]:
-        """Return a signature of each key pair, as in an agent card (§8.4.2), with more fields in its header."""
-        signed = [self._sign(pair, payload, 'JOSE', **header) for pair in self.keys if pair.private is not None]
-        return [{'protected': protected, 'signature': signature} for protected, _, signature in signed]
-
-    def token(self, payload: bytes) -> str:
-        """Return the payload signed by the first key, as a JSON Web Token."""
-        return '.'.join(self._sign(self.keys[0], payload, 'JWT'))
-
-    def _sign(self, pair: KeyPair, payload: bytes, kind: str, **header: str) -> list[str]:
-        headers = {'kid': pair.kid, 'typ': kind, 'jku': self._key_set_url, **header}
-        return api_jws.encode(payload, pair.private, pair.algorithm, headers=headers).split('.')
-
-
-def protected_header(protected: object, algorithms: Collection[str]) -> Mapping[str, Any]:
-    """Return the protected header of a signature.
-
-    Raises:
-        Unverified: The header is malformed, or names an algorithm that is not accepted.
-    """
-    decoded = _decoded(protected, 'header') if isinstance(protected, str) and len(protected) < _MAX_HEADER else b''
-    try:
-        header: object = from_json(decoded)
-    except ValueError:
-        header = None
-    if not isinstance(header, dict):
-        raise Unverified('has a malformed header')
-    fields = cast('dict[str, Any]', header)
-    if fields.get('alg') not in algorithms:
-        raise Unverified('has an algorithm that is not accepted')
-    if not isinstance(fields.get('kid'), str | None) or not isinstance(fields.get('jku'), str | None):
-        raise Unverified('has a malformed header')
-    return fields
-
-
-def split_token(token: str) -> tuple[str, bytes, str]:
-    """Return the protected header, the payload and the signature of a token, which is not verified.
-
-    Raises:
-        Unverified: The token is malformed.
-    """
-    parts = token.split('.')
-    if len(parts) != 3 or len(token) > _MAX_TOKEN:
-        raise Unverified('is malformed')
-    protected, payload, signature = parts
-    return protected, _decoded(payload, 'payload'), signature
-
-
-def verify(protected: str, payload: bytes, signature: object, keys: Sequence[PyJWK]) -> None:
-    """Verify a signature with one of the keys, each of which has a single algorithm.
-
-    Raises:
-        Unverified: No key has made the signature.
-    """
-    _decoded(signature, 'value')
-    token = f'{protected}.{base64url_encode(payload).decode()}.{signature}'
-    for key in keys:
-        try:
-            api_jws.decode(token, key, algorithms=[key.algorithm_name])
-        except PyJWTError:
-            continue
-        return
-    raise Unverified('does not match the content')
-
-
-def _decoded(text: object, part: str) -> bytes:
-    """Return the bytes of base64url. Each value has one form, so that no changed character goes unnoticed."""
-    try:
-        value = base64url_decode(cast('str', text))
-        if base64url_encode(value).decode() == text:
-            return value
-    except (AttributeError, TypeError, ValueError, binascii.Error):
-        pass
-    raise Unverified(f'has a malformed {part}')

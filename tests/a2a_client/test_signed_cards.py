@@ -33,7 +33,8 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client.signatures import CardVerifier, KeyFinder
-from pydantic_ai_a2a.signing.key_pairs import load_keys, split_token
+from pydantic_ai_a2a.signing.jws import split_token
+from pydantic_ai_a2a.signing.key_pairs import load_keys
 
 from ..auth.issuer import Key, issuer
 from ..client import Client
