@@ -106,7 +106,7 @@ def serve_grpc(
 async def _serving(
     agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool
 ) -> AsyncGenerator[GrpcState]:
-    from ..grpc.call import GrpcServer  # noqa: PLC0415 - its packages are of an extra
+    from ..grpc.server import GrpcServer  # noqa: PLC0415 - its packages are of an extra
 
     server = GrpcServer(agent.serving, reuse_port=shares)
     address = f'[{host}]' if ':' in host else host
