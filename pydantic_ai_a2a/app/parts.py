@@ -547,7 +547,7 @@ class Conversion:
     ) -> Job:
         """Return the job that runs the tasks; with a runner in the place of that of the agent."""
         if self._foreign is not None:
-            from ..fasta2a.agent_worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
+            from ..fasta2a.worker_job import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
             return WorkerJob(self._foreign)
         assert self.runner is not None, 'there is no other worker'

@@ -29,7 +29,8 @@ class OwnParts(NamedTuple):
 
     def backend(self, memory: MemoryBackend) -> Backend:
         """Return the backend of the user's parts and a backend in memory."""
-        from .storage_backend import BrokeredBackend, FastA2ABackend  # noqa: PLC0415 - only apps with such parts need it
+        from .broker_backend import BrokeredBackend  # noqa: PLC0415 - only apps with such parts need it
+        from .storage_backend import FastA2ABackend  # noqa: PLC0415 - only apps with such parts need it
 
         inner = memory
         if self.storage is not None:
