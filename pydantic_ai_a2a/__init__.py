@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         RemoteUnavailable,
         TokenRefused,
     )
-    from .fasta2a.worker import AgentWorker
+    from .fasta2a.agent_worker import AgentWorker
     from .remote.agent import RemoteAgent
     from .remote.capability import A2A
     from .remote.deferred_results import remote_results
@@ -185,7 +185,7 @@ _NAMES = {
         'RemoteUnavailable',
         'TokenRefused',
     ),
-    '.fasta2a.worker': ('AgentWorker',),
+    '.fasta2a.agent_worker': ('AgentWorker',),
     '.remote.agent': ('RemoteAgent',),
     '.remote.capability': ('A2A',),
     '.remote.deferred_results': ('remote_results',),

@@ -33,9 +33,11 @@ from .errors import (
     RemoteProtocolError,
     TaskNotFoundError,
 )
-from .protocol.answers import AnswerUnreadable, read_event
-from .protocol.envelope import count_values
-from .protocol.operations import OPERATIONS, Params
+from .protocol.codec import Params
+from .protocol.lenient_reading import AnswerUnreadable
+from .protocol.operations import OPERATIONS
+from .protocol.received_tasks import read_event
+from .protocol.value_count import count_values
 from .types import (
     TERMINAL,
     AgentCard,

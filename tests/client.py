@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage
 from starlette.types import ASGIApp, Message
 
 from pydantic_ai_a2a import A2AApp
-from pydantic_ai_a2a.protocol.fields import LIVE_TEXT_URI
+from pydantic_ai_a2a.protocol.own_extensions import LIVE_TEXT_URI
 
 from .bounds import LIMIT
 from .dialects import Call, Dialect, spoken

@@ -530,8 +530,8 @@ def test_importing_the_package_loads_only_what_gives_agents_their_method() -> No
 def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
     backends = ('store.postgres.backend', 'store.sqlite.backend')
-    own_parts = ('fasta2a.store', 'fasta2a.worker')
-    dialects = ('protocol.fasta2a', 'protocol.v0_3')
+    own_parts = ('fasta2a.agent_', 'fasta2a.broker_', 'fasta2a.shared_', 'fasta2a.storage_', 'fasta2a.worker_')
+    dialects = ('protocol.fasta2a_dialect', 'protocol.v0_3')
     authentication = ('auth.api_keys', 'auth.bearer_tokens', 'auth.jwt', 'auth.starlette')
     rooms = ('commands', 'engines', 'push', 'testing', 'app.serve', *authentication, *backends, *dialects, *own_parts)
     foreign = (

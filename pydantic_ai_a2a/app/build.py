@@ -37,15 +37,15 @@ from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
-from ..fasta2a.parts import OwnParts, own_parts
+from ..fasta2a.own_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
 from ..http.card import Discovery
 from ..http.cors import cors_middleware
 from ..http.index import Index
 from ..http.playground.steps import Steps
-from ..protocol import fields
-from ..protocol.fields import RUN_METADATA
+from ..protocol import own_extensions
+from ..protocol.own_extensions import RUN_METADATA
 from ..protocol.versions import Versions
 from ..public_hosts import is_loopback
 from ..runs.hosting import Hosting
@@ -335,11 +335,11 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas:
     waits = own is None or own.foreign is None  # a user's own worker decides how tasks wait for clients
     declared = (
         (RUN_METADATA, settings.results.run_metadata),
-        (fields.LIVE_TEXT, waits and settings.results.stream not in ('whole', 'off')),
+        (own_extensions.LIVE_TEXT, waits and settings.results.stream not in ('whole', 'off')),
         (PENDING_CALLS, waits),
         (CLIENT_TOOLS, settings.messages.client_tools),
         (CLIENT_SCHEMA, client_schemas),
-        (fields.REPLAY, bool(settings.retention.idempotency_window)),
+        (own_extensions.REPLAY, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]
 

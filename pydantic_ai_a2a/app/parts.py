@@ -51,7 +51,7 @@ from ..conversion.inbound import (
 from ..conversion.outbound import OutputMapper
 from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
 from ..errors import UnsupportedOperationError, needs_extra
-from ..fasta2a.parts import agent_worker, foreign_worker
+from ..fasta2a.own_parts import agent_worker, foreign_worker
 from ..http import http_json
 from ..http.cached_answers import CachedAnswer
 from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, key_set
@@ -76,7 +76,8 @@ from ..service.submissions import Submissions
 from ..service.tasks import Service
 from ..service.unsent_answers import Readers
 from ..settings import Access, Approvals, Push, Settings, TenantRule
-from ..signing.algorithms import Key, SignPush
+from ..signing.algorithms import Key
+from ..signing.push_signatures import SignPush
 from ..store.ports import Backend
 from ..types import Message, frozen
 from .combinations import check_signing
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from ..engines.engine import AtEngine, Engine
     from ..push.registration import Registration
     from ..push.sender import Sending
-    from ..signing.cards import AppSigner
+    from ..signing.app_signer import AppSigner
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -546,7 +547,7 @@ class Conversion:
     ) -> Job:
         """Return the job that runs the tasks; with a runner in the place of that of the agent."""
         if self._foreign is not None:
-            from ..fasta2a.worker import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
+            from ..fasta2a.worker_job import WorkerJob  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
             return WorkerJob(self._foreign)
         assert self.runner is not None, 'there is no other worker'
@@ -648,7 +649,7 @@ def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | N
         return None
     check_url(url)
     try:
-        from ..signing.cards import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from ..signing.app_signer import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra(setting, 'jwt')) from error
     return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from ..arguments import checked
 from ..errors import CannotListen, needs_extra
-from ..protocol import fields
+from ..protocol import own_extensions
 from ..runs.hosting import server_processes
 from ..settings import TLS
 from .app import A2AApp
@@ -24,7 +24,7 @@ from .build import app_of, check_callers, served
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
 
-_EXTENSIONS = (fields.EVENT_IDS,)
+_EXTENSIONS = (own_extensions.EVENT_IDS,)
 
 
 class GrpcState(TypedDict):
@@ -106,7 +106,7 @@ def serve_grpc(
 async def _serving(
     agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool
 ) -> AsyncGenerator[GrpcState]:
-    from ..grpc.call import GrpcServer  # noqa: PLC0415 - its packages are of an extra
+    from ..grpc.server import GrpcServer  # noqa: PLC0415 - its packages are of an extra
 
     server = GrpcServer(agent.serving, reuse_port=shares)
     address = f'[{host}]' if ':' in host else host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import needs_extra
-from ..fasta2a.parts import OwnParts
+from ..fasta2a.own_parts import OwnParts
 from ..runs.hosting import server_processes
 from ..settings import Limits
 from ..store.ports import Backend

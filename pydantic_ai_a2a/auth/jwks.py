@@ -17,7 +17,7 @@ import httpx2
 from jwt import PyJWK
 
 from ..errors import OverloadedError
-from ..signing.keys import KeyTable, read_keys
+from ..signing.key_sets import KeyTable, read_key_set
 from .invalid_credentials import InvalidCredentials
 from .issuer_requests import checked_url, connected, fetch_json
 
@@ -113,7 +113,7 @@ class Jwks:
 
     async def _refresh(self) -> None:
         try:
-            self._table = read_keys(await self._ask(), self._algorithms)
+            self._table = read_key_set(await self._ask(), self._algorithms)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             self._failing = True
             logger.warning(

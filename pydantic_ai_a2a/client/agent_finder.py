@@ -12,8 +12,9 @@ from starlette.types import ASGIApp
 from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..errors import needs_extra
-from ..protocol.answers import AnswerUnreadable, read_card
-from ..protocol.fields import LIVE_TEXT_URI
+from ..protocol.lenient_reading import AnswerUnreadable
+from ..protocol.own_extensions import LIVE_TEXT_URI
+from ..protocol.received_cards import read_card
 from ..types import AgentCard
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic_core import from_json
 
 from ..conversion.limits import is_deep
-from ..protocol.envelope import count_values
+from ..protocol.value_count import count_values
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""

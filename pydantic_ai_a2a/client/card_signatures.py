@@ -8,17 +8,9 @@ from itertools import product
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..signing.cards import (
-    CARD_DIGEST,
-    NotSignable,
-    canonical,
-    card_digest,
-    everything,
-    known_fields,
-    lost,
-    signed_content,
-)
-from ..signing.keys import Unverified
+from ..signing.card_forms import NotSignable, canonical, everything, known_fields, signed_content
+from ..signing.card_signatures import CARD_DIGEST, card_digest, lost
+from ..signing.jws import Unverified
 from ..types import as_object
 from .key_finder import KeyFinder
 from .trust import TrustedKeys

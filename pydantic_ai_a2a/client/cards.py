@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import AnswerUnreadable, read_card, reading
+from ..protocol.lenient_reading import AnswerUnreadable, reading
+from ..protocol.received_cards import read_card
 from ..types import AgentCard
 from .answer_limits import read_json
 from .connections import Connections, Cut

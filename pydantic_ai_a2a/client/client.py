@@ -23,9 +23,9 @@ from .. import chains
 from ..app.app import A2AApp
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
-from ..protocol.fields import REPLAY_URI as REPLAY
-from ..protocol.fields import SHORTEST_ID
-from ..protocol.requests import read_target
+from ..protocol.own_extensions import REPLAY_URI as REPLAY
+from ..protocol.own_extensions import SHORTEST_ID
+from ..protocol.push_params import read_target
 from ..types import (
     INTERRUPTED,
     AgentCard,

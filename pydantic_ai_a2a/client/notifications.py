@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from ..arguments import checked, seconds
 from ..errors import NotificationRefused, RemoteUnavailable, needs_extra
-from ..signing.algorithms import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
+from ..signing.push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
 from .trust import TrustedKeys
 from .urls import origin
 

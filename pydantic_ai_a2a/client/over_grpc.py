@@ -22,9 +22,9 @@ from grpc import ChannelConnectivity, aio
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
-from ..grpc.messages import SERVICE, Messages, methods
-from ..protocol.answers import http_error
-from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
+from ..grpc.protobuf import SERVICE, Messages, methods
+from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
+from ..protocol.received_errors import http_error
 from ..settings import LONG
 from ..types import as_object
 from .answer_limits import MAX_ANSWER, MAX_VALUES, PACE

@@ -20,7 +20,7 @@ from ..conversion.schemas import (
     with_client_schema,
 )
 from ..errors import UnsupportedOperationError
-from ..protocol.requests import read_target
+from ..protocol.push_params import read_target
 from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
 from .interfaces import extensions_of
 

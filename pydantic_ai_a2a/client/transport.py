@@ -20,22 +20,14 @@ from pydantic_core import to_json
 from .. import chains
 from ..conversion.limits import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import (
-    AnswerUnreadable,
-    http_error,
-    read_config,
-    read_configs,
-    read_event,
-    read_list,
-    read_streamed,
-    read_task,
-    reading,
-    rpc_error,
-    status_error,
-)
-from ..protocol.envelope import count_values
-from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.operations import OPERATIONS, Codec, HttpCodec, Operation, Params
+from ..protocol.codec import Codec, HttpCodec, Params
+from ..protocol.lenient_reading import AnswerUnreadable, reading
+from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.own_extensions import LIVE_TEXT_URI
+from ..protocol.received_errors import http_error, rpc_error, status_error
+from ..protocol.received_push_configs import read_config, read_configs
+from ..protocol.received_tasks import read_event, read_list, read_streamed, read_task
+from ..protocol.value_count import count_values
 from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry import client_span, inside, name_task, recording

@@ -7,39 +7,25 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from traceback import clear_frames
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
-import grpc
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-from google.protobuf import any_pb2, json_format
-from google.rpc import error_details_pb2, status_pb2
-from grpc import StatusCode, aio
-from pydantic_core import from_json, to_json
+from grpc import aio
 
-from ..auth.request_info import RequestInfo, header
-from ..errors import (
-    A2AError,
-    ClientGone,
-    InvalidRequestError,
-    OverloadedError,
-    PayloadTooLargeError,
-    is_cancelled,
-    is_for_the_process,
-)
-from ..protocol.operations import OPERATIONS, HttpCodec, Operation
+from ..auth.request_info import header
+from ..errors import ClientGone, InvalidRequestError, OverloadedError, is_cancelled, is_for_the_process
+from ..protocol.codec import HttpCodec
+from ..protocol.operations import Operation
 from ..protocol.versions import HTTP, CodecChoice
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.event_streams import EventStream
 from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer
-from ..settings import LONG, TLS
+from ..settings import LONG
 from ..types import StoredTask, TaskEvent, new_correlation_id
-from .messages import SERVICE, Messages, methods
+from .call_info import request_info
+from .call_status import status_of
+from .protobuf import Messages
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -47,7 +33,7 @@ _TOO_SLOW = 'A subscriber reads its events too slowly, and its stream ends'
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class GrpcCalls:
     """The calls of a server."""
 
     converting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -81,7 +67,7 @@ class GrpcCall(RequestFlow):
     def __init__(
         self,
         serving: Serving,
-        calls: _Calls,
+        calls: GrpcCalls,
         operation: Operation,
         messages: Messages,
         context: aio.ServicerContext[bytes, bytes],
@@ -232,7 +218,7 @@ class GrpcCall(RequestFlow):
         clear_frames(exception.__traceback__)
         if self._left.done():
             raise asyncio.CancelledError
-        code, text, trailing = refusal(error, self._codec, self.correlation_id)
+        code, text, trailing = status_of(error, self._codec, self.correlation_id)
         await self._context.abort(code, text, trailing)
 
     async def break_off(self, gone: ClientGone) -> None:
@@ -256,198 +242,3 @@ def _retrieve(sending: asyncio.Future[None]) -> None:
     """Retrieve the exception of a message: the call that waited for the message may have been cancelled twice."""
     with suppress(asyncio.CancelledError):
         sending.exception()
-
-
-# --- the values of a gRPC call that admission reads -------------------------------------------------------------------
-# Metadata, address and certificate of the client.
-
-_KINDS: dict[type[x509.GeneralName], str] = {
-    x509.DNSName: 'DNS',
-    x509.UniformResourceIdentifier: 'URI',
-    x509.IPAddress: 'IP',
-    x509.RFC822Name: 'email',
-}
-"""The kinds of alternative names that callers can have."""
-
-
-def request_info(context: aio.ServicerContext[Any, Any], correlation_id: str, **more: Any) -> RequestInfo:
-    """Return the values of a call for admission. The metadata of the call are its headers."""
-    metadata: Any = context.invocation_metadata() or ()
-    return RequestInfo(
-        correlation_id=correlation_id,
-        headers=[(key.encode(), value if isinstance(value, bytes) else value.encode()) for key, value in metadata],
-        address=_address(context.peer()),
-        tls_names=_names(next(iter(context.auth_context().get('x509_pem_cert', ())), b'')),
-        **more,
-    )
-
-
-def _address(peer: str) -> str | None:
-    """Return the address in the name of a peer, such as `ipv6:%5B::1%5D:50100`; None for other transports than IP."""
-    kind, _, place = peer.partition(':')
-    return unquote(place).rpartition(':')[0].strip('[]') if kind in ('ipv4', 'ipv6') else None
-
-
-@lru_cache(maxsize=256)
-def _names(pem: bytes) -> tuple[str, ...]:
-    """Return the names in the verified certificate of a client, each after its kind; none without a certificate.
-
-    gRPC itself mixes the kinds, and cuts a name at a NUL.
-    """
-    if not pem:
-        return ()
-    names = _valid_names(x509.load_pem_x509_certificate(pem))
-    if any('\0' in name for name in names):
-        logger.warning('The certificate of a client has a NUL in a name, and counts as no certificate.')
-        return ()
-    return tuple(names)
-
-
-def _valid_names(certificate: x509.Certificate) -> list[str]:
-    """Return the alternative names of a certificate. The common name counts only without this extension."""
-    try:
-        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return [f'CN:{attribute.value}' for attribute in common]
-    return [f'{_KINDS[type(name)]}:{name.value}' for name in extension.value if type(name) in _KINDS]
-
-
-# --- errors in gRPC's form --------------------------------------------------------------------------------------------
-# A status code, and a `google.rpc.Status` with details in the trailing metadata (§10.6).
-
-_DETAILS = 'grpc-status-details-bin'
-_MAX_TEXT = 1_000
-"""Most characters of a text. By default, clients refuse metadata of more than 8 KB, text and details together."""
-_MAX_DETAIL = 2_000
-"""Most bytes of a detail, as JSON."""
-
-_ = error_details_pb2  # registers the messages of the details
-
-
-def refusal(
-    error: A2AError, codec: HttpCodec, correlation_id: str
-) -> tuple[StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
-    """Return the end of a call that an error refuses: the status, the text and the trailing metadata.
-
-    Args:
-        error: The error.
-        codec: The codec with the details of errors.
-        correlation_id: Names the call in the logs.
-    """
-    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else StatusCode[error.status]
-    described = from_json(codec.encode_status(error, correlation_id))['error']
-    text = described['message'][:_MAX_TEXT]
-    details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]
-    message = status_pb2.Status(code=status.value[0], message=text, details=details)
-    trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
-    return status, text, (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing)
-
-
-def _shortened(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return a detail with only as many bad fields as fit."""
-    violations: list[Any] = detail.get('fieldViolations', [])
-    while violations and len(to_json(detail)) > _MAX_DETAIL:
-        del violations[len(violations) // 2 :]
-    return detail
-
-
-# --- the gRPC server --------------------------------------------------------------------------------------------------
-# Its methods from the table of operations, its options, its port and its end.
-
-_PING = 15_000
-"""Milliseconds between pings on a connection, so that dead clients are noticed."""
-_MIN_PING = 5_000
-"""Fewest milliseconds between the pings of a client. A client that pings more often is disconnected."""
-_CALLS = 4_000
-"""Most open calls of a connection, of about 25 kB each. Clients wait with further calls."""
-_NO_LIMIT = 2**31 - 1
-_STORE_TIME = 5.0
-"""Seconds that cancelled calls get to store their messages."""
-
-
-class GrpcServer:
-    """A gRPC server of one agent in the running event loop.
-
-    Args:
-        serving: The parts of the app.
-        reuse_port: True if other processes may listen on the port.
-    """
-
-    port: int
-    """The port, once the server listens."""
-
-    def __init__(self, serving: Serving, *, reuse_port: bool) -> None:
-        options: dict[str, int] = {
-            'grpc.max_receive_message_length': serving.limits.body,
-            'grpc.max_send_message_length': -1,
-            'grpc.so_reuseport': int(reuse_port),
-            'grpc.keepalive_time_ms': _PING,
-            'grpc.max_concurrent_streams': _CALLS,
-            # By default, gRPC cancels calls in silence if 1,000 calls, or one for 30 seconds, wait for the server.
-            'grpc.server.max_pending_requests': _NO_LIMIT,
-            'grpc.server.max_pending_requests_hard_limit': _NO_LIMIT,
-            'grpc.server_max_unrequested_time_in_server': _NO_LIMIT,
-            'grpc.http2.min_ping_interval_without_data_ms': _MIN_PING,
-        }
-        self._calls = _Calls()
-        self._server = aio.server(options=[*options.items()])
-        self._server.add_generic_rpc_handlers((_handlers(serving, self._calls),))
-
-    def listen(self, address: str, tls: TLS | None) -> None:
-        """Listen on an address, such as `127.0.0.1:50051`.
-
-        Raises:
-            OSError: A file of `tls` cannot be read.
-            RuntimeError: The address cannot be used.
-        """
-        if tls is None:
-            self.port = self._server.add_insecure_port(address)
-        else:
-            self.port = self._server.add_secure_port(address, _credentials(tls))
-
-    async def start(self) -> None:
-        """Accept calls."""
-        await self._server.start()
-
-    async def stop(self, grace: float) -> None:
-        """Refuse further calls, and cancel the calls that still run after so many seconds.
-
-        Returns once the messages of cancelled calls are stored, because the store may close next.
-        """
-        await self._server.stop(grace)
-        calls = self._calls.open.copy()  # gRPC does not wait for their code, and may not have cancelled the code yet
-        for call in calls.values():
-            call.abandon()
-        if calls:
-            await asyncio.wait(calls, timeout=_STORE_TIME)
-
-
-def _credentials(tls: TLS) -> grpc.ServerCredentials:
-    pair = Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes()
-    if tls.client_ca is None:
-        return grpc.ssl_server_credentials([pair])
-    return grpc.ssl_server_credentials([pair], Path(tls.client_ca).read_bytes(), require_client_auth=True)
-
-
-def _handlers(serving: Serving, calls: _Calls) -> grpc.GenericRpcHandler:
-    """Return the methods of the operations that the service has.
-
-    All methods read and write by themselves, so that the caller is known before a message is read, and a call without a
-    message is answered.
-    """
-    handlers = {
-        name: _handler(serving, calls, OPERATIONS[name], Messages(method, serving.limits.values))
-        for name, method in methods().items()
-        if name in OPERATIONS
-    }
-    return grpc.method_handlers_generic_handler(SERVICE, handlers)
-
-
-def _handler(
-    serving: Serving, calls: _Calls, operation: Operation, messages: Messages
-) -> grpc.RpcMethodHandler[Any, Any]:
-    async def handle(_: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
-        await GrpcCall(serving, calls, operation, messages, context).handle()
-
-    return grpc.stream_stream_rpc_method_handler(handle)

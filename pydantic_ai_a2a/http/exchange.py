@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
 from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
-from ..protocol.operations import Codec, Operation
+from ..protocol.codec import Codec
+from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
 from ..service.dispatch import DirectMessage, stored_size
 from ..service.event_streams import EventStream

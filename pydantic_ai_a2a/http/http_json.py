@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
-from ..protocol.envelope import check_values
 from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.value_count import check_values
 from ..protocol.versions import HTTP, CodecChoice, Versions
 from ..service.request_flow import DecodedRequest, Serving
 from ..types import new_correlation_id

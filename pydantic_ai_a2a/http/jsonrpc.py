@@ -7,8 +7,10 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.envelope import check_values, request_id
-from ..protocol.operations import RpcRefused, refuse_unsupported_params
+from ..protocol.codec import RpcRefused
+from ..protocol.operations import refuse_unsupported_params
+from ..protocol.rpc_requests import request_id
+from ..protocol.value_count import check_values
 from ..protocol.versions import CodecChoice
 from ..service.request_flow import DecodedRequest, Serving
 from .asgi_requests import requested_version

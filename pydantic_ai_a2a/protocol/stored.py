@@ -2,6 +2,8 @@
 
 1.0 clients are sent the stored bytes, so a look-up or an event needs no JSON pass; other versions' codecs decode the
 bytes. `pydantic_core` writes the JSON without raw line breaks, so SSE can carry it unchanged.
+
+`json_of` returns the same JSON of a task, a message or an event as values, for people and files.
 """
 
 from __future__ import annotations
@@ -48,6 +50,43 @@ STATE_NAMES: dict[TaskState, bytes] = {
 STATES: dict[str, TaskState] = {name.decode().strip('"'): state for state, name in STATE_NAMES.items()}
 """The states by their names as stored."""
 
+PLAIN = 'text/plain'
+"""The media type of text without another one."""
+
+_SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
+"""Members of a message in the digest, besides the parts."""
+_PLAIN = ['user', *[None] * 8]
+"""The JSON of common members and request values, written once."""
+_PLAIN_JSON = json.dumps(_PLAIN).encode()
+
+# Live text: the events whose form depends on the reader of the stream. They are the pieces of the answer, its notes,
+# and the whole text at the end of the pieces. They are A2A like all events, but with the ids of the task behind the
+# artifact or the status instead of before it: so they are found without parsing.
+NOTE = b'{"statusUpdate":{"status":'
+"""The beginning of a `note`."""
+_LIVE = (b'{"artifactUpdate":{"artifact":', NOTE)
+_LAST = b',"lastChunk":true}}'
+_PARTS = b'"parts":['
+
+_PIECE = 60_000
+"""Bytes of joined values: with the separators less than 64 kB, which is one send."""
+_UNCOPIED = 32_768
+"""Bytes from which a value is a piece of its own."""
+
+# Messages, artifacts and tasks: the vocabulary to JSON and back.
+_WIRE_NAMES = {
+    'artifact_id': 'artifactId',
+    'context_id': 'contextId',
+    'media_type': 'mediaType',
+    'message_id': 'messageId',
+    'reference_task_ids': 'referenceTaskIds',
+    'task_id': 'taskId',
+}
+_NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
+_ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
+ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
+"""The roles by their names as stored."""
+
 
 def new_id() -> str:
     """Return an id with 80 random bits. The id begins with the time: an index of ids grows at one end."""
@@ -57,10 +96,6 @@ def new_id() -> str:
 def time_of(identifier: str) -> float:
     """Return the time at which `new_id` made an id, in seconds since the epoch."""
     return int(identifier[:12], 16) / 1000
-
-
-PLAIN = 'text/plain'
-"""The media type of text without another one."""
 
 
 @lru_cache(maxsize=16)
@@ -95,13 +130,6 @@ def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> by
 def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
     """Add the ids of its task to a message."""
     return b''.join((memoryview(body)[:-1], b',', ids(task_id, context_id), b'}'))
-
-
-_SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
-"""Members of a message in the digest, besides the parts."""
-_PLAIN = ['user', *[None] * 8]
-"""The JSON of common members and request values, written once."""
-_PLAIN_JSON = json.dumps(_PLAIN).encode()
 
 
 def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
@@ -157,16 +185,6 @@ def piece(update: bytes) -> tuple[bool, bool]:
     return last and not update.endswith(b',"append":true,"lastChunk":true}}'), last
 
 
-# Live text: the events whose form depends on the reader of the stream. They are the pieces of the answer, its notes,
-# and the whole text at the end of the pieces. They are A2A like all events, but with the ids of the task behind the
-# artifact or the status instead of before it: so they are found without parsing.
-NOTE = b'{"statusUpdate":{"status":'
-"""The beginning of a `note`."""
-_LIVE = (b'{"artifactUpdate":{"artifact":', NOTE)
-_LAST = b',"lastChunk":true}}'
-_PARTS = b'"parts":['
-
-
 def is_live(update: bytes) -> bool:
     """Return True for live text: a piece of an answer, the whole text after its pieces, or a note."""
     return update.startswith(_LIVE)
@@ -215,12 +233,6 @@ class TextArtifact:
     def piece(self, text: str, *, first: bool) -> bytes:
         """Write a `StreamResponse` with one piece (§4.2.2): the first replaces, later pieces append."""
         return self._head + dump_json(text) + self._tail + (b'}}' if first else b',"append":true}}')
-
-
-_PIECE = 60_000
-"""Bytes of joined values: with the separators less than 64 kB, which is one send."""
-_UNCOPIED = 32_768
-"""Bytes from which a value is a piece of its own."""
 
 
 def joined(values: Sequence[bytes], separator: bytes) -> list[bytes]:
@@ -298,21 +310,6 @@ def _close_run(joined: list[dict[str, Any]], run: list[str]) -> None:
     if len(run) > 1:
         joined[-1] = {**joined[-1], 'text': ''.join(run)}
     run.clear()
-
-
-# Messages, artifacts and tasks: the vocabulary to JSON and back.
-_WIRE_NAMES = {
-    'artifact_id': 'artifactId',
-    'context_id': 'contextId',
-    'media_type': 'mediaType',
-    'message_id': 'messageId',
-    'reference_task_ids': 'referenceTaskIds',
-    'task_id': 'taskId',
-}
-_NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
-_ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
-ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
-"""The roles by their names as stored."""
 
 
 def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -404,9 +401,6 @@ def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:
         last_event=0,
     )
     return StoredTask(header, None, None) if task is None else task._replace(header=header)
-
-
-# --- tasks and events as JSON values of A2A 1.0, for people and files -------------------------------------------------
 
 
 def json_of(value: Task | Message | StreamResponse) -> dict[str, Any]:

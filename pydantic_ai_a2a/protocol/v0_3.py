@@ -17,12 +17,13 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
-from . import requests, stored
-from .envelope import Requests
+from . import push_params, stored
+from .codec import Params, RpcRequest
 from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
-from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, REFUSALS, Capability, Operation, Params, RpcRequest
-from .requests import older_params
+from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
+from .operations import OPERATIONS, REFUSALS, Capability, Operation
+from .rpc_requests import RpcRequests
+from .sent_params import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.v0_3: operation for operation in OPERATIONS.values() if operation.v0_3}
@@ -93,10 +94,14 @@ class _Message(MessageFields):
     parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-_Send = Annotated[SendRequest[_Message, requests.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+_Send = Annotated[SendRequest[_Message, push_params.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+
+
 _FIELDS = names_of(_File, _Part, _Message, Configuration, SendRequest, TaskParams)
-_REQUESTS = Requests(
-    METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **requests.NESTED}, _FIELDS
+
+
+_REQUESTS = RpcRequests(
+    METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push_params.NESTED}, _FIELDS
 )
 
 
@@ -174,7 +179,7 @@ class V0_3(OlderCodec):
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
-        config = requests.target_json(registered.target, nested=True)
+        config = push_params.target_json(registered.target, nested=True)
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:

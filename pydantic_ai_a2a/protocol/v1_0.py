@@ -28,8 +28,8 @@ from ..types import (
     TaskEvent,
     TaskState,
 )
-from . import requests, stored
-from .envelope import Requests, check_params, read_params, read_query
+from . import push_params, stored
+from .codec import HttpCodec, HttpRequest, Params, RpcRequest
 from .fields import (
     PROTO_JSON,
     Count,
@@ -46,15 +46,10 @@ from .fields import (
     params_of,
     read_message,
 )
-from .operations import (
-    OPERATIONS,
-    HttpCodec,
-    HttpRequest,
-    Operation,
-    Params,
-    RpcRequest,
-)
-from .requests import newer_params
+from .http_params import check_params, read_params, read_query
+from .operations import OPERATIONS, Operation
+from .rpc_requests import RpcRequests
+from .sent_params import newer_params
 
 _STATES: Mapping[object, TaskState | None] = {
     'TASK_STATE_UNSPECIFIED': None,
@@ -63,6 +58,16 @@ _STATES: Mapping[object, TaskState | None] = {
     **dict(enumerate(stored.STATE_NAMES, 1)),
 }
 """The states by their proto names and numbers."""
+_FLAGS = frozenset({'includeArtifacts'})
+
+_MANY = 8
+"""Messages or artifacts from which they are joined: of few, the joining takes more calls."""
+_PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
+"""Names of path params in the operations on push notification configurations, and their params (§11.3)."""
+_PLACE = re.compile(r'\{(\w+)\}')
+"""A param in the path of an operation."""
+_DOMAIN = 'a2a-protocol.org'
+_REASONS = {error.code: reason for reason, error in JSON_RPC_ERRORS.items()}
 
 
 def _role(value: object) -> str:
@@ -87,7 +92,7 @@ class _Message(MessageFields):
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
-    task_push_notification_config: requests.Target | None
+    task_push_notification_config: push_params.Target | None
     history_length: Count | None
     return_immediately: StrictBool | None
 
@@ -134,10 +139,19 @@ class _CancelTaskRequest(_SubscribeToTaskRequest):
 
 
 _Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
+
+
 _Get = Annotated[_GetTaskRequest, params_of(GetParams)]
+
+
 _List = Annotated[_ListTasksRequest, AfterValidator(list_params)]
+
+
 _Cancel = Annotated[_CancelTaskRequest, params_of(CancelParams)]
+
+
 _Subscribe = Annotated[_SubscribeToTaskRequest, params_of(SubscribeParams)]
+
 
 _PARAMS: Mapping[str, Any] = {
     'SendMessage': _Send,
@@ -147,30 +161,26 @@ _PARAMS: Mapping[str, Any] = {
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
     'GetExtendedAgentCard': Annotated[Tenanted, params_of(CardParams)],
-    **requests.flat(tenants=True),
+    **push_params.flat(tenants=True),
 }
 """The params of the operations."""
+
+
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
-_REQUESTS = Requests(OPERATIONS, _PARAMS, _FIELDS)
+
+
+_REQUESTS = RpcRequests(OPERATIONS, _PARAMS, _FIELDS)
+
 
 _QUERY = names_of(_GetTaskRequest, _ListTasksRequest)
+
+
 _PUSH_QUERY = {name: _QUERY[name] for name in ('tenant', 'pageSize', 'page_size', 'pageToken', 'page_token')}
-_FLAGS = frozenset({'includeArtifacts'})
 
 
 @cache
 def _reads(operation: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS[operation])
-
-
-_MANY = 8
-"""Messages or artifacts from which they are joined: of few, the joining takes more calls."""
-_PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
-"""Names of path params in the operations on push notification configurations, and their params (§11.3)."""
-_PLACE = re.compile(r'\{(\w+)\}')
-"""A param in the path of an operation."""
-_DOMAIN = 'a2a-protocol.org'
-_REASONS = {error.code: reason for reason, error in JSON_RPC_ERRORS.items()}
 
 
 def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:

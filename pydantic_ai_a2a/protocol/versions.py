@@ -15,8 +15,9 @@ from pydantic_core import from_json
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
 from ..types import as_list, as_object
-from .envelope import parse_json
-from .operations import OPERATIONS, Codec, HttpCodec, RpcRefused
+from .codec import Codec, HttpCodec, RpcRefused
+from .operations import OPERATIONS
+from .strict_json import parse_json
 from .v1_0 import V1_0
 
 HTTP: HttpCodec = V1_0()
@@ -164,7 +165,7 @@ def codec_of(dialect: str) -> Codec:
         from .v0_3 import V0_3  # noqa: PLC0415 - clients of 1.0 need none
 
         return V0_3()
-    from .fasta2a import FastA2ADialect  # noqa: PLC0415 - clients of 1.0 need none
+    from .fasta2a_dialect import FastA2ADialect  # noqa: PLC0415 - clients of 1.0 need none
 
     return FastA2ADialect()
 

@@ -1,4 +1,4 @@
-"""Registration of webhooks: the check of their URLs, their ids and their stored form."""
+"""Registration of webhooks: the check of their URLs, and their ids."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 
-from pydantic_core import from_json, to_json
-
-from .. import encryption
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
-from ..protocol.fields import config_after, config_token
+from ..protocol.page_tokens import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..store.ports import PushConfig, PushConfigs, Takes
 from ..types import Caller, PushTarget, Registered
 from .addresses import AddressPolicy, AddressRefused, PrivateHost
+from .stored_targets import TargetCipher, TargetUnreadable
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -44,7 +42,7 @@ class Registration:
         cipher: Encrypts the secrets of configurations.
     """
 
-    def __init__(self, configs: PushConfigs, settings: Push, cipher: Cipher) -> None:
+    def __init__(self, configs: PushConfigs, settings: Push, cipher: TargetCipher) -> None:
         self.configs = configs
         self.limit = settings.configs
         self._takes: Takes = 'chunks' if settings.chunks else 'artifacts'
@@ -96,7 +94,7 @@ class Registration:
         """
         try:
             return Registered(task_id, self._cipher.load(config.body))
-        except Unreadable as error:
+        except TargetUnreadable as error:
             text = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
             logger.error(text, config.id, task_id, error, correlation_id)
         raise InternalError(
@@ -125,55 +123,3 @@ class Registration:
         rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
         page = rest[:page_size]
         return page, '' if len(page) == len(rest) else config_token(page[-1].id, task_id)
-
-
-# --- the stored form of notification targets --------------------------------------------------------------------------
-# JSON, or encrypted JSON.
-
-_SEALED = b'fernet:'
-
-
-class Unreadable(Exception):
-    """The key of the encryption is no longer in `Push.keys`."""
-
-    def __init__(self) -> None:
-        super().__init__('no key of Push.keys decrypts the webhook')
-
-
-class Cipher:
-    """Encrypts with the first key, decrypts with any key. Without keys, targets are stored in plain text.
-
-    Args:
-        keys: Fernet keys: 32 bytes as URL-safe base64.
-
-    Raises:
-        ValueError: A key is malformed.
-        ImportError: There are keys, and `cryptography` is not installed.
-    """
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._encryption = encryption.Encryption(keys, 'Push.keys') if keys else None
-
-    def dump(self, target: PushTarget) -> bytes:
-        """Write a target."""
-        plain = to_json([target.id, target.url, target.token, target.scheme, target.credentials])
-        return plain if self._encryption is None else _SEALED + self._encryption.encrypt(plain)
-
-    def load(self, body: bytes) -> PushTarget:
-        """Read the output of `dump`, even if it was written before there were keys.
-
-        Raises:
-            Unreadable: The key of the encryption is missing.
-        """
-        id, url, token, scheme, credentials = from_json(self._opened(bytes(body)))
-        return PushTarget(id=id, url=url, token=token, scheme=scheme, credentials=credentials)
-
-    def _opened(self, body: bytes) -> bytes:
-        if not body.startswith(_SEALED):
-            return body
-        if self._encryption is None:
-            raise Unreadable
-        try:
-            return self._encryption.decrypt(body.removeprefix(_SEALED))
-        except encryption.Unreadable:
-            raise Unreadable from None

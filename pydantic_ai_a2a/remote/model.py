@@ -33,7 +33,7 @@ from ..client.updates import Update
 from ..conversion.remote_calls import SYSTEM
 from ..conversion.schemas import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
 from ..errors import A2AError, RemoteError
-from ..protocol.fields import RUN_METADATA_URI
+from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message
 from .outgoing import Outgoing, message_id, outgoing
 from .remote_tasks import RemoteTasks

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from pydantic.alias_generators import to_camel
 
-from ..protocol.fields import RUN_METADATA_URI, USAGE_COUNTS
+from ..protocol.own_extensions import RUN_METADATA_URI
+from ..protocol.run_metadata import USAGE_COUNTS
 from ..types import Task, as_object, count_of
 
 _DETAILS = {to_camel(name): f'remote_{name}' for name in USAGE_COUNTS}

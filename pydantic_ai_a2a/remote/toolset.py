@@ -34,7 +34,7 @@ from ..client.trust import TrustedKeys
 from ..client.updates import Update
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, InvalidParamsError, RemoteError
-from ..protocol.fields import RUN_METADATA_URI
+from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message, Task, as_object, dump_json
 from .remote_tasks import RemoteTasks
 from .remote_tools import RemoteTool, remote_tools

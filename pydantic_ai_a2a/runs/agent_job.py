@@ -35,7 +35,7 @@ from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, Va
 from ..conversion.stream import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
 from ..errors import A2AError, BadInput, StoreFailed
 from ..protocol import stored
-from ..protocol.fields import wants_live
+from ..protocol.own_extensions import wants_live
 from ..quotas import Metering
 from ..settings import LONG, Settings
 from ..store.ports import Backend, Claim

@@ -29,7 +29,7 @@ from ..errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
-from ..protocol import fields, stored
+from ..protocol import own_extensions, stored
 from ..quotas import Metering
 from ..settings import Rule
 from ..store.ports import Backend, Claim, Finish, Submission
@@ -317,7 +317,7 @@ def _message(end: Finish, context_id: str) -> bytes:
         'parts': parts or [{'text': '', 'mediaType': 'text/plain'}],
     }
     if end.metadata is not None:
-        written |= {'metadata': from_json(end.metadata), 'extensions': [fields.RUN_METADATA_URI]}
+        written |= {'metadata': from_json(end.metadata), 'extensions': [own_extensions.RUN_METADATA_URI]}
     return to_json(written)
 
 

@@ -20,7 +20,7 @@ from pydantic_ai.usage import RunUsage
 
 from ..conversion.stream import Failure
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
-from ..protocol import fields, stored
+from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.queue import Sink
@@ -91,9 +91,9 @@ class Recorder:
         """Calls the store for this run, again while the store is unavailable."""
         self.unstored: Finish | None = None
         """The end of the run until the store accepts the write."""
-        self.tells = claim.request is not None and fields.is_asked(claim.request)
+        self.tells = claim.request is not None and run_metadata.asks_run_metadata(claim.request)
         """True if the task's metadata reports the usage of the run."""
-        self.live = claim.request is not None and fields.wants_live(claim.request)
+        self.live = claim.request is not None and own_extensions.wants_live(claim.request)
         """True if a message of the run wants live text before there is a reader."""
         self.usage: Any = claim.used
         """Usage of the run over all attempts and tries, a `RunUsage` that grows during the run."""
@@ -351,7 +351,7 @@ class Recorder:
         claim = self._claim
         run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         used = self.usage if usage is None else usage
-        return fields.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
+        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
 
     def _status_event(self, status: Status, metadata: bytes | None = None) -> EventBody:
         header = self._claim.header

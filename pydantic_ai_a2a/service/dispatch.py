@@ -30,8 +30,9 @@ from ..errors import (
     InvalidParamsError,
     QuotaExceededError,
 )
-from ..protocol.fields import LIVE_TEXT_URI
-from ..protocol.operations import OPERATIONS, Codec, Operation, Params, refuse_unsupported
+from ..protocol.codec import Codec, Params
+from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
+from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..store.ports import Submission

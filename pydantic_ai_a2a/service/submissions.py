@@ -15,7 +15,7 @@ from ..conversion.limits import check_limits, check_metadata, check_names
 from ..conversion.schemas import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools, request_fields
 from ..errors import InvalidParamsError, OverloadedError
 from ..protocol import stored
-from ..protocol.fields import LIVE
+from ..protocol.own_extensions import LIVE
 from ..settings import LONG, Settings
 from ..store.ports import Submission
 from ..types import Call, Message, SendParams

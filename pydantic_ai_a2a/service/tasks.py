@@ -13,7 +13,7 @@ from ..audit import Fact
 from ..conversion.limits import check_metadata
 from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
-from ..protocol.fields import task_before, task_token
+from ..protocol.page_tokens import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Submission, Subscription

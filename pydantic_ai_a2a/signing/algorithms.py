@@ -1,4 +1,4 @@
-"""The accepted algorithms of signatures, the form of keys, and the form of signed push notifications.
+"""The accepted algorithms of signatures, and the form of keys.
 
 This module needs no package of an extra.
 """
@@ -6,7 +6,7 @@ This module needs no package of an extra.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 Key: TypeAlias = str | bytes | Mapping[str, Any]
 """A key pair or a public key: the text of a PEM file, or a JSON Web Key (RFC 7517)."""
@@ -38,30 +38,3 @@ def check_algorithms(names: Collection[str], known: Collection[str], setting: st
     wrong = [name for name in names if name not in known]
     if wrong or not names:
         raise ValueError(f'{setting} must be of {", ".join(known)}, not {", ".join(wrong) or "empty"}.')
-
-
-# --- signed push notifications ----------------------------------------------------------------------------------------
-
-SIGNATURE_HEADER = 'X-A2A-Notification-Signature'
-"""The header with the JSON Web Token of a notification."""
-NOTIFICATION_ID = 'webhook_id'
-"""The claim with the id of the notification, which is the same for each try."""
-BODY_DIGEST = 'request_body_sha256'
-"""The claim with the SHA-256 of the body, in hexadecimal digits, as in the samples of A2A."""
-LIFETIME = 300
-"""Seconds from the signature of a notification to its expiry."""
-
-
-class SignPush(Protocol):
-    """Signs one try of a push notification."""
-
-    def __call__(self, url: str, notification_id: str, body: bytes, now: int) -> str:
-        """Return a JSON Web Token with an id of its own.
-
-        Args:
-            url: The URL of the webhook.
-            notification_id: The id of the notification.
-            body: The body of the request.
-            now: The time (ms).
-        """
-        ...

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Server, serve
-from pydantic_ai_a2a.grpc.messages import SERVICE
+from pydantic_ai_a2a.grpc.protobuf import SERVICE
 
 from ..bounds import LIMIT
 

@@ -24,7 +24,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnauthenticatedError,
 )
-from pydantic_ai_a2a.protocol.fields import REPLAY
+from pydantic_ai_a2a.protocol.own_extensions import REPLAY
 
 from ..bounds import LIMIT
 from ..tables import each_case

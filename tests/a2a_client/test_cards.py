@@ -25,8 +25,8 @@ from pydantic_ai_a2a.client.connections import NotConnected
 from pydantic_ai_a2a.client.interfaces import Interface
 from pydantic_ai_a2a.doctor import interfaces
 from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.protocol import answers
-from pydantic_ai_a2a.protocol.answers import read_card
+from pydantic_ai_a2a.protocol import lenient_reading
+from pydantic_ai_a2a.protocol.received_cards import read_card
 
 from ..bounds import LIMIT
 from ..tables import each_case
@@ -187,7 +187,7 @@ async def test_the_json_of_a_card_is_a_target() -> None:
 async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    answers._warn.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    lenient_reading.warn_once.cache_clear()
     skill = {'id': 's', 'name': 'S', 'description': 'D', 'tags': ['t']}
     card = {
         **CARD,

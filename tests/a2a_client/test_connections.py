@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client import asgi
 from pydantic_ai_a2a.errors import MethodNotFoundError
-from pydantic_ai_a2a.protocol.fields import REPLAY
+from pydantic_ai_a2a.protocol.own_extensions import REPLAY
 
 from ..bounds import LIMIT
 from ..long import size

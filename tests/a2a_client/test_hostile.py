@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, serve
 from pydantic_ai_a2a.client import cards, connections, transport
 from pydantic_ai_a2a.errors import OverloadedError, PermissionDeniedError, QuotaExceededError, UnauthenticatedError
-from pydantic_ai_a2a.protocol.fields import REPLAY
+from pydantic_ai_a2a.protocol.own_extensions import REPLAY
 
 from ..bounds import LIMIT
 from ..listening import listening

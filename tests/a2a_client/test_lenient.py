@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import TaskNotFoundError
-from pydantic_ai_a2a.protocol import answers
+from pydantic_ai_a2a.protocol import lenient_reading
 
 from ..tables import each_case
 from .canned import CARD, TASK, WORKING, Canned, result, stream
@@ -66,7 +66,7 @@ async def test_bare_events_of_0_3_are_known_by_their_fields() -> None:
 
 
 async def test_what_nothing_needs_is_left_out_with_a_warning_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
-    answers._warn.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    lenient_reading.warn_once.cache_clear()
     status: Any = {'state': 'TASK_STATE_COMPLETED', 'message': {'role': 'ROLE_AGENT', 'parts': [{'text': 'Half.'}, {}]}}
     history: list[Any] = [{'role': 'ROLE_AGENT', 'parts': []}, {}]
     faulty = {**TASK, 'status': status, 'history': history, 'metadata': 'x'}

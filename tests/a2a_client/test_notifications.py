@@ -31,7 +31,7 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.client import notifications
 from pydantic_ai_a2a.client.notifications import Remembered
-from pydantic_ai_a2a.signing.cards import AppSigner
+from pydantic_ai_a2a.signing.app_signer import AppSigner
 
 from ..auth.issuer import Key, issuer
 from ..client import Client, lifespan

@@ -49,8 +49,8 @@ from pydantic_ai_a2a.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.protocol.answers import read_card
-from pydantic_ai_a2a.protocol.fields import EVENT_ID, EVENT_IDS_URI
+from pydantic_ai_a2a.protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
+from pydantic_ai_a2a.protocol.received_cards import read_card
 
 from ..bounds import LIMIT
 from ..grpc.certificates import LOCAL, Authority

@@ -34,7 +34,8 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.client.card_signatures import CardVerifier
 from pydantic_ai_a2a.client.key_finder import KeyFinder
-from pydantic_ai_a2a.signing.keys import load_keys, split_token
+from pydantic_ai_a2a.signing.jws import split_token
+from pydantic_ai_a2a.signing.key_pairs import load_keys
 
 from ..auth.issuer import Key, issuer
 from ..client import Client

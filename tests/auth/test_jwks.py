@@ -13,7 +13,7 @@ from jwt.algorithms import ECAlgorithm
 from pydantic_ai_a2a import InvalidCredentials
 from pydantic_ai_a2a.auth.jwks import Jwks
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.signing.keys import read_keys
+from pydantic_ai_a2a.signing.key_sets import read_key_set
 
 from ..client import LIMIT
 from .issuer import ISSUER, Issuer, Key, issuer
@@ -184,14 +184,14 @@ async def test_who_cannot_wait_for_another_event_loop_is_told_to_come_again() ->
     ids=range(9),
 )
 def test_keys_that_cannot_be_used_are_passed_over(changes: dict[str, Any]) -> None:
-    table = read_keys({'keys': [ONE.public | changes, 'no key', TWO.public]}, ['ES256'])
+    table = read_key_set({'keys': [ONE.public | changes, 'no key', TWO.public]}, ['ES256'])
     assert table.keys() == {('two', 'ES256'), (None, 'ES256')}
 
 
 def test_a_token_without_a_key_id_has_the_only_key_that_fits() -> None:
     unnamed = Key(None)
-    assert read_keys({'keys': [ONE.public]}, ['ES256']).keys() == {('one', 'ES256'), (None, 'ES256')}
-    assert read_keys({'keys': [unnamed.public]}, ['ES256']).keys() == {(None, 'ES256')}
-    assert read_keys({'keys': [unnamed.public, ONE.public]}, ['ES256']).keys() == {('one', 'ES256')}
+    assert read_key_set({'keys': [ONE.public]}, ['ES256']).keys() == {('one', 'ES256'), (None, 'ES256')}
+    assert read_key_set({'keys': [unnamed.public]}, ['ES256']).keys() == {(None, 'ES256')}
+    assert read_key_set({'keys': [unnamed.public, ONE.public]}, ['ES256']).keys() == {('one', 'ES256')}
     many = [ONE.public, TWO.public, *([{}] * 98), Key('too many').public]
-    assert read_keys({'keys': many}, ['ES256']).keys() == {('one', 'ES256'), ('two', 'ES256')}
+    assert read_key_set({'keys': many}, ['ES256']).keys() == {('one', 'ES256'), ('two', 'ES256')}

@@ -26,7 +26,7 @@ from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.client.interfaces import Interface
 from pydantic_ai_a2a.doctor import Finding, Probe, examine, interfaces
 from pydantic_ai_a2a.errors import RemoteUnavailable
-from pydantic_ai_a2a.protocol.answers import read_card
+from pydantic_ai_a2a.protocol.received_cards import read_card
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import SendParams
 

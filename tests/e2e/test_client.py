@@ -31,8 +31,8 @@ from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import fields
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol import own_extensions
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 
 from ..behaviour.rows import covers
 from .auth_apps import TOKEN
@@ -95,8 +95,8 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
         'streaming': True,
         'pushNotifications': False,
         'extensions': [
-            *(fields.RUN_METADATA, fields.LIVE_TEXT, asking.EXTENSION, fields.REPLAY),
-            *([fields.EVENT_IDS] if over_grpc else ()),
+            *(own_extensions.RUN_METADATA, own_extensions.LIVE_TEXT, asking.EXTENSION, own_extensions.REPLAY),
+            *([own_extensions.EVENT_IDS] if over_grpc else ()),
         ],
         'extendedAgentCard': False,
     }

@@ -12,7 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import fields
+from pydantic_ai_a2a.protocol import own_extensions
 
 from ..behaviour.rows import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of
@@ -53,7 +53,12 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     assert card == snapshot(
         {
             'capabilities': {
-                'extensions': [fields.RUN_METADATA, fields.LIVE_TEXT, asking.EXTENSION, fields.REPLAY],
+                'extensions': [
+                    own_extensions.RUN_METADATA,
+                    own_extensions.LIVE_TEXT,
+                    asking.EXTENSION,
+                    own_extensions.REPLAY,
+                ],
                 'pushNotifications': False,
                 'streaming': True,
             },

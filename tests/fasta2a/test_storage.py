@@ -15,15 +15,10 @@ from pydantic_ai.messages import ModelMessage
 
 from pydantic_ai_a2a import Retention
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
-from pydantic_ai_a2a.fasta2a.store import (
-    BrokeredBackend,
-    FastA2ABackend,
-    Followed,
-    adopt,
-    context_key,
-    owner_of,
-    stored_task,
-)
+from pydantic_ai_a2a.fasta2a.broker_backend import BrokeredBackend
+from pydantic_ai_a2a.fasta2a.shared_tasks import Followed, adopt
+from pydantic_ai_a2a.fasta2a.storage_backend import FastA2ABackend
+from pydantic_ai_a2a.fasta2a.storage_tasks import context_key, owner_of, stored_task
 from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, Status
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskHeader, TaskState

@@ -15,8 +15,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
 from pydantic_ai_a2a import A2AApp, serve_grpc
-from pydantic_ai_a2a.grpc.messages import SERVICE, methods
-from pydantic_ai_a2a.protocol.fields import EVENT_IDS_URI
+from pydantic_ai_a2a.grpc.protobuf import SERVICE, methods
+from pydantic_ai_a2a.protocol.own_extensions import EVENT_IDS_URI
 
 from ..bounds import LIMIT
 from ..client import lifespan

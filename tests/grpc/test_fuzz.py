@@ -19,7 +19,7 @@ from pydantic_ai import Agent
 from pydantic_core import from_json
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.grpc.messages import SERVICE, Messages, methods
+from pydantic_ai_a2a.grpc.protobuf import SERVICE, Messages, methods
 from pydantic_ai_a2a.protocol.versions import HTTP
 from pydantic_ai_a2a.types import StoredTask
 

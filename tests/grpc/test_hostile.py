@@ -14,7 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, to_a2a
-from pydantic_ai_a2a.grpc.messages import SERVICE
+from pydantic_ai_a2a.grpc.protobuf import SERVICE
 
 from ..fixed import fixed
 from .calls import Agent as Caller

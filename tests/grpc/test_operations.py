@@ -28,7 +28,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, BearerAuth, Messages, Push, Results, to_a2a
-from pydantic_ai_a2a.grpc.messages import methods
+from pydantic_ai_a2a.grpc.protobuf import methods
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..behaviour.stage import Stage

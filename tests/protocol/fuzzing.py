@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from pydantic_ai_a2a import A2AApp, Access, Push
-from pydantic_ai_a2a.protocol import fasta2a, v0_3
+from pydantic_ai_a2a.protocol import fasta2a_dialect, v0_3
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.stored import STATE_NAMES, dump_artifact, dump_message
 from pydantic_ai_a2a.types import StoredTask, TaskHeader
@@ -92,7 +92,7 @@ def requests(methods: Any, send: Any, status: Any) -> list[dict[str, Any]]:
 REQUESTS = {
     '1.0': requests(OPERATIONS, SEND_1_0, 1),
     '0.3': requests(v0_3.METHODS, SEND_0_3, None),
-    'fasta2a': requests(fasta2a.METHODS, SEND_FASTA2A, 'working'),
+    'fasta2a': requests(fasta2a_dialect.METHODS, SEND_FASTA2A, 'working'),
 }
 """Valid requests by dialect."""
 

@@ -15,21 +15,14 @@ from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, UnsupportedOperationError
-from pydantic_ai_a2a.protocol import answers
-from pydantic_ai_a2a.protocol.answers import (
-    AnswerUnreadable,
-    http_error,
-    read_config,
-    read_configs,
-    read_event,
-    read_list,
-    read_streamed,
-    read_task,
-    rpc_error,
-    status_error,
-)
-from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import OPERATIONS, Codec, Params
+from pydantic_ai_a2a.protocol import lenient_reading
+from pydantic_ai_a2a.protocol.codec import Codec, Params
+from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
+from pydantic_ai_a2a.protocol.lenient_reading import AnswerUnreadable
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.received_errors import http_error, rpc_error, status_error
+from pydantic_ai_a2a.protocol.received_push_configs import read_config, read_configs
+from pydantic_ai_a2a.protocol.received_tasks import read_event, read_list, read_streamed, read_task
 from pydantic_ai_a2a.protocol.stored import (
     STATE_NAMES,
     artifact_update,
@@ -395,7 +388,7 @@ def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchang
 
 
 def test_faulty_values_are_left_out_for_a_few_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, 'MOST_ROUNDS', 1)
+    monkeypatch.setattr(lenient_reading, 'MOST_ROUNDS', 1)
     with pytest.raises(AnswerUnreadable, match='metadata: '):
         read_task({'id': 't', 'status': {'state': 'completed'}, 'metadata': 3})
 

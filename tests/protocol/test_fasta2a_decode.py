@@ -11,8 +11,9 @@ from hypothesis import given
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from pydantic_ai_a2a.protocol.fasta2a import METHODS
-from pydantic_ai_a2a.protocol.operations import OPERATIONS, RpcRequest
+from pydantic_ai_a2a.protocol.codec import RpcRequest
+from pydantic_ai_a2a.protocol.fasta2a_dialect import METHODS
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.types import (
     CancelParams,
     CreatePushParams,

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
+from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 
 from .fuzzing import NEW, messages, stored_tasks

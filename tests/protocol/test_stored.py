@@ -11,7 +11,8 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI, is_asked, task_metadata
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.run_metadata import asks_run_metadata, task_metadata
 from pydantic_ai_a2a.types import Message, Part
 
 
@@ -149,7 +150,7 @@ def test_a_run_whose_usage_nobody_knows_leaves_that_of_runs_before() -> None:
 
 
 def test_a_request_asks_for_it_by_its_extensions_only() -> None:
-    assert is_asked(to_json({'extensions': [RUN_METADATA_URI]}))
-    assert not is_asked(to_json({'metadata': {'about': RUN_METADATA_URI}}))
-    assert not is_asked(to_json({'extensions': [f'{RUN_METADATA_URI}.1']}))
-    assert not is_asked(b'{}')
+    assert asks_run_metadata(to_json({'extensions': [RUN_METADATA_URI]}))
+    assert not asks_run_metadata(to_json({'metadata': {'about': RUN_METADATA_URI}}))
+    assert not asks_run_metadata(to_json({'extensions': [f'{RUN_METADATA_URI}.1']}))
+    assert not asks_run_metadata(b'{}')

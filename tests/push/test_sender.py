@@ -13,8 +13,8 @@ import pytest
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.push.registration import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
+from pydantic_ai_a2a.push.stored_targets import TargetCipher
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.store.sql.webhooks import Due, SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
@@ -32,7 +32,7 @@ from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
 LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
-SEAL = Cipher([])
+SEAL = TargetCipher([])
 
 
 def test_pauses_grow_and_end_at_an_hour() -> None:
@@ -51,7 +51,7 @@ async def sending(
     backend: MemoryBackend | SqliteFileBackend,
     settings: Push = LOCAL,
     outbox: Outbox | None = None,
-    cipher: Cipher = SEAL,
+    cipher: TargetCipher = SEAL,
 ) -> AsyncGenerator[None]:
     sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
     async with asyncio.timeout(LIMIT):
@@ -215,7 +215,7 @@ async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: s
 async def test_what_cannot_be_decrypted_is_not_sent() -> None:
     backend = memory()
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
-    sealed = Cipher(['A' * 43 + '='])
+    sealed = TargetCipher(['A' * 43 + '='])
     async with webhook() as hook:
         with told_in_log('no key of Push.keys decrypts the webhook'):
             await submit(backend, message(new='t'))

@@ -15,7 +15,7 @@ from pydantic_ai._ssrf import is_cloud_metadata_ip, is_private_ip
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.public_hosts import is_public
 from pydantic_ai_a2a.push.addresses import AddressPolicy, AddressRefused
-from pydantic_ai_a2a.push.registration import Cipher, Unreadable
+from pydantic_ai_a2a.push.stored_targets import TargetCipher, TargetUnreadable
 from pydantic_ai_a2a.types import PushTarget
 
 from ..tables import each_case
@@ -161,36 +161,36 @@ OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 @pytest.mark.parametrize('keys', [[], [OLD], [NEW, OLD]])
 @pytest.mark.parametrize('target', [TARGET, PushTarget(id='d', url='https://example.com/')])
 def test_what_is_written_is_read(keys: list[str], target: PushTarget) -> None:
-    cipher = Cipher(keys)
+    cipher = TargetCipher(keys)
     assert cipher.load(cipher.dump(target)) == target
 
 
 def test_with_a_key_nothing_of_it_can_be_seen() -> None:
-    sealed = Cipher([NEW]).dump(TARGET)
+    sealed = TargetCipher([NEW]).dump(TARGET)
     assert not [word for word in (b'example', b'token', b'Bearer', b'credentials') if word in sealed]
 
 
 def test_keys_are_rotated() -> None:
-    before, with_both, after = Cipher([OLD]), Cipher([NEW, OLD]), Cipher([NEW])
+    before, with_both, after = TargetCipher([OLD]), TargetCipher([NEW, OLD]), TargetCipher([NEW])
     assert with_both.load(before.dump(TARGET)) == TARGET
     assert after.load(with_both.dump(TARGET)) == TARGET
 
 
 def test_what_was_stored_before_there_were_keys_is_read() -> None:
-    assert Cipher([NEW]).load(Cipher([]).dump(TARGET)) == TARGET
+    assert TargetCipher([NEW]).load(TargetCipher([]).dump(TARGET)) == TARGET
 
 
 @pytest.mark.parametrize('keys', [[], [NEW]])
 def test_what_was_encrypted_with_a_key_that_is_gone_cannot_be_read(keys: list[str]) -> None:
-    with pytest.raises(Unreadable, match=r'no key of Push\.keys decrypts the webhook'):
-        Cipher(keys).load(Cipher([OLD]).dump(TARGET))
+    with pytest.raises(TargetUnreadable, match=r'no key of Push\.keys decrypts the webhook'):
+        TargetCipher(keys).load(TargetCipher([OLD]).dump(TARGET))
 
 
 def test_what_is_no_key_is_refused_without_being_told() -> None:
     with pytest.raises(
         ValueError, match=r'^Push\.keys must be keys of cryptography\.fernet\.Fernet\.generate_key\(\)\.$'
     ):
-        Cipher(['password'])
+        TargetCipher(['password'])
 
 
 def test_no_secret_is_in_what_is_printed_of_a_target() -> None:
@@ -200,4 +200,4 @@ def test_no_secret_is_in_what_is_printed_of_a_target() -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'cryptography.fernet', None)
     with pytest.raises(ImportError, match=r"pip install 'pydantic-ai-a2a\[push\]'"):
-        Cipher([NEW])
+        TargetCipher([NEW])

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.push.sender import Undelivered, Webhooks
+from pydantic_ai_a2a.push.webhook_client import Undelivered, WebhookClient
 from pydantic_ai_a2a.types import PushTarget
 
 from ..client import LIMIT
@@ -31,7 +31,7 @@ LOCAL = fixed(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
 
 
 async def post(settings: Push, url: str, **fields: str) -> None:
-    webhooks = Webhooks(settings)
+    webhooks = WebhookClient(settings)
     try:
         await webhooks.post(PushTarget(id='c', url=url, **fields), 'delivery', b'{"a":1}', 'application/a2a+json')
     finally:
@@ -178,7 +178,7 @@ async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_
         return system('127.0.0.1', *rest, **options)
 
     monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
-    webhooks = Webhooks(fixed(Push, private_hosts=['fast.example.com'], at_once=1))
+    webhooks = WebhookClient(fixed(Push, private_hosts=['fast.example.com'], at_once=1))
     async with webhook() as hook:
         slow, fast = 'https://slow.example.com/', f'http://fast.example.com:{hook.port}/'
         ended = asyncio.ensure_future(webhooks.post(PushTarget(id='c', url=slow), 'slow', b'{}', 'application/json'))

@@ -38,8 +38,9 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.card import SCHEMAS_URI
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
-from pydantic_ai_a2a.protocol.answers import read_card, read_task
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.received_cards import read_card
+from pydantic_ai_a2a.protocol.received_tasks import read_task
 from pydantic_ai_a2a.remote import remote_tasks
 from pydantic_ai_a2a.remote.remote_tools import remote_tools
 from pydantic_ai_a2a.remote.remote_usage import difference, totals

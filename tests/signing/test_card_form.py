@@ -16,19 +16,17 @@ from hypothesis import strategies as st
 from jwt.utils import base64url_decode
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.signing.cards import (
-    CARD_DIGEST,
+from pydantic_ai_a2a.signing.card_forms import (
     FIELDS,
     NotSignable,
     canonical,
-    card_digest,
     everything,
     is_optional,
     known_fields,
-    sign_card,
     signed_content,
 )
-from pydantic_ai_a2a.signing.keys import Signer
+from pydantic_ai_a2a.signing.card_signatures import CARD_DIGEST, card_digest, sign_card
+from pydantic_ai_a2a.signing.jws import Signer
 
 from ..tables import each_case
 from .pairs import pem

@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pydantic_ai_a2a.signing.keys import Signer, Unverified, load_keys, protected_header, read_keys, verify
+from pydantic_ai_a2a.signing.jws import Signer, Unverified, protected_header, verify
+from pydantic_ai_a2a.signing.key_pairs import load_keys
+from pydantic_ai_a2a.signing.key_sets import read_key_set
 
 from .pairs import pem, public_pem
 
@@ -34,7 +36,7 @@ def test_the_kind_of_a_key_decides_its_algorithm(kind: str, algorithm: str) -> N
     assert header == {'alg': algorithm, 'kid': signer.keys[0].kid, 'typ': 'JOSE', 'jku': JKU}
     [public] = load_keys([public_pem(kind)], 'keys')
     assert (public.private, public.public) == (None, signer.keys[0].public)
-    key = read_keys({'keys': [public.public]}, [algorithm])[public.kid, algorithm]
+    key = read_key_set({'keys': [public.public]}, [algorithm])[public.kid, algorithm]
     verify(signature['protected'], b'content', signature['signature'], [key])
     with pytest.raises(Unverified, match='does not match the content'):
         verify(signature['protected'], b'Content', signature['signature'], [key])
@@ -109,7 +111,7 @@ def _rsa(text: str) -> RSAPublicKey:
 def test_a_short_rsa_key_in_a_key_set_is_ignored() -> None:
     pairs = (('short', '1024'), ('long', '2048'))
     keys = [{**RSAAlgorithm.to_jwk(_rsa(public_pem(bits)), as_dict=True), 'kid': kid} for kid, bits in pairs]
-    assert read_keys({'keys': keys}, ['RS256']).keys() == {('long', 'RS256'), (None, 'RS256')}
+    assert read_key_set({'keys': keys}, ['RS256']).keys() == {('long', 'RS256'), (None, 'RS256')}
 
 
 def test_a_curve_that_no_algorithm_has_is_refused() -> None:
@@ -169,7 +171,7 @@ def test_a_header_that_is_none_is_refused(protected: Any, reason: str) -> None:
 @pytest.mark.parametrize('signature', [None, 7, '', '=', 'é', 'AA', 'AB'])
 def test_a_signature_that_is_none_is_refused(signature: Any) -> None:
     signer = Signer([pem()], 'signing', JKU)
-    key = read_keys({'keys': [signer.keys[0].public]}, ['ES256'])[signer.keys[0].kid, 'ES256']
+    key = read_key_set({'keys': [signer.keys[0].public]}, ['ES256'])[signer.keys[0].kid, 'ES256']
     [signed] = signer.signatures(b'')
     with pytest.raises(Unverified):
         verify(signed['protected'], b'', signature, [key])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...protocol import stored
-from ...protocol.fields import SHORTEST_ID
+from ...protocol.own_extensions import SHORTEST_ID
 from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_message
 from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import status_event

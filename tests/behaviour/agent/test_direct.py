@@ -22,7 +22,7 @@ from starlette.types import Message as AsgiMessage
 
 from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.fasta2a import store as fasta2a_broker
+from pydantic_ai_a2a.fasta2a import broker_backend
 
 from ...client import Client, lifespan, message, state_of, texts
 from ..stage import Stage, ended, heard, serving, tasks_of
@@ -183,7 +183,7 @@ async def test_a_broker_that_fails_to_hand_out_is_asked_again(monkeypatch: pytes
                 async for operation in super().receive_task_operations():
                     yield operation
 
-    monkeypatch.setattr(fasta2a_broker, 'PAUSE', 0.01)
+    monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     async with serving(memory, broker=Failing()) as client:
         assert texts(await client.send('hello')) == ['hello']
 
@@ -252,7 +252,7 @@ def message_of(text: str) -> Any:
 async def test_a_task_that_another_process_was_handed_is_run_there_and_answered_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fasta2a_broker, 'PAUSE', 0.01)
+    monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(
@@ -271,7 +271,7 @@ async def test_a_task_that_another_process_was_handed_is_run_there_and_answered_
 
 
 async def test_a_task_that_runs_in_another_process_is_canceled_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasta2a_broker, 'PAUSE', 0.01)
+    monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(serving(Agent('test'), broker=SendsOnly(broker), storage=storage))
@@ -307,7 +307,7 @@ async def test_a_task_that_two_other_processes_have_is_stopped_where_it_runs() -
 
 
 async def test_a_task_that_is_gone_from_the_storage_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasta2a_broker, 'PAUSE', 0.01)
+    monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     broker, storage = SendsOnly(Shared()), InMemoryStorage[list[ModelMessage]]()
     async with serving(memory, broker=broker, storage=storage) as client:
         task = await client.send('one', returnImmediately=True)

@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
-from pydantic_ai_a2a.fasta2a import worker as fasta2a_worker
+from pydantic_ai_a2a.fasta2a import worker_job
 
 from ...client import message, state_of, texts
 from ...fixed import fixed
@@ -184,7 +184,7 @@ async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: p
         async def close(self, task_id: str) -> None:
             pass
 
-    monkeypatch.setattr(fasta2a_worker, 'STOP_TIME', 0.01)
+    monkeypatch.setattr(worker_job, 'STOP_TIME', 0.01)
     worker = Acting()
     worker.broker.event_bus = Open()
     async with serving(agent, workers=Workers(worker=worker)) as client:

@@ -17,7 +17,7 @@ from pydantic_ai.usage import RequestUsage
 from starlette.responses import Response
 
 from pydantic_ai_a2a import A2A, Budget, Limits, Quotas, RemoteAgent
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 
 from ...a2a_client.canned import CARD, TASK, Canned, served
 from ...client import message, state_of, texts

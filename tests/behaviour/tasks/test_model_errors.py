@@ -21,7 +21,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Results, RunFailure, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.fasta2a.worker import AgentWorker
+from pydantic_ai_a2a.fasta2a.agent_worker import AgentWorker
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Charge
 from pydantic_ai_a2a.store.ports.queue import Tried

@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 
 from pydantic_ai_a2a import Results, mount, to_a2a
 from pydantic_ai_a2a.conversion.asking import EXTENSION as PENDING_CALLS
-from pydantic_ai_a2a.protocol.fields import LIVE_TEXT, REPLAY
+from pydantic_ai_a2a.protocol.own_extensions import LIVE_TEXT, REPLAY
 
 from ...client import Client, RpcError, lifespan
 from ...dialects import speaking, unversioned

@@ -27,7 +27,7 @@ from pydantic_ai_a2a import (
     tool_skills,
 )
 from pydantic_ai_a2a.client.agent_finder import Target
-from pydantic_ai_a2a.protocol.answers import read_card
+from pydantic_ai_a2a.protocol.received_cards import read_card
 
 from ...a2a_client.canned import CARD as CANNED
 from ...dialects import unversioned

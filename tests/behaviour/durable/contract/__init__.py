@@ -31,7 +31,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import RunFailure, Workers
-from pydantic_ai_a2a.protocol.fields import RUN_METADATA_URI
+from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 
 from ....client import Client
 from ....engines import Plain

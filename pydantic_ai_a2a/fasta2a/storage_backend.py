@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from contextvars import Context, copy_context
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn, Self, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from fasta2a.broker import Broker, TaskOperation
-from fasta2a.schema import Artifact, Message, Task, TaskSendParams
+from fasta2a.schema import Artifact, Message, Task
 from fasta2a.storage import Storage
 from pydantic_ai.messages import ModelMessage
-from pydantic_core import to_json
 
-from ..clock import STOP_TIME
 from ..conversion.stream import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
@@ -43,17 +36,12 @@ from ..store.ports import (
     Status,
     Submission,
     Swept,
-    TaskQueue,
     WrappedQueue,
 )
-from ..store.ports.queue import inner_method
 from ..store.sql.backend import SqlEvents, SqlReader
 from ..store.sqlite.memory import MemoryBackend
-from ..store.status_events import status_event
 from ..types import (
-    ANONYMOUS,
     INTERRUPTED,
-    STOPPED,
     TERMINAL,
     Page,
     StoredTask,
@@ -63,6 +51,7 @@ from ..types import (
     check_cancel,
     check_message,
 )
+from .storage_tasks import context_key, header_of, owner_of, stored_task
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -148,7 +137,7 @@ class FastA2ABackend(Backend):
         self.memory.close()
 
 
-async def _header_in(memory: MemoryBackend, task_id: str) -> TaskHeader | None:
+async def header_in_memory(memory: MemoryBackend, task_id: str) -> TaskHeader | None:
     """Return the header of a task in memory; None if the memory does not have the task."""
     task = await memory.reader.load(task_id, None, history_length=0, artifacts=False)
     return None if task is None else task.header
@@ -195,7 +184,7 @@ class _Queue(WrappedQueue):
             ) from None
         if checked.replayed:
             return checked
-        header = await _header_in(self._backend.memory, submission.task_id)
+        header = await header_in_memory(self._backend.memory, submission.task_id)
         assert header is not None, 'its message was just checked'
         if self._backend.worker_writes and header.state not in INTERRUPTED:
             raise UnsupportedOperationError(
@@ -215,7 +204,7 @@ class _Queue(WrappedQueue):
         task = await self._backend.load(task_id, owner)
         if task is None:
             raise TaskNotFoundError
-        return _header(task, None)
+        return header_of(task, None)
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):
@@ -392,198 +381,6 @@ class _Reader(SqlReader):
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
 
 
-# --- tasks shared by processes through a user's FastA2A storage and broker --------------------------------------------
-# Taken over, or watched in another process.
-
-_ANOTHER = 'another process'
-_FOR_EVER = 10**12
-"""Milliseconds, beyond the end of every process."""
-
-
-async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
-    """Take over a task of another process, to run the task here.
-
-    Raises:
-        TaskNotFoundError: The storage has no such task.
-        UnsupportedOperationError: The task has begun.
-    """
-    task = await backend.load(task_id, None)
-    if task is None:
-        raise TaskNotFoundError
-    read = stored_task(task, None, history_length=1, artifacts=False)
-    if read.header.state != 'submitted' or not read.history:
-        raise UnsupportedOperationError(
-            f'The task is {read.header.state}, and only a submitted task can be started: the delivery is ignored.'
-        )
-    submission = Submission(
-        owner=read.header.owner,
-        anonymous=True,
-        message_id='',  # too short for replay: the accepting process keeps the id
-        digest=b'',
-        body=read.history[0],
-        task_id=task_id,
-        new=True,
-        context_id=read.header.context_id,
-        at=at,
-    )
-    await backend.memory.queue.submit(submission, queue_limit=sys.maxsize, idempotency_window=0)
-
-
-class Followed:
-    """One task that may run in another process.
-
-    Args:
-        backend: Publishes the events of the task.
-        task_id: Id of the task.
-    """
-
-    def __init__(self, backend: FastA2ABackend, task_id: str) -> None:
-        self._backend = backend
-        self._task_id = task_id
-        self._claim: Claim | None = None
-
-    async def look(self, *, at: int) -> bool:
-        """Publish the start and the end of the task. Return True after the end."""
-        task = await self._backend.load(self._task_id, None)
-        if task is None:
-            return True
-        read = stored_task(task, None, history_length=0, artifacts=True)
-        if self._claim is None and read.header.state != 'submitted':
-            self._claim = await self._take(at)
-        if read.header.state not in STOPPED:
-            return False
-        if self._claim is not None:
-            await self._backend.memory.queue.finish(self._claim, _end_of(self._claim, read, at))
-        return True
-
-    async def _take(self, at: int) -> Claim | None:
-        """Claim the task for the other process, unless the task runs here after all."""
-        task_id, queue = self._task_id, self._backend.memory.queue
-        async with self._backend.lock(task_id):
-            if task_id not in self._backend.withheld:
-                return None
-            claims = await queue.claim(Slot(_ANOTHER, _FOR_EVER), at=at, limit=1, task_id=task_id)
-        return claims[0] if claims else None
-
-
-def _end_of(claim: Claim, read: StoredTask, at: int) -> Finish:
-    """Return the end of a task from another process."""
-    header, bodies = claim.header, read.artifacts or ()
-    status = Status(read.header.state, at, read.header.status_message)
-    payloads = (stored.artifact_update(header.id, header.context_id, body) for body in bodies)
-    events = [TaskEvent(n, None, payload) for n, payload in enumerate(payloads, header.last_event + 1)]
-    return Finish(
-        status=status,
-        events=events,
-        final=status_event(header, status, header.last_event + len(events) + 1),
-        artifacts=[(stored.load_artifact(body)['artifact_id'], body) for body in bodies],
-    )
-
-
-# --- conversion of a user's FastA2A storage ---------------------------------------------------------------------------
-# The keys of its contexts, and its tasks as stored tasks.
-#
-# FastA2A's storage has no owners. Therefore every owner except the anonymous one has its own keys for contexts, and the
-# key of its context names the owner of a task. Neither this package nor a `fasta2a.Worker` that reads the storage finds
-# values of one owner under the key of another.
-
-_SCOPED = 'pydantic_ai_a2a:'
-
-
-def context_key(owner: str, context_id: str) -> str:
-    """Return the storage's key of an owner's context: the plain contextId for the anonymous owner."""
-    if owner == ANONYMOUS.owner and not context_id.startswith(_SCOPED):
-        return context_id
-    return f'{_SCOPED}{owner}:{context_id}'
-
-
-def owner_of(key: str) -> tuple[str, str]:
-    """Return the owner and the contextId of a key. Colons in an owner are quoted."""
-    if not key.startswith(_SCOPED):
-        return ANONYMOUS.owner, key
-    owner, _, context_id = key.removeprefix(_SCOPED).partition(':')
-    return owner, context_id
-
-
-def stored_task(
-    task: Task, in_memory: StoredTask | None, *, history_length: int | None = None, artifacts: bool = True
-) -> StoredTask:
-    """Return a task of the storage, with the event number and partial results from this process's memory.
-
-    Args:
-        task: The task from the storage, not changed.
-        in_memory: The task in memory, with its artifacts so far.
-        history_length: Number of newest messages; None for all.
-        artifacts: True to include the artifacts.
-    """
-    header = _header(task, None if in_memory is None else in_memory.header)
-    history = _messages(task.get('history', ()), header)
-    if history_length is not None:
-        history = history[-history_length:] if history_length else []
-    bodies = None
-    if artifacts:
-        bodies = _artifacts(task.get('artifacts', ()), () if in_memory is None else in_memory.artifacts or (), header)
-    return StoredTask(header, history if history_length != 0 else None, bodies)
-
-
-def _header(task: Task, in_memory: TaskHeader | None) -> TaskHeader:
-    owner, context_id = owner_of(task['context_id'])
-    status, metadata = task['status'], task.get('metadata')
-    message = status.get('message')
-    read = TaskHeader(
-        id=task['id'],
-        context_id=context_id,
-        owner=owner,
-        state=status['state'],
-        status_at=_ms(status.get('timestamp')),
-        status_message=None if message is None else _message(message, task['id'], context_id),
-        metadata=to_json(metadata) if metadata else None,
-        last_event=0,
-    )
-    if in_memory is None:
-        return read
-    read = replace(
-        read,
-        state=in_memory.state if read.state == 'submitted' else read.state,  # the storage's state for every queued task
-        metadata=read.metadata or in_memory.metadata,
-        last_event=in_memory.last_event,
-        dialect=in_memory.dialect,
-        queued=in_memory.queued,
-    )
-    same = in_memory.state == read.state
-    return replace(read, status_at=in_memory.status_at, status_message=in_memory.status_message) if same else read
-
-
-def _ms(timestamp: str | None) -> int:
-    """Return a time in milliseconds. A time without a zone is local, as in FastA2A's own storage."""
-    return 0 if timestamp is None else int(datetime.fromisoformat(timestamp).timestamp() * 1000)
-
-
-def _message(message: Message, task_id: str, context_id: str) -> bytes:
-    return stored.dump_message({**message, 'task_id': task_id, 'context_id': context_id})
-
-
-def _messages(history: Iterable[Message], header: TaskHeader) -> list[bytes]:
-    """Return the history without the status message, which the storage has no other place for."""
-    status_id = None
-    if header.status_message is not None:
-        status_id = stored.load_message(header.status_message)['message_id']
-    messages = (message for message in history if message['message_id'] != status_id)
-    return [_message(message, header.id, header.context_id) for message in messages]
-
-
-def _artifacts(artifacts: Iterable[Artifact], in_memory: Sequence[bytes], header: TaskHeader) -> list[bytes]:
-    """Return the newest version of each artifact, since a storage only appends; of a live task, the streamed parts."""
-    newest = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in artifacts}
-    if header.state == 'working':
-        newest |= {stored.load_artifact(body)['artifact_id']: body for body in in_memory}
-    return list(newest.values())
-
-
-# --- housekeeping of a user's FastA2A storage -------------------------------------------------------------------------
-# The memory is swept, and unsupported operations are refused.
-
-
 class StorageHousekeeping(Housekeeping):
     """Bounds the memory. The storage keeps its own bounds."""
 
@@ -613,7 +410,7 @@ class StorageHousekeeping(Housekeeping):
     async def _fail(self, task_id: str) -> None:
         self._backend.forget(task_id)
         if await self._backend.load(task_id, None) is not None:
-            header = await _header_in(self._backend.memory, task_id)
+            header = await header_in_memory(self._backend.memory, task_id)
             body = None if header is None else header.status_message
             messages = None if body is None else [stored.load_message(body)]
             await self._backend.storage.update_task(task_id, 'failed', new_messages=messages)
@@ -629,200 +426,3 @@ class StorageHousekeeping(Housekeeping):
 
     async def check_erasing(self, owner: str, context_id: str, *, at: int) -> None:
         """Do nothing: the storage erases nothing."""
-
-
-# --- a user's own FastA2A broker around a backend ---------------------------------------------------------------------
-# The broker carries the operations from submit and cancel to the run.
-#
-# A broker may be shared by several processes, and hand an operation to any of them. A process without the task runs the
-# task from the storage. The process with the task then asks the storage until the task has stopped.
-
-PAUSE = 1.0
-"""Seconds before a failed broker is asked again, and between two looks at a task of another process."""
-
-
-class BrokeredBackend(Backend):
-    """A backend whose tasks run after a broker has handed them out. Enter the backend while a worker listens.
-
-    Serves one event loop at a time.
-
-    Args:
-        inner: Stores the tasks.
-        broker: The user's broker.
-    """
-
-    def __init__(self, inner: MemoryBackend | FastA2ABackend, broker: Broker) -> None:
-        self.inner = inner
-        self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
-        self.quotas = inner.quotas
-        self.durable = inner.durable
-        self._broker = broker
-        self._shared = inner if isinstance(inner, FastA2ABackend) else None
-        """The backend whose storage other processes may share."""
-        self._memory = inner.memory if isinstance(inner, FastA2ABackend) else inner
-        self._withheld = set[str]() if self._shared is None else self._shared.withheld
-        self.queue = _WithholdingQueue(inner.queue, self._withheld)
-        self._contexts: dict[str, Context] = {}
-        """Contexts of the submissions, by task."""
-        self._adopted: set[str] = set()
-        """Tasks of other processes to be run here."""
-        self._on_ready: Callable[[str], None] = _ignore
-        self._on_cancel: Callable[[str], None] = _ignore
-        self._active: set[asyncio.Task[None]] = set()
-
-    take_room = inner_method(Backend.take_room)
-    conversations = inner_method(Backend.conversations)
-    history = inner_method(Backend.history)
-    queued = inner_method(Backend.queued)
-    paused = inner_method(Backend.paused)
-    close = inner_method(Backend.close)
-
-    # --- while a worker listens -------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        self._listening = asyncio.Event()
-        await self._broker.__aenter__()
-        self._spawn(self._receive())
-        for task_id in self._contexts:  # operations from before the last exit may be lost
-            self._spawn(self._send(task_id))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        active = [*self._active]
-        for task in active:
-            task.cancel()
-        await asyncio.wait(active, timeout=STOP_TIME)
-        await self._broker.__aexit__(kind, error, traceback)
-
-    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
-        self._on_ready, self._on_cancel = on_ready, on_cancel
-        self._listening.set()
-        return self.inner.listen(self._announce, self._announce_cancel)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._active.add(task)
-        task.add_done_callback(self._active.discard)
-
-    # --- to the broker ----------------------------------------------------------------------------------------------
-
-    def _announce(self, task_id: str) -> None:
-        if task_id in self._adopted:
-            self._on_ready(task_id)
-            return
-        self._contexts[task_id] = copy_context()
-        self._withheld.add(task_id)
-        self._spawn(self._send(task_id))
-
-    async def _send(self, task_id: str) -> None:
-        try:
-            await self._broker.run_task(await self._params(task_id))
-        except Exception:  # a user's broker raises any exception
-            logger.exception('The broker refused task %s; the task runs without the broker.', task_id)
-            self._hand_out(task_id)
-        if self._shared is not None:
-            await self._follow(Followed(self._shared, task_id), task_id)
-
-    async def _follow(self, followed: Followed, task_id: str) -> None:
-        """Watch a task in another process, until the broker hands out the task here."""
-        over = False
-        while task_id in self._withheld and not over:
-            await asyncio.sleep(PAUSE)
-            over = task_id in self._withheld and await followed.look(at=self.now())
-        if over:
-            self._withheld.discard(task_id)
-            self._contexts.pop(task_id, None)
-
-    async def _params(self, task_id: str) -> TaskSendParams:
-        task = await self.reader.load(task_id, None, artifacts=False)
-        assert task is not None, 'its message was just taken'
-        assert task.history
-        key = context_key(task.header.owner, task.header.context_id)
-        message = stored.load_message(task.history[-1])
-        return TaskSendParams(id=task_id, context_id=key, message={**message, 'context_id': key})
-
-    def _announce_cancel(self, task_id: str) -> None:
-        self._spawn(self._send_cancel(task_id))
-
-    async def _send_cancel(self, task_id: str) -> None:
-        try:
-            await self._broker.cancel_task({'id': task_id})
-        except Exception:  # a user's broker raises any exception
-            logger.exception(
-                'The broker refused the cancellation of task %s; the app cancels the task itself.', task_id
-            )
-            self._on_cancel(task_id)
-
-    # --- from the broker --------------------------------------------------------------------------------------------
-
-    async def _receive(self) -> None:
-        """Take operations at once: FastA2A's own broker blocks each sender until its operation is taken."""
-        while True:
-            try:
-                async for operation in self._broker.receive_task_operations():
-                    self._spawn(self._carry_out(operation))
-                logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
-            except Exception:  # a user's broker raises any exception
-                logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
-            await asyncio.sleep(PAUSE)
-
-    async def _carry_out(self, operation: TaskOperation) -> None:
-        await self._listening.wait()
-        task_id = operation['params']['id']
-        try:
-            if operation['operation'] == 'cancel':
-                await self._cancel(task_id)
-            else:
-                await self._run(task_id)
-        except A2AError as error:
-            logger.warning('The broker delivered task %s, and the delivery is ignored: %s', task_id, error)
-        except Exception:  # a user's storage failed; the next operation may succeed
-            logger.exception('An operation of the broker on task %s failed and is not repeated.', task_id)
-
-    async def _run(self, task_id: str) -> None:
-        if task_id in self._contexts or await self._held(task_id):
-            self._hand_out(task_id)
-        elif self._shared is not None:
-            self._adopted.add(task_id)
-            try:
-                await adopt(self._shared, task_id, at=self.now())
-            finally:
-                self._adopted.discard(task_id)
-        else:
-            logger.warning(
-                'The broker delivered task %s, which is not in the memory of this process; the delivery is ignored.'
-                ' Processes that share a broker need a shared storage= too.',
-                task_id,
-            )
-
-    def _hand_out(self, task_id: str) -> None:
-        self._withheld.discard(task_id)
-        self._contexts.pop(task_id, Context()).run(self._on_ready, task_id)
-
-    async def _cancel(self, task_id: str) -> None:
-        if not await self._held(task_id):
-            await self.inner.queue.cancel(task_id, None, at=self.now())
-        self._on_cancel(task_id)
-
-    async def _held(self, task_id: str) -> bool:
-        return await _header_in(self._memory, task_id) is not None
-
-
-class _WithholdingQueue(WrappedQueue):
-    """A queue without claims for tasks that the broker has not handed out yet, so slots are not used."""
-
-    def __init__(self, inner: TaskQueue, withheld: Collection[str]) -> None:
-        super().__init__(inner)
-        self._withheld = withheld
-
-    async def submit(self, submission: Submission, *, slot: Slot | None = None, **limits: Any) -> Accepted:
-        return await super().submit(submission, **limits)
-
-    async def claim(self, slot: Slot, *, skip: Collection[str] = (), **which: Any) -> list[Claim]:
-        return await super().claim(slot, skip={*skip, *self._withheld}, **which)
-
-
-def _ignore(task_id: str) -> None:
-    """Do nothing: no worker listens yet."""

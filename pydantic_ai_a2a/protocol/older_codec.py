@@ -17,11 +17,16 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import CancelParams, GetParams, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
+from .codec import Codec
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct, read_message
-from .operations import Codec
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """States in which streams end, besides the terminal ones: the task waits for its client."""
+
+M = TypeVar('M')
+"""The form of a message."""
+W = TypeVar('W')
+"""The form of a webhook."""
 
 
 def role(value: object) -> str:
@@ -29,12 +34,6 @@ def role(value: object) -> str:
     if value == 'user':
         return 'user'
     raise PydanticCustomError('role', 'must be user: clients speak as users')
-
-
-M = TypeVar('M')
-"""The form of a message."""
-W = TypeVar('W')
-"""The form of a webhook."""
 
 
 @with_config(CAMEL_CASE)

@@ -1,119 +1,25 @@
-"""Writers of the params of requests, as clients send them: what the codecs decode."""
+"""The params of push notification configurations in the form of each version, to the vocabulary and back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, Field, StringConstraints, with_config
-from pydantic_core import PydanticCustomError, from_json
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from ..types import (
-    CancelParams,
-    CreatePushParams,
-    GetParams,
-    ListParams,
-    ListPushParams,
-    Message,
-    PushParams,
-    PushTarget,
-    SendParams,
-    SubscribeParams,
-)
-from . import stored
+from ..types import CreatePushParams, ListPushParams, PushParams, PushTarget
 from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId, Tenanted
 
+_Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]
 
-def _written(**fields: object) -> dict[str, Any]:
+
+def set_fields(**fields: object) -> dict[str, Any]:
     """Return the fields that are set."""
     return {name: value for name, value in fields.items() if value is not None and value not in ('', ())}
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return from_json(stored.dump_message(message))
-
-
-def _list_params(params: ListParams, state: Callable[[str], str]) -> dict[str, Any]:
-    return _written(
-        contextId=params.context_id,
-        status=None if params.state is None else state(params.state),
-        statusTimestampAfter=None if params.since is None else from_json(stored.timestamp(params.since)),
-        pageSize=params.page_size,
-        pageToken=params.page_token,
-        historyLength=params.history_length,
-        includeArtifacts=params.include_artifacts or None,
-    )
-
-
-def _params(params: Any) -> dict[str, Any]:
-    """Return the params, without the tenant, that A2A 1.0 and FastA2A write alike."""
-    if isinstance(params, GetParams):
-        return _written(id=params.id, historyLength=params.history_length)
-    if isinstance(params, CancelParams):
-        return _written(id=params.id, metadata=params.metadata)
-    if isinstance(params, SubscribeParams):
-        return {'id': params.id}
-    if isinstance(params, CreatePushParams):
-        return {'taskId': params.task_id, **target_json(params.target)}
-    if isinstance(params, PushParams):
-        return _written(taskId=params.task_id, id=params.id)
-    if isinstance(params, ListPushParams):
-        return _written(taskId=params.task_id, pageSize=params.page_size, pageToken=params.page_token)
-    return {}
-
-
-def newer_params(params: Any) -> dict[str, Any]:
-    """Return params as JSON values of A2A 1.0."""
-    written = _written(tenant=params.tenant)
-    if isinstance(params, SendParams):
-        push = None if params.push_config is None else target_json(params.push_config)
-        configuration = _written(
-            acceptedOutputModes=params.accepted_output_modes,
-            taskPushNotificationConfig=push,
-            historyLength=params.history_length,
-            returnImmediately=params.return_immediately or None,
-        )
-        written |= {'message': _message(params.message)}
-        return written | _written(configuration=configuration or None, metadata=params.metadata)
-    if isinstance(params, ListParams):
-        return written | _list_params(params, lambda state: from_json(stored.STATE_NAMES[cast('Any', state)]))
-    return written | _params(params)
-
-
-def older_params(
-    params: Any, message: Callable[[Mapping[str, Any]], dict[str, Any]], *, push_field: str, nested: bool
-) -> dict[str, Any]:
-    """Return params as JSON values of A2A 0.3 or of FastA2A's dialect.
-
-    Args:
-        params: The params. Tenants are left out, because these versions do not have tenants.
-        message: Converts a message from its 1.0 JSON.
-        push_field: Field of the configuration that holds a webhook.
-        nested: True for 0.3, whose push notification configurations have a form of their own.
-    """
-    if isinstance(params, SendParams):
-        push = None if params.push_config is None else target_json(params.push_config, nested=nested)
-        configuration = _written(
-            blocking=not params.return_immediately, historyLength=params.history_length, **{push_field: push}
-        )
-        configuration['acceptedOutputModes'] = list(params.accepted_output_modes)
-        sent = message(_message(params.message))
-        return _written(message=sent, configuration=configuration, metadata=params.metadata)
-    if isinstance(params, ListParams):
-        return _list_params(params, str)
-    if nested and isinstance(params, CreatePushParams):
-        return {'taskId': params.task_id, 'pushNotificationConfig': target_json(params.target, nested=True)}
-    if nested and isinstance(params, PushParams):
-        return _written(id=params.task_id, pushNotificationConfigId=params.id)
-    if nested and isinstance(params, ListPushParams):
-        return {'id': params.task_id}
-    return _params(params)
-
-
-# --- push notification configurations in each version's form, to the vocabulary and back ------------------------------
 
 
 def _only(pattern: str) -> AfterValidator:
@@ -127,11 +33,16 @@ def _only(pattern: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]
 _Token = Annotated[_Text, _only(r'[\x21-\x7e]*')]
 """Text that is sent unchanged in a header."""
+
+
 _Scheme = Annotated[_Text, Field(min_length=1), _only(r"[A-Za-z0-9!#$%&'*+.^_`|~-]*")]
+
+
 _Credentials = Annotated[_Text, _only(r'[\x20-\x7e]*')]
+
+
 _Url = Annotated[_Text, Field(min_length=1), _only(r'[^\x00-\x20\x7f-\x9f]*')]
 
 
@@ -219,15 +130,17 @@ def read_target(wire: Mapping[str, Any]) -> PushTarget:
 
 def target_json(target: PushTarget, *, nested: bool = False) -> dict[str, Any]:
     """Return a target as JSON values; `nested` in A2A 0.3, which has a list of schemes."""
-    fields = {**_written(id=target.id), 'url': target.url, **_written(token=target.token)}
+    fields = {**set_fields(id=target.id), 'url': target.url, **set_fields(token=target.token)}
     if target.scheme is not None:
         scheme = {'schemes': [target.scheme]} if nested else {'scheme': target.scheme}
-        fields['authentication'] = {**scheme, **_written(credentials=target.credentials)}
+        fields['authentication'] = {**scheme, **set_fields(credentials=target.credentials)}
     return fields
 
 
 Target = Annotated[_Target, AfterValidator(read_target)]
 """A target as A2A 1.0 and FastA2A write it."""
+
+
 OlderTarget = Annotated[_OlderTarget, AfterValidator(read_target)]
 """A target as A2A 0.3 writes it."""
 

@@ -19,8 +19,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from pydantic_core import from_json, to_json
 
-from ..errors import InvalidRequestError, PayloadTooLargeError, UnsupportedOperationError
-from ..protocol.fields import EVENT_ID, EVENT_IDS_URI
+from ..errors import InvalidRequestError, UnsupportedOperationError
+from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
+from .field_count import check_fields, not_a_message
 
 SERVICE = 'lf.a2a.v1.A2AService'
 """The service of A2A 1.0."""
@@ -29,6 +30,9 @@ Convert: TypeAlias = Callable[[Any], Any]
 """Makes a value of a protobuf field of a JSON value."""
 
 _EPOCH = datetime.fromisoformat('1970-01-01T00:00:00Z')
+
+_OPEN: dict[Descriptor, Convert] = {}
+"""The readers of messages, also of those whose fields are not read yet: messages contain themselves."""
 
 
 def methods() -> Mapping[str, MethodDescriptor]:
@@ -116,10 +120,6 @@ def _reader(descriptor: Descriptor) -> Convert:
     return read
 
 
-_OPEN: dict[Descriptor, Convert] = {}
-"""The readers of messages, also of those whose fields are not read yet: messages contain themselves."""
-
-
 def _field(field: FieldDescriptor) -> Convert | None:
     """Return the conversion of a field; None if the JSON value is the value of the field."""
     message = field.message_type
@@ -158,82 +158,3 @@ _SPECIAL: Mapping[str, Convert] = {
     'google.protobuf.Value': _value,
 }
 """The conversions of messages with a JSON form of their own."""
-
-
-# --- field count ------------------------------------------------------------------------------------------------------
-# Counts the fields of a protobuf message before the message is parsed.
-#
-# Each takes much more memory than its bytes.
-
-_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
-_SIZES = {_FIXED_64: 8, _FIXED_32: 4}
-
-
-def not_a_message(expected: Descriptor) -> InvalidRequestError:
-    """Return the error of bytes that are no message of a type."""
-    return InvalidRequestError(
-        f'Invalid request: the bytes must be a {expected.full_name}, nested at most 100 messages deep'
-    )
-
-
-def check_fields(body: bytes, message: Descriptor, limit: int) -> None:
-    """Refuse a message with more fields than the limit, in all messages within.
-
-    Raises:
-        PayloadTooLargeError: The message has too many fields.
-        InvalidRequestError: The bytes are no message.
-    """
-    try:
-        fields = _count(body, message, limit)
-    except LookupError:
-        raise not_a_message(message) from None
-    if fields > limit:
-        raise PayloadTooLargeError(f'The request holds more than {limit} values.')
-
-
-def _count(body: bytes, message: Descriptor | None, limit: int) -> int:
-    """Return the number of fields, or a number above the limit.
-
-    Raises:
-        LookupError: A field is not complete, or of an unknown form.
-    """
-    at, end, count = 0, len(body), 0
-    around: list[tuple[int, Descriptor | None]] = []
-    """The ends of the messages around the current field, and their descriptors."""
-    while count <= limit:
-        while at >= end and around:
-            end, message = around.pop()
-        if at >= end:
-            break
-        count += 1
-        tag, at = _varint(body, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            _, at = _varint(body, at)
-        elif kind != _BYTES:
-            at += _SIZES[kind]
-        else:
-            size, at = _varint(body, at)
-            if at + size > end:
-                raise IndexError
-            field = None if message is None else message.fields_by_number.get(tag >> 3)
-            if field is None or field.message_type is None:
-                at += size
-            else:
-                around.append((end, message))
-                end, message = at + size, field.message_type
-    return count
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """Return an integer, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise IndexError

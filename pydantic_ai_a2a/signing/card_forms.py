@@ -1,108 +1,27 @@
-"""Signatures of agent cards (§8.4)."""
+"""The signed forms of an agent card.
+
+All are canonical JSON (§8.4.1, RFC 8785). Some signers sign the JSON of a card as it is. Others sign the fields of A2A
+1.0 without default values, as the text of the specification wants it. The official SDK leaves out each empty value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import rfc8785
-from pydantic_core import to_json
-
-from .algorithms import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, Key
-from .keys import Signer
-
-_REQUIREMENTS = 'securityRequirements'
-_ANNOTATIONS = frozenset({'default', 'examples'})
-"""Keywords that a JSON Schema may lose: they describe, and do not restrict."""
-_MAY_BE_EMPTY = frozenset({'$defs', 'additionalProperties', 'items', 'properties', 'required'})
-"""Keywords that mean the same in a JSON Schema if they are empty as if they are absent."""
-
-
-CARD_DIGEST = 'card_sha256'
-"""The SHA-256 of the whole card, in hexadecimal digits, in the protected header of each signature."""
-
-
-def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
-    """Return a card of A2A 1.0 with signatures, and without unknown fields and default values.
-
-    Verifiers read §8.4.1 in two ways: the official SDK leaves out all empty values, and the text keeps some. So the
-    card loses empty keywords of the JSON Schemas of its extensions, and only security requirements without scopes may
-    be empty. A card with such requirements has signatures of both forms.
-
-    The SDK's form does not cover these requirements. So the protected header of each signature has a digest of the
-    whole card: whoever reads the digest finds each added, removed or changed requirement.
-
-    Raises:
-        ValueError: Another value is empty.
-    """
-    card = known_fields(wire)
-    for extension in card.get('capabilities', {}).get('extensions', ()):
-        if 'params' in extension:
-            extension['params'] = _without_empty_keywords(extension['params'])
-    content = signed_content(card)
-    if (place := lost(_without_requirements(card), _without_requirements(content), '')) is not None:
-        raise ValueError(
-            f'The agent card cannot be signed, because {place} is empty, and verifiers leave out empty values. Give '
-            f'{place} a value, or remove {place}.'
-        )
-    payloads = dict.fromkeys((canonical(card), canonical(content)))
-    digest = {CARD_DIGEST: card_digest(card)}
-    signatures = [signature for payload in payloads for signature in signer.signatures(payload, **digest)]
-    return {**card, 'signatures': signatures}
-
-
-def card_digest(whole: Mapping[str, Any]) -> str:
-    """Return the digest of a whole card, as `known_fields` returns it."""
-    return sha256(canonical(whole)).hexdigest()
-
-
-def _without_empty_keywords(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_empty_keywords(item) for item in cast('list[Any]', value)]
-    if not isinstance(value, dict):
-        return value
-    members = {name: _without_empty_keywords(item) for name, item in cast('dict[str, Any]', value).items()}
-    return {name: item for name, item in members.items() if not _may_go(name, item)}
-
-
-def _may_go(keyword: str, value: Any) -> bool:
-    if keyword in _ANNOTATIONS:
-        return value is None or without_empty(value) != value
-    return keyword in _MAY_BE_EMPTY and value in ([], {})
-
-
-def lost(card: Any, content: Any, place: str) -> str | None:
-    """Return the place of the first value of a card that is not in a content; None if all values are."""
-    if isinstance(card, dict) and card:
-        fields, parts = cast('dict[str, Any]', card), cast('dict[str, Any]', content or {})
-        pairs = [(f'{place}.{name}'.removeprefix('.'), value, parts.get(name)) for name, value in fields.items()]
-    elif isinstance(card, list) and card:
-        entries = zip_longest(cast('list[Any]', card), cast('list[Any]', content or []))
-        pairs = [(f'{place}[{n}]', value, part) for n, (value, part) in enumerate(entries)]
-    else:
-        return place if card is None or card != content else None
-    return next((found for at, value, part in pairs if (found := lost(value, part, at)) is not None), None)
-
-
-def _without_requirements(card: Mapping[str, Any]) -> dict[str, Any]:
-    skills = [
-        {name: value for name, value in skill.items() if name != _REQUIREMENTS} for skill in card.get('skills', ())
-    ]
-    return {name: value for name, value in card.items() if name != _REQUIREMENTS} | {'skills': skills}
-
-
-# --- the signed forms of an agent card --------------------------------------------------------------------------------
-# All are canonical JSON (§8.4.1, RFC 8785). Some signers sign the JSON of a card as it is, others the fields of A2A 1.0
-# without default values, as the text of the specification wants it, and the official SDK leaves out each empty value.
 
 _MAX_DEPTH = 128
 _EXACT = 2**53
 
 Reader: TypeAlias = Callable[[object, str], Any]
+
+_OPTIONAL = frozenset(
+    [
+        *('securitySchemes', 'securityRequirements', 'schemes', 'list', 'tenant', 'extensions', 'uri', 'required'),
+        *('bearerFormat', 'oauth2MetadataUrl', 'refreshUrl', 'pkceRequired', 'examples', 'inputModes', 'outputModes'),
+    ]
+)
 
 
 class NotSignable(ValueError):
@@ -211,14 +130,6 @@ def _message(name: str) -> Reader:
     return read
 
 
-_OPTIONAL = frozenset(
-    [
-        *('securitySchemes', 'securityRequirements', 'schemes', 'list', 'tenant', 'extensions', 'uri', 'required'),
-        *('bearerFormat', 'oauth2MetadataUrl', 'refreshUrl', 'pkceRequired', 'examples', 'inputModes', 'outputModes'),
-    ]
-)
-
-
 def is_optional(message: str, field: str) -> bool:
     """Return True for a field that is neither required nor `optional`: its default value means that it is absent."""
     is_described = field == 'description' and message not in ('AgentCard', 'AgentSkill')
@@ -313,49 +224,3 @@ def without_empty(value: Any, depth: int = 1) -> Any:
         entries = [without_empty(item, depth + 1) for item in cast('list[Any]', value)]
         return [item for item in entries if item is not None] or None
     return None if value == '' else value
-
-
-# --- the signer of an app ---------------------------------------------------------------------------------------------
-# Signs the cards and the push notifications of an app.
-
-
-class AppSigner(Signer):
-    """Signs with the keys of a setting.
-
-    Args:
-        keys: Key pairs and public keys; see `Access.signing`.
-        setting: Name of the setting, for errors.
-        url: URL of the agent.
-        key_set_url: URL of the key set.
-
-    Raises:
-        ValueError: A key cannot be used, or the first key is only a public key.
-    """
-
-    def __init__(self, keys: Sequence[Key], setting: str, url: str, key_set_url: str) -> None:
-        super().__init__(keys, setting, key_set_url)
-        self._url = url
-
-    def sign_card(self, wire: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON of a card with signatures; see `cards.sign_card`."""
-        return sign_card(wire, self)
-
-    def sign_push(self, url: str, notification_id: str, body: bytes, now: int) -> str:
-        """Return the signature of a push notification; see `SignPush`."""
-        issued = now // 1000
-        claims = {
-            'iss': self._url,
-            'aud': _origin(url),
-            'iat': issued,
-            'exp': issued + LIFETIME,
-            'jti': uuid4().hex,
-            NOTIFICATION_ID: notification_id,
-            BODY_DIGEST: sha256(body).hexdigest(),
-        }
-        return self.token(to_json(claims))
-
-
-def _origin(url: str) -> str:
-    """Return the scheme, host and port of a URL: its path and query may be secret."""
-    parts = urlsplit(url)
-    return f'{parts.scheme.lower()}://{parts.netloc.lower()}'

@@ -17,17 +17,32 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
-from . import requests, stored
-from .envelope import Requests
+from . import push_params, stored
+from .codec import Params, RpcRequest
 from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
-from .older import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, Operation, Params, RpcRequest
-from .requests import older_params
+from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
+from .operations import OPERATIONS, Operation
+from .rpc_requests import RpcRequests
+from .sent_params import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {operation.fasta2a: operation for operation in OPERATIONS.values() if operation.fasta2a}
 )
 """The operations by FastA2A's method names."""
+
+_MESSAGES = {
+    -32700: 'Invalid JSON payload',
+    -32600: 'Request payload validation error',
+    -32601: 'Method not found',
+    -32602: 'Invalid parameters',
+    -32603: 'Internal error',
+    -32001: 'Task not found',
+    -32002: 'Task not cancelable',
+    -32003: 'Push notification not supported',
+    -32004: 'This operation is not supported',
+    -32005: 'Incompatible content types',
+}
+"""FastA2A's errors; its client reads no other errors."""
 
 
 @with_config(CAMEL_CASE)
@@ -47,28 +62,26 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[SendRequest[_Message, requests.Target], AfterValidator(partial(send_params, wait=False))]
+_Send = Annotated[SendRequest[_Message, push_params.Target], AfterValidator(partial(send_params, wait=False))]
+
+
 _List = Annotated[_ListParams, AfterValidator(list_params)]
+
+
 _FIELDS = names_of(FlatPart, _Message, Configuration, SendRequest, TaskParams, _ListParams)
-_REQUESTS = Requests(
+
+
+_REQUESTS = RpcRequests(
     METHODS,
-    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **requests.flat(tenants=False)},
+    {
+        'SendMessage': _Send,
+        'SendStreamingMessage': _Send,
+        'ListTasks': _List,
+        **TASKS,
+        **push_params.flat(tenants=False),
+    },
     _FIELDS,
 )
-
-_MESSAGES = {
-    -32700: 'Invalid JSON payload',
-    -32600: 'Request payload validation error',
-    -32601: 'Method not found',
-    -32602: 'Invalid parameters',
-    -32603: 'Internal error',
-    -32001: 'Task not found',
-    -32002: 'Task not cancelable',
-    -32003: 'Push notification not supported',
-    -32004: 'This operation is not supported',
-    -32005: 'Incompatible content types',
-}
-"""FastA2A's errors; its client reads no other errors."""
 
 
 def own_part(part: Mapping[str, Any], media_type: str = 'mediaType') -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ..store.ports import Backend
 from ..store.sqlite.memory import MemoryBackend
 
 if TYPE_CHECKING:
-    from .worker import AgentWorker
+    from .agent_worker import AgentWorker
 
 
 class OwnParts(NamedTuple):
@@ -29,7 +29,8 @@ class OwnParts(NamedTuple):
 
     def backend(self, memory: MemoryBackend) -> Backend:
         """Return the backend of the user's parts and a backend in memory."""
-        from .store import BrokeredBackend, FastA2ABackend  # noqa: PLC0415 - only apps with such parts need it
+        from .broker_backend import BrokeredBackend  # noqa: PLC0415 - only apps with such parts need it
+        from .storage_backend import FastA2ABackend  # noqa: PLC0415 - only apps with such parts need it
 
         inner = memory
         if self.storage is not None:
@@ -47,7 +48,7 @@ def agent_worker(worker: Worker[Any] | None) -> AgentWorker | None:
     """Return the worker if the worker is an `AgentWorker`."""
     if worker is None:
         return None
-    from .worker import AgentWorker  # noqa: PLC0415 - only apps with a FastA2A worker need it
+    from .agent_worker import AgentWorker  # noqa: PLC0415 - only apps with a FastA2A worker need it
 
     return worker if isinstance(worker, AgentWorker) else None
 
