@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from .app.attach import attach
 
 if TYPE_CHECKING:
+    from .agent.agent_facts import RunOptions
     from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
-    from .agent.options import RunOptions
     from .app.app import A2AApp, catalogue, mount
     from .app.build import to_a2a
     from .app.serve import Server, run, serve
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .client.results import RemoteResult
     from .client.trust import TrustedKeys
     from .client.updates import Update
-    from .conversion.outbound import Artifacts
-    from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
-    from .conversion.schemas import NoInput
+    from .conversion.json_schema import NoInput
+    from .conversion.output_mapper import Artifacts
+    from .conversion.pending_calls import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.skills import tool_skills
     from .errors import (
         A2AError,
@@ -150,8 +150,8 @@ __all__ = (
 )
 
 _NAMES = {
+    '.agent.agent_facts': ('RunOptions',),
     '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
-    '.agent.options': ('RunOptions',),
     '.app.app': ('A2AApp', 'catalogue', 'mount'),
     '.app.build': ('to_a2a',),
     '.app.serve': ('Server', 'run', 'serve'),
@@ -171,9 +171,9 @@ _NAMES = {
     '.client.results': ('RemoteResult',),
     '.client.trust': ('TrustedKeys',),
     '.client.updates': ('Update',),
-    '.conversion.outbound': ('Artifacts',),
-    '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
-    '.conversion.schemas': ('NoInput',),
+    '.conversion.json_schema': ('NoInput',),
+    '.conversion.output_mapper': ('Artifacts',),
+    '.conversion.pending_calls': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.skills': ('tool_skills',),
     '.errors': (
         'A2AError',

@@ -14,7 +14,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 from pydantic_core import to_json
 
 from ..quotas import Left
-from .internals import model_of
+from .pydantic_ai_internals import model_of
 
 T = TypeVar('T', int, Decimal)
 

@@ -22,9 +22,9 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import from_json
 
 from ..arguments import seconds
-from ..conversion.outbound import Artifacts, OutputMapper, OutputModes
-from ..conversion.pending import NoCredential
-from ..conversion.schemas import ValidatedInput, input_of
+from ..conversion.json_schema import ValidatedInput, input_of
+from ..conversion.output_mapper import Artifacts, OutputMapper, OutputModes
+from ..conversion.pending_calls import NoCredential
 from ..errors import ends_task, is_cancelled
 from ..protocol import stored
 from ..store.ports import Claim
@@ -40,9 +40,9 @@ from ..types import (
     load_caller,
     sender_of,
 )
-from .exits import contained, contained_call
-from .internals import wrap_toolset
-from .options import RunInfo, RunOptions
+from .agent_facts import RunInfo, RunOptions
+from .pydantic_ai_internals import wrap_toolset
+from .system_exits import contained, contained_call
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

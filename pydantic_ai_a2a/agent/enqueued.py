@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic_ai.messages import ModelMessage, ModelRequestPart
 from pydantic_ai.run import AgentRun
 
-from .internals import add_capability_loads, capability_loads_of, queue_of
+from .pydantic_ai_internals import add_capability_loads, capability_loads_of, queue_of
 
 _KEY = 'a2a_enqueued'
 """Key in the metadata of a stored model message."""

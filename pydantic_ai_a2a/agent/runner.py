@@ -36,25 +36,17 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
-from ..conversion.outbound import OutputMapper
-from ..conversion.pending import STATES, State
+from ..conversion.failures import AnswerStream, StepsShown
+from ..conversion.json_schema import ClientOutput, states_of
+from ..conversion.output_mapper import OutputMapper
+from ..conversion.pending_calls import STATES, State
 from ..conversion.remote_calls import question_of
-from ..conversion.schemas import ClientOutput, states_of
-from ..conversion.stream import AnswerStream, StepsShown
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
 from ..store.ports import Checkpoint
 from ..types import Artifact, Note, Step, TextDelta, frozen
-from .approved_calls import AsApproved, schema_of
-from .budget import charge_unanswered, within
-from .connections import Connections
-from .dependencies import Entering, Hooks, RunToken, observe_tools
-from .downloads import Downloads, has_files
-from .enqueued import enqueue_again, enqueued_after, enqueued_in, with_enqueued, without_enqueued
-from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .internals import allow_deferred_calls, model_of, next_with, set_prompt, tool_of, validates_output, wrap_toolset
-from .options import (
+from .agent_facts import (
     NO_MODEL,
     PartialOutputs,
     RunInfo,
@@ -68,8 +60,24 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .approved_calls import AsApproved, schema_of
+from .budget import charge_unanswered, within
+from .dependencies import Entering, Hooks, RunToken, observe_tools
+from .downloads import Downloads, has_files
+from .enqueued import enqueue_again, enqueued_after, enqueued_in, with_enqueued, without_enqueued
+from .mcp_connections import Connections
+from .playground_trace import Trace
+from .pydantic_ai_internals import (
+    allow_deferred_calls,
+    model_of,
+    next_with,
+    set_prompt,
+    tool_of,
+    validates_output,
+    wrap_toolset,
+)
 from .refused_files import check_files
-from .trace import Trace
+from .system_exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
+from ..agent.agent_facts import RunOptions
 from ..agent.dependencies import (
     DepsFactory,
     Hooks,
@@ -31,12 +32,11 @@ from ..agent.dependencies import (
     OnToolResult,
     dependencies,
 )
-from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
-from ..conversion.asking import EXTENSION as PENDING_CALLS
-from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
+from ..conversion.json_schema import CLIENT_SCHEMA, CLIENT_TOOLS
+from ..conversion.questions import EXTENSION as PENDING_CALLS
 from ..fasta2a.own_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts

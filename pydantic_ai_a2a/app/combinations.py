@@ -11,8 +11,8 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 
+from ..agent.agent_facts import RunOptions
 from ..agent.dependencies import DepsFactory, Hooks
-from ..agent.options import RunOptions
 from ..auth.authenticator import Authenticator
 from ..auth.guard import Auth
 from ..errors import AgentUnnamed

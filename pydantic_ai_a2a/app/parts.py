@@ -15,10 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
-from ..agent.connections import Connections
-from ..agent.dependencies import Dependencies, Hooks, keep_caller
-from ..agent.downloads import read_referenced
-from ..agent.options import (
+from ..agent.agent_facts import (
     NO_DEPS,
     NO_ENGINE,
     NO_MODEL,
@@ -32,14 +29,19 @@ from ..agent.options import (
     may_have_own_output,
     models_of,
 )
+from ..agent.dependencies import Dependencies, Hooks, keep_caller
+from ..agent.downloads import read_referenced
+from ..agent.mcp_connections import Connections
+from ..agent.playground_trace import Trace
 from ..agent.runner import Runner, RunsAgent
-from ..agent.trace import Trace
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants, is_name
 from ..card import CardFacts, CardSchemas, CardTemplate
-from ..conversion import schemas
-from ..conversion.inbound import (
+from ..conversion import json_schema
+from ..conversion.json_schema import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
+from ..conversion.output_mapper import OutputMapper
+from ..conversion.user_prompts import (
     Accepts,
     accepts,
     check_parts,
@@ -48,8 +50,6 @@ from ..conversion.inbound import (
     resolve_audio_types,
     resolve_profile,
 )
-from ..conversion.outbound import OutputMapper
-from ..conversion.schemas import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
 from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.own_parts import agent_worker, foreign_worker
 from ..http import http_json
@@ -528,14 +528,14 @@ class Conversion:
             InvalidParamsError: The schema cannot be used.
         """
         metadata = message.get('metadata', {})
-        if schemas.CLIENT_SCHEMA_URI not in metadata:
+        if json_schema.CLIENT_SCHEMA_URI not in metadata:
             return None
         if not self.takes_schemas:
             raise UnsupportedOperationError(
                 'The agent takes no JSON Schema of the client for its answer: send the message without the metadata of'
-                f' {schemas.CLIENT_SCHEMA_URI}.'
+                f' {json_schema.CLIENT_SCHEMA_URI}.'
             )
-        return schemas.client_schema(metadata)
+        return json_schema.client_schema(metadata)
 
     def job(
         self,

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic_ai.messages import BinaryContent, FileUrl
 
-from ..conversion.inbound import url_kind
-from ..conversion.schemas import problem
+from ..conversion.json_schema import problem
+from ..conversion.user_prompts import url_kind
 from ..errors import RemoteProtocolError
 from ..types import TERMINAL, Artifact, Message, Part, Task, dump_json
 

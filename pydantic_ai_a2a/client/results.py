@@ -15,7 +15,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypeVar, Unpack
 
 from ..arguments import checked
-from ..conversion.outbound import type_name
+from ..conversion.output_mapper import type_name
 from ..conversion.remote_calls import open_calls
 from ..errors import RemoteError, RemoteProtocolError
 from ..notebooks import task_html, text_html

@@ -11,7 +11,7 @@ from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..conversion.schemas import (
+from ..conversion.json_schema import (
     CLIENT_SCHEMA_URI,
     CLIENT_TOOLS_URI,
     UnusableSchema,

@@ -10,7 +10,7 @@ from pydantic_ai.messages import BaseToolCallPart, ModelResponse, TextPart, Tool
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
 from ..types import as_list, as_object, dump_json
-from .pending import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
+from .pending_calls import AuthRequired, CallAnswer, InputRequired, Pending, PendingCall, results
 
 SYSTEM = 'a2a'
 """Provider name of the responses of remote agents."""

@@ -19,10 +19,10 @@ from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.usage import RunUsage
 
 from .. import chains
+from ..agent.agent_facts import RunOptions, check_in_workflow
 from ..agent.dependencies import Running, RunToken, running
-from ..agent.options import RunOptions, check_in_workflow
 from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
-from ..conversion.stream import AnswerStream, EngineFailure, classify
+from ..conversion.failures import AnswerStream, EngineFailure, classify
 from ..errors import LeaseLost, ResultForgotten, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
 from ..store.ports import Backend

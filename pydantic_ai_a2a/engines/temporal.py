@@ -48,16 +48,16 @@ from temporalio.worker import (
 )
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
+from ..agent.agent_facts import RunInfo, RunOptions
 from ..agent.dependencies import Running, running
-from ..agent.options import RunInfo, RunOptions
 from ..agent.refused_files import check_files
 from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
-from ..conversion.outbound import NO_ANSWERS, Artifacts, declared_types, type_name
-from ..conversion.pending import STATES, Rejected
+from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
+from ..conversion.json_schema import ValidatedInput
+from ..conversion.output_mapper import NO_ANSWERS, Artifacts, declared_types, type_name
+from ..conversion.pending_calls import STATES, Rejected
 from ..conversion.remote_calls import CallsRemoteAgent
-from ..conversion.schemas import ValidatedInput
-from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..errors import BackendUnusable, FileRefused, ResultForgotten, StoreUnavailable
 from ..protocol import stored
 from ..quotas import Left

@@ -26,13 +26,20 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserContent, UserPromptPart
 from typing_extensions import Unpack
 
+from ..agent.agent_facts import RunInfo, RunOptions, models_of
 from ..agent.dependencies import RunToken
-from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
-from ..conversion.inbound import Accepts, accepts, model_messages, resolve_audio_types, resolve_profile, user_prompt
-from ..conversion.outbound import OutputModes, text_of
-from ..conversion.stream import SHUTDOWN, Failure, classify, closed
+from ..conversion.failures import SHUTDOWN, Failure, classify, closed
+from ..conversion.output_mapper import OutputModes, text_of
+from ..conversion.user_prompts import (
+    Accepts,
+    accepts,
+    model_messages,
+    resolve_audio_types,
+    resolve_profile,
+    user_prompt,
+)
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
 from ..runs.ends import Outcome, outcome_of

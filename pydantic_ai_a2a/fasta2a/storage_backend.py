@@ -19,7 +19,7 @@ from fasta2a.schema import Artifact, Message, Task
 from fasta2a.storage import Storage
 from pydantic_ai.messages import ModelMessage
 
-from ..conversion.stream import closed
+from ..conversion.failures import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..settings import Retention

@@ -16,7 +16,7 @@ from fasta2a.worker import Worker
 from pydantic_core import from_json
 
 from ..agent.dependencies import Hooks
-from ..agent.exits import contained
+from ..agent.system_exits import contained
 from ..clock import STOP_TIME
 from ..protocol import stored
 from ..runs.recorder import Recorder

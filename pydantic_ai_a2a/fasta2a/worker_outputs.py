@@ -8,7 +8,7 @@ from typing import Any, cast
 from fasta2a.schema import Artifact, Part
 from pydantic_ai.output import OutputSpec
 
-from ..conversion.outbound import OutputMapper
+from ..conversion.output_mapper import OutputMapper
 from ..protocol.fasta2a_dialect import own_part
 
 

@@ -12,8 +12,8 @@ from pydantic_core import from_json
 
 from ..client.answer_content import FAILED, answer_parts, as_lines, as_text, ending_of, items_of, named
 from ..client.questions import PendingRemoteCall, waiting_task
+from ..conversion.json_schema import problem
 from ..conversion.remote_calls import SYSTEM
-from ..conversion.schemas import problem
 from ..types import INTERRUPTED, Message, Part, Task
 from .remote_turns import APPROVAL, QUESTION, local_tools
 

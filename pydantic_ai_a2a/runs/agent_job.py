@@ -21,18 +21,26 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from .. import chains
+from ..agent.agent_facts import Content, PartialOutputs, RunInfo, Steering
 from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
 from ..agent.downloads import Refer
-from ..agent.options import Content, PartialOutputs, RunInfo, Steering
 from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
-from ..conversion.asking import Asked, ask, asked_by, rules_of
-from ..conversion.inbound import Accepts, user_prompt
-from ..conversion.outbound import OutputMapper, OutputModes, text_of
-from ..conversion.pending import Pending, changed_arguments, dump, load, still_shown
+from ..conversion.failures import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
+from ..conversion.json_schema import (
+    MARK,
+    ClientOutput,
+    ClientTools,
+    TypedInput,
+    ValidatedInput,
+    client_output,
+    has_tools,
+)
+from ..conversion.output_mapper import OutputMapper, OutputModes, text_of
+from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown
+from ..conversion.questions import Asked, ask, asked_by, rules_of
 from ..conversion.remote_calls import approved_schemas, run_results
-from ..conversion.schemas import MARK, ClientOutput, ClientTools, TypedInput, ValidatedInput, client_output, has_tools
-from ..conversion.stream import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
+from ..conversion.user_prompts import Accepts, user_prompt
 from ..errors import A2AError, BadInput, StoreFailed
 from ..protocol import stored
 from ..protocol.own_extensions import wants_live

@@ -18,9 +18,9 @@ from pydantic_ai.exceptions import RunTimedOut
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ..agent.exits import Exited
+from ..agent.system_exits import Exited
 from ..clock import STOP_TIME
-from ..conversion.stream import SHUTDOWN, Failure, appended, classify, closed
+from ..conversion.failures import SHUTDOWN, Failure, appended, classify, closed
 from ..errors import (
     A2AError,
     InternalError,

@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from ..agent.dependencies import Hooks, RunFailure
 from ..agent.runner import stored_steps
-from ..conversion.stream import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
+from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering
 from ..store.ports import Backend, Claim

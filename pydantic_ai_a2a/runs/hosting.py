@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, ref
 
 from pydantic_ai.exceptions import UserError
 
-from ..agent.connections import Connections
+from ..agent.mcp_connections import Connections
 from ..clock import STOP_TIME
 from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.event_streams import OpenStreams

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pydantic_ai.usage import RunUsage
 
-from ..conversion.stream import Failure
+from ..conversion.failures import Failure
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results

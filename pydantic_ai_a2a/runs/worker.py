@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from .. import chains
 from ..clock import STOP_TIME
-from ..conversion.stream import SHUTDOWN
+from ..conversion.failures import SHUTDOWN
 from ..quotas import Metering
 from ..service.slot_offers import Offer
 from ..settings import Settings

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ..audit import Fact, audit
-from ..conversion import asking, pending
-from ..conversion.pending import Kind, Pending
-from ..conversion.schemas import MARK, inherited
+from ..conversion import pending_calls, questions
+from ..conversion.json_schema import MARK, inherited
+from ..conversion.pending_calls import Kind, Pending
 from ..errors import A2AError
 from ..protocol import stored
 from ..settings import Approvals
@@ -47,27 +47,29 @@ def answered(
         submission = replace(submission, request=inherited(submission.request, pause.request))
     if pause.pending is None:
         if late and not submission.answers_calls:
-            return replace(submission, refusal=asking.too_late()), None
+            return replace(submission, refusal=questions.too_late()), None
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
-    before = pending.load(pause.pending)
+    before = pending_calls.load(pause.pending)
     own = before if kinds is None else before.only(kinds)
     readable = before if own is before or submission.owner == call.caller.owner else own
     if rules.approvers is not None:
-        rules = asking.rules_of(rules, first=pause.first)
+        rules = questions.rules_of(rules, first=pause.first)
     try:
         if kinds is not None:
             _check_allowed(call, submission.task_id, message, before, kinds)
-        after = asking.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit, readable=readable)
+        after = questions.answered(
+            own, message, by=call.caller.id, rules=rules, late=late, limit=limit, readable=readable
+        )
     except A2AError as error:
         return replace(submission, refusal=error), None
     after = before if after is own else replace(after, calls=before.calls)
     again = after.asked_again > before.asked_again
     rest = None
     if after.open or again:
-        parts = asking.shown(after, rules, submission.task_id, again=again)
+        parts = questions.shown(after, rules, submission.task_id, again=again)
         ids = b',' + stored.ids(submission.task_id, pause.context_id)
         rest = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts), ids)
-    answer = Answer(pause=pause, pending=pending.dump(after), rest=rest, again=again)
+    answer = Answer(pause=pause, pending=pending_calls.dump(after), rest=rest, again=again)
     if again or after is before:
         return replace(submission, answer=answer), None
     by: dict[str, str] = {'id': call.caller.id} if call.caller.id else {}
@@ -79,7 +81,7 @@ def answered(
 def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, kinds: Collection[Kind]) -> None:
     """Refuse answers to calls that the caller may not answer.
 
-    Answers to other calls than those that wait, such as to an earlier pause, are left to `asking.answered`.
+    Answers to other calls than those that wait, such as to an earlier pause, are left to `questions.answered`.
 
     Args:
         call: The call with the message.
@@ -88,7 +90,7 @@ def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pe
         pending_calls: All calls of the task.
         kinds: Kinds of calls that the caller may answer.
     """
-    own, ids = pending_calls.only(kinds), asking.answered_ids(message)
+    own, ids = pending_calls.only(kinds), questions.answered_ids(message)
     known = {item.shown_id for item in pending_calls.calls}
     if kinds and ids and ids.isdisjoint(known):
         return

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from ..audit import audit
 from ..auth.operator_functions import allows
-from ..conversion import asking, pending
+from ..conversion import pending_calls, questions
 from ..conversion.edited_arguments import as_run
-from ..conversion.pending import Kind, Pending, PendingCall
+from ..conversion.pending_calls import Kind, Pending, PendingCall
 from ..errors import InvalidParamsError, PermissionDeniedError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..settings import Approvals, Approvers
@@ -113,7 +113,7 @@ class ApproverAccess:
         message = None
         if waiting := _waiting(pause):
             assert pause is not None, 'its calls wait'
-            parts = asking.shown(waiting, asking.rules_of(self._approvals, first=pause.first), header.id)
+            parts = questions.shown(waiting, questions.rules_of(self._approvals, first=pause.first), header.id)
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
             message = stored.message(name, b'ROLE_AGENT', stored.dump_parts(parts), ids)
@@ -136,7 +136,7 @@ class ApproverAccess:
             answered: The calls of the pause with the answers of the message.
         """
         assert pause.pending is not None
-        before = pending.load(pause.pending)
+        before = pending_calls.load(pause.pending)
         new = {call_id: answer for call_id, answer in answered.answers.items() if call_id not in before.answers}
         changed = {call_id: answer.args for call_id, answer in new.items() if answer.args is not None}
         owner, task_id = submission.owner, submission.task_id
@@ -192,5 +192,5 @@ def _waiting(pause: Pause | None) -> Pending | None:
     """Return the approvals that wait for a decision; None without such an approval."""
     if pause is None or pause.pending is None:
         return None
-    waiting = pending.load(pause.pending).only(_APPROVAL)
+    waiting = pending_calls.load(pause.pending).only(_APPROVAL)
     return waiting if waiting.open else None

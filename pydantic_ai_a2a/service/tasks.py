@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..audit import Fact
-from ..conversion.limits import check_metadata
+from ..conversion.message_limits import check_metadata
 from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..protocol.page_tokens import task_before, task_token

@@ -21,10 +21,10 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
+from pydantic_ai_a2a.agent.agent_facts import RunInfo, RunOptions, may_change_history
 from pydantic_ai_a2a.agent.dependencies import RunToken
-from pydantic_ai_a2a.agent.exits import Exited, contained
-from pydantic_ai_a2a.agent.options import RunInfo, RunOptions, may_change_history
 from pydantic_ai_a2a.agent.runner import RunArguments, Runner, can_stream
+from pydantic_ai_a2a.agent.system_exits import Exited, contained
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -17,7 +17,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai.workspaces import WorkspaceRef
 
 from pydantic_ai_a2a.agent.runner import Turn
-from pydantic_ai_a2a.conversion.stream import appended, closed
+from pydantic_ai_a2a.conversion.failures import appended, closed
 from pydantic_ai_a2a.store.ports import Checkpoint
 from pydantic_ai_a2a.types import Note
 

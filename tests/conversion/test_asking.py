@@ -9,8 +9,8 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import Approvals, to_a2a
-from pydantic_ai_a2a.conversion.asking import verdict
-from pydantic_ai_a2a.conversion.pending import CallAnswer, Pending, PendingCall, results, still_shown
+from pydantic_ai_a2a.conversion.pending_calls import CallAnswer, Pending, PendingCall, results, still_shown
+from pydantic_ai_a2a.conversion.questions import verdict
 from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, calls_for_clients, run_results, sign_in
 
 

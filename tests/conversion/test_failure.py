@@ -19,7 +19,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
-from pydantic_ai_a2a.conversion.stream import classify, is_transient, retry_after
+from pydantic_ai_a2a.conversion.failures import classify, is_transient, retry_after
 from pydantic_ai_a2a.errors import StoreFailed
 
 from ..tables import each_case

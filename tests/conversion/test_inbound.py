@@ -30,7 +30,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
-from pydantic_ai_a2a.conversion.inbound import (
+from pydantic_ai_a2a.conversion.user_prompts import (
     Accepts,
     accepts,
     check_parts,

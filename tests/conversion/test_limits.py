@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Limits
-from pydantic_ai_a2a.conversion.limits import check_limits, check_metadata
+from pydantic_ai_a2a.conversion.message_limits import check_limits, check_metadata
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.protocol.stored import dump_parts
 from pydantic_ai_a2a.types import Message, Part

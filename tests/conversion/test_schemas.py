@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
-from pydantic_ai_a2a.conversion.schemas import UnusableSchema, check_schema, inlined_schema, problem
+from pydantic_ai_a2a.conversion.json_schema import UnusableSchema, check_schema, inlined_schema, problem
 
 Json = dict[str, Any]
 

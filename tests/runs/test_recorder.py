@@ -10,7 +10,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.conversion.stream import Failure
+from pydantic_ai_a2a.conversion.failures import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.runs.recorder import Recorder
 from pydantic_ai_a2a.settings import Results

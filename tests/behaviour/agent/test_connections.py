@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.agent.connections import Connections
+from pydantic_ai_a2a.agent.mcp_connections import Connections
 
 from ...client import LIMIT, Client, lifespan, state_of, texts
 

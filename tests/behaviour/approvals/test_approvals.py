@@ -23,7 +23,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Push
-from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE, URI
+from pydantic_ai_a2a.conversion.questions import MEDIA_TYPE, URI
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import only

@@ -20,8 +20,8 @@ from typing_extensions import TypedDict
 
 from ..errors import FieldViolation, InvalidParamsError
 from ..types import AgentExtension, Message, Part, faults_of
-from .limits import deeper_than
-from .outbound import NO_ANSWERS, OutputMapper, declared_types, type_name
+from .message_limits import deeper_than
+from .output_mapper import NO_ANSWERS, OutputMapper, declared_types, type_name
 
 Schema: TypeAlias = Mapping[str, Any]
 Problem: TypeAlias = tuple[str, str]

@@ -68,11 +68,10 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
-from ..conversion.outbound import OutputMapper, has_output_functions
-from ..conversion.schemas import problem
+from ..conversion.json_schema import problem
+from ..conversion.output_mapper import OutputMapper, has_output_functions
 from ..errors import ToolConflict
-from .exits import contained
-from .internals import (
+from .pydantic_ai_internals import (
     capabilities_of,
     check_capabilities,
     check_metadata,
@@ -89,6 +88,7 @@ from .internals import (
     wrap_all_hooks,
     wrap_toolset,
 )
+from .system_exits import contained
 
 NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
 NO_DEPS = (

@@ -35,9 +35,9 @@ from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 from ..errors import ContentTypeNotSupportedError
 from ..types import PARTIAL, Artifact, Part, dump_json
-from .inbound import OCTET_STREAM, in_ranges, media_range
-from .limits import MOST_LEVELS, is_deep
-from .pending import STATES
+from .message_limits import MOST_LEVELS, is_deep
+from .pending_calls import STATES
+from .user_prompts import OCTET_STREAM, in_ranges, media_range
 
 
 class UnserializableOutput(TypeError):

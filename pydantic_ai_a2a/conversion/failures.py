@@ -52,7 +52,7 @@ from pydantic_ai.usage import RunUsage
 from ..errors import BadInput, DownloadTimedOut, FileRefused, NoModel, StoreFailed, ToolConflict
 from ..settings import Progress
 from ..types import Note, Part, Step, TextDelta
-from .limits import MOST_LEVELS, deeper_than
+from .message_limits import MOST_LEVELS, deeper_than
 from .remote_calls import SYSTEM, remote_tool
 
 

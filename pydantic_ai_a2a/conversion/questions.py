@@ -20,10 +20,10 @@ from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import AgentExtension, Message, Part, TaskState, dump_json, frozen
 from .edited_arguments import fault_of
-from .limits import MOST_LEVELS, deeper_than
-from .pending import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
+from .json_schema import Problem, problem
+from .message_limits import MOST_LEVELS, deeper_than
+from .pending_calls import MARK, AuthRequired, CallAnswer, Kind, Pending, PendingCall, Rejected, State
 from .remote_calls import PRIVATE, calls_for_clients
-from .schemas import Problem, problem
 
 URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
