@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from .client.results import RemoteResult
     from .client.trust import TrustedKeys
     from .client.updates import Update
-    from .conversion.json_schema import NoInput
-    from .conversion.output_mapper import Artifacts
-    from .conversion.pending_calls import AuthRequired, InputRequired, NoCredential, Rejected
+    from .conversion.outbound import Artifacts
+    from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.skills import tool_skills
+    from .conversion.typed_input import NoInput
     from .errors import (
         A2AError,
         CardRefused,
@@ -171,10 +171,10 @@ _NAMES = {
     '.client.results': ('RemoteResult',),
     '.client.trust': ('TrustedKeys',),
     '.client.updates': ('Update',),
-    '.conversion.json_schema': ('NoInput',),
-    '.conversion.output_mapper': ('Artifacts',),
-    '.conversion.pending_calls': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
+    '.conversion.outbound': ('Artifacts',),
+    '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.skills': ('tool_skills',),
+    '.conversion.typed_input': ('NoInput',),
     '.errors': (
         'A2AError',
         'CardRefused',

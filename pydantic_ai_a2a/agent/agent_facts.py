@@ -69,7 +69,8 @@ from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
 from ..conversion.json_schema import problem
-from ..conversion.output_mapper import OutputMapper, has_output_functions
+from ..conversion.output_mapper import OutputMapper
+from ..conversion.output_types import has_output_functions
 from ..errors import ToolConflict
 from .pydantic_ai_internals import (
     capabilities_of,

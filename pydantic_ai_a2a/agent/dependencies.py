@@ -22,9 +22,11 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import from_json
 
 from ..arguments import seconds
-from ..conversion.json_schema import ValidatedInput, input_of
-from ..conversion.output_mapper import Artifacts, OutputMapper, OutputModes
-from ..conversion.pending_calls import NoCredential
+from ..conversion.outbound import Artifacts
+from ..conversion.output_mapper import OutputMapper
+from ..conversion.output_modes import OutputModes
+from ..conversion.pending import NoCredential
+from ..conversion.typed_input import ValidatedInput, input_of
 from ..errors import ends_task, is_cancelled
 from ..protocol import stored
 from ..store.ports import Claim

@@ -30,7 +30,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from ..conversion.user_prompts import Accepts, user_prompt
+from ..conversion.accepted_content import Accepts
+from ..conversion.user_prompts import user_prompt
 from ..errors import A2AError, DownloadTimedOut
 from ..protocol import stored
 from ..store.ports import TaskReader

@@ -36,11 +36,13 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
-from ..conversion.failures import AnswerStream, StepsShown
-from ..conversion.json_schema import ClientOutput, states_of
+from ..conversion.answer_stream import AnswerStream
+from ..conversion.client_output import ClientOutput
 from ..conversion.output_mapper import OutputMapper
-from ..conversion.pending_calls import STATES, State
-from ..conversion.remote_calls import question_of
+from ..conversion.output_types import states_of
+from ..conversion.pending import STATES, State
+from ..conversion.progress_steps import StepsShown
+from ..conversion.remote_questions import question_of
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress

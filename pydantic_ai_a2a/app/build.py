@@ -35,8 +35,9 @@ from ..agent.dependencies import (
 from ..arguments import checked
 from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate
-from ..conversion.json_schema import CLIENT_SCHEMA, CLIENT_TOOLS
-from ..conversion.questions import EXTENSION as PENDING_CALLS
+from ..conversion.client_schema import CLIENT_SCHEMA
+from ..conversion.client_tools import CLIENT_TOOLS
+from ..conversion.pending_calls_extension import PENDING_CALLS
 from ..fasta2a.own_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts

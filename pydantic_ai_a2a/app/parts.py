@@ -38,18 +38,14 @@ from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants, is_name
 from ..card import CardFacts, CardSchemas, CardTemplate
-from ..conversion import json_schema
-from ..conversion.json_schema import MAX_BYTES, MAX_DEPTH, ClientTools, TypedInput, is_small
+from ..conversion import client_schema
+from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..conversion.client_tools import ClientTools
+from ..conversion.foreign_schemas import MAX_BYTES, MAX_DEPTH, is_small
+from ..conversion.media_types import media_range
 from ..conversion.output_mapper import OutputMapper
-from ..conversion.user_prompts import (
-    Accepts,
-    accepts,
-    check_parts,
-    check_types,
-    media_range,
-    resolve_audio_types,
-    resolve_profile,
-)
+from ..conversion.typed_input import TypedInput
+from ..conversion.user_prompts import check_parts, check_types
 from ..errors import UnsupportedOperationError, needs_extra
 from ..fasta2a.own_parts import agent_worker, foreign_worker
 from ..http import http_json
@@ -528,14 +524,14 @@ class Conversion:
             InvalidParamsError: The schema cannot be used.
         """
         metadata = message.get('metadata', {})
-        if json_schema.CLIENT_SCHEMA_URI not in metadata:
+        if client_schema.CLIENT_SCHEMA_URI not in metadata:
             return None
         if not self.takes_schemas:
             raise UnsupportedOperationError(
                 'The agent takes no JSON Schema of the client for its answer: send the message without the metadata of'
-                f' {json_schema.CLIENT_SCHEMA_URI}.'
+                f' {client_schema.CLIENT_SCHEMA_URI}.'
             )
-        return json_schema.client_schema(metadata)
+        return client_schema.client_schema(metadata)
 
     def job(
         self,

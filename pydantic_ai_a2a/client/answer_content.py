@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic_ai.messages import BinaryContent, FileUrl
 
+from ..conversion.file_parts import url_kind
 from ..conversion.json_schema import problem
-from ..conversion.user_prompts import url_kind
 from ..errors import RemoteProtocolError
 from ..types import TERMINAL, Artifact, Message, Part, Task, dump_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_core import from_json
 
-from ..conversion.message_limits import is_deep
+from ..conversion.json_depth import is_deep
 from ..protocol.value_count import count_values
 
 MAX_ANSWER = 64 * 1024 * 1024

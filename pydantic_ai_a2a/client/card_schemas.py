@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_ai import StructuredDict
 
 from ..card import CardSchemas
-from ..conversion.json_schema import UnusableSchema, check_schema, inlined_schema
+from ..conversion.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused
 from ..types import AgentCard
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_ai.messages import BinaryContent, CachePoint, FileUrl, StructuredContent, TextContent, UploadedFile
 from pydantic_core import to_jsonable_python
 
-from ..conversion.output_mapper import file_part
+from ..conversion.file_parts import file_part
 from ..protocol import stored
 from ..types import Message, Part, as_object, dump_json
 

@@ -9,10 +9,11 @@ from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
-from ..conversion.json_schema import UnusableSchema, check_schema
-from ..conversion.message_limits import MOST_LEVELS, deeper_than
-from ..conversion.questions import MEDIA_TYPE
-from ..conversion.remote_calls import CONTINUE, answers_of, function_call, open_calls, wanted_schema
+from ..conversion.foreign_schemas import UnusableSchema, check_schema
+from ..conversion.function_calls import function_call
+from ..conversion.json_depth import MOST_LEVELS, deeper_than
+from ..conversion.pending_calls_extension import MEDIA_TYPE
+from ..conversion.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
 from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of

@@ -15,8 +15,8 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypeVar, Unpack
 
 from ..arguments import checked
-from ..conversion.output_mapper import type_name
 from ..conversion.remote_calls import open_calls
+from ..conversion.type_names import type_name
 from ..errors import RemoteError, RemoteProtocolError
 from ..notebooks import task_html, text_html
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json

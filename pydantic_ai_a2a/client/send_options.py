@@ -11,14 +11,9 @@ from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..conversion.json_schema import (
-    CLIENT_SCHEMA_URI,
-    CLIENT_TOOLS_URI,
-    UnusableSchema,
-    checked,
-    metadata_of,
-    with_client_schema,
-)
+from ..conversion.client_schema import CLIENT_SCHEMA_URI, check_client_schema, with_client_schema
+from ..conversion.client_tools import CLIENT_TOOLS_URI, metadata_of
+from ..conversion.foreign_schemas import UnusableSchema
 from ..errors import UnsupportedOperationError
 from ..protocol.push_params import read_target
 from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
@@ -64,7 +59,7 @@ class WaitOptions(SendOptions, total=False):
 def usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a schema if the extension for schemas of clients supports the schema."""
     try:
-        return None if schema is None else checked(schema, 'schema')
+        return None if schema is None else check_client_schema(schema, 'schema')
     except UnusableSchema:
         return None
 

@@ -18,7 +18,7 @@ from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
-from ..conversion.message_limits import is_deep
+from ..conversion.json_depth import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..protocol.codec import Codec, HttpCodec, Params
 from ..protocol.lenient_reading import AnswerUnreadable, reading

@@ -6,17 +6,14 @@ Sizes are those of the stored JSON, so the client's way of writing JSON has no e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic_core import to_json
 
 from ..errors import InvalidParamsError
 from ..settings import Limits
 from ..types import Message, Part
-
-MOST_LEVELS = 100
-"""Most nested objects and lists of data that an agent sends. Clients read JSON that is nested 200 deep: the rest is for
-the levels that a list of tasks and a server in between add."""
+from .json_depth import is_deep
 
 
 def check_limits(message: Message, size: int, limits: Limits) -> None:
@@ -60,22 +57,6 @@ def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
     _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
 
-def deeper_than(depth: int, value: object) -> bool:
-    """Return True if objects and lists are nested deeper than `depth`, level by level."""
-    level: list[object] = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        if not level:
-            return False
-        level = [item for container in level for item in _items(container) if isinstance(item, dict | list)]
-    return bool(level)
-
-
-def is_deep(written: bytes, value: object, depth: int) -> bool:
-    """Return True if a value is nested deeper than `depth`; quicker than `deeper_than`, by the JSON of the value."""
-    # Most values have fewer objects and lists than the limit of the depth.
-    return written.count(b'[') + written.count(b'{') > depth and deeper_than(depth, value)
-
-
 def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
     _at_most(limits.parts, len(parts), 'parts', 'message.parts')
     if len(parts) > limits.files:
@@ -104,7 +85,3 @@ def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
 def _at_most(limit: int, size: int, unit: str, field: str) -> None:
     if size > limit:
         raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
-
-
-def _items(container: object) -> Any:
-    return cast('dict[str, object]', container).values() if isinstance(container, dict) else container

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
-import mimetypes
-import reprlib
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import isfinite
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast
 
-from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
-from pydantic_ai.messages import (
-    AudioMediaType,
-    AudioUrl,
-    BinaryAudio,
-    BinaryContent,
-    BinaryImage,
-    FileUrl,
-    ImageMediaType,
-    ImageUrl,
-    VideoMediaType,
-    VideoUrl,
-)
-from pydantic_ai.output import NativeOutput, OutputSpec, PendingModelResponse, PromptedOutput, TextOutput, ToolOutput
-from pydantic_ai.tools import DeferredToolRequests
-from pydantic_core import CoreSchema, core_schema, from_json, to_json
+from pydantic_ai.messages import BinaryContent
+from pydantic_ai.output import OutputSpec
+from pydantic_core import from_json
 
 from ..errors import ContentTypeNotSupportedError
 from ..types import PARTIAL, Artifact, Part, dump_json
-from .message_limits import MOST_LEVELS, is_deep
-from .pending_calls import STATES
-from .user_prompts import OCTET_STREAM, in_ranges, media_range
+from .file_parts import File, file_modes, file_part
+from .json_depth import MOST_LEVELS, is_deep
+from .media_types import OCTET_STREAM
+from .outbound import Artifacts
+from .output_modes import EVERYTHING, PLAIN, OutputModes, UnacceptableOutput, fitting, output_modes, with_json
+from .output_types import NO_ANSWERS, answers_in_text, declared_types, file_types
+from .type_names import type_name
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+"""Writes values by their runtime type, if the declared type has no schema."""
 
 
 class UnserializableOutput(TypeError):
@@ -46,65 +37,6 @@ class UnserializableOutput(TypeError):
 
 class NotFinite(UnexpectedModelBehavior):
     """The output holds NaN or infinity, which JSON has no number for. Never sent to a client."""
-
-
-class Artifacts(Mapping[str, Any]):
-    """Named artifacts as the result of a run, returned by an output function.
-
-    ```python
-    from pydantic_ai import Agent
-
-    from pydantic_ai_a2a import Artifacts
-
-
-    def report(city: str) -> Artifacts:
-        return Artifacts({'raw data': [1, 2, 3]}, summary=f'All is well in {city}.')
-
-
-    agent = Agent('test', output_type=report)
-    ```
-
-    A value may be a string, a file (`BinaryContent`, `ImageUrl` and the like), a list of files, or any value for
-    Pydantic's JSON. Use the mapping for names with spaces and the like.
-
-    Raises:
-        ValueError: The result has no artifact, or an artifact has no name.
-    """
-
-    __slots__ = ('_artifacts',)
-
-    def __init__(self, artifacts: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        self._artifacts = {**(artifacts or {}), **named}
-        if not self._artifacts or '' in self._artifacts:
-            raise ValueError('Artifacts needs at least one artifact, and a name for each.')
-
-    def __getitem__(self, name: str) -> Any:
-        return self._artifacts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._artifacts)
-
-    def __len__(self) -> int:
-        return len(self._artifacts)
-
-    def __repr__(self) -> str:
-        return f'Artifacts({self._artifacts!r})'
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        values = core_schema.dict_schema(core_schema.str_schema(min_length=1), core_schema.any_schema(), min_length=1)
-        built = core_schema.no_info_after_validator_function(cls, values)
-        return core_schema.json_or_python_schema(
-            json_schema=built,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), built]),
-            serialization=core_schema.plain_serializer_function_ser_schema(dict, return_schema=values),
-        )
-
-
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
-"""Writes values by their runtime type, if the declared type has no schema."""
-NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
-"""Output types for the end of a run without an answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,30 +83,6 @@ class _Member:
         if len(written) >= 2 * MOST_LEVELS and is_deep(written, result, MOST_LEVELS - 1):
             raise UnserializableOutput(f'The output is nested more than {MOST_LEVELS} deep.')
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
-
-
-PLAIN = 'text/plain'
-
-
-class OutputModes(NamedTuple):
-    """The media types that one client accepts."""
-
-    text: bool
-    """True if text may be sent as text."""
-    json: bool
-    """True if data may be sent as JSON."""
-    ranges: frozenset[str]
-    """Media types, `type/*` and `*/*`, in lower case and without parameters."""
-    text_type: str = PLAIN
-    """The media type of the agent's text."""
-
-    def takes(self, media_type: str) -> bool:
-        """Return True if content of the type may be sent unchanged."""
-        return in_ranges(media_range(media_type), self.ranges)
-
-
-EVERYTHING = OutputModes(text=True, json=True, ranges=frozenset({'*/*'}))
-"""The modes of a client that names none."""
 
 
 class OutputMapper:
@@ -403,229 +311,6 @@ def _json_of(adapter: TypeAdapter[Any], value: Any) -> bytes:
         return adapter.dump_json(value, by_alias=True, warnings=False)
     except ValueError:
         return dump_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))
-
-
-# --- the types of an agent's outputs, read from its `output_type` -----------------------------------------------------
-
-_WRAPPED: dict[type[Any], str] = {
-    NativeOutput: 'outputs',
-    PromptedOutput: 'outputs',
-    TextOutput: 'output_function',
-    ToolOutput: 'output',
-}
-"""Attribute with the output types, for each of Pydantic AI's markers."""
-_UNIONS = (Union, types.UnionType)
-
-
-def declared_types(spec: object) -> Iterator[Any]:
-    """Yield the types of an output specification, as `AbstractAgent.output_json_schema` lists them.
-
-    Raises:
-        TypeError: The specification is none.
-    """
-    if isinstance(spec, str | bytes | int | float | Mapping):
-        raise TypeError(
-            'output_type takes a type, a function, an output such as ToolOutput, or a list of these, not '
-            f'{reprlib.repr(cast("Any", spec))}.'
-        )
-    if wrapped := _WRAPPED.get(type(spec)):
-        yield from declared_types(getattr(spec, wrapped))
-    elif isinstance(spec, Sequence):
-        for item in cast('Sequence[Any]', spec):
-            yield from declared_types(item)
-    elif _is_function(spec):
-        yield from declared_types(_returned(spec))
-    else:
-        yield from _union_members(spec) or (spec,)
-
-
-def _is_function(spec: object) -> bool:
-    return isinstance(spec, partial) or inspect.isfunction(spec) or inspect.ismethod(spec)
-
-
-def has_output_functions(spec: object) -> bool:
-    """Return True if a function of the user makes an output."""
-    if isinstance(spec, TextOutput):
-        return True
-    if wrapped := _WRAPPED.get(type(spec)):
-        return has_output_functions(getattr(spec, wrapped))
-    if isinstance(spec, Sequence):
-        return any(map(has_output_functions, cast('Sequence[Any]', spec)))
-    return _is_function(spec)
-
-
-def _returned(function: Any) -> Any:
-    """Return the declared result of an output function; text by default, as in Pydantic AI."""
-    if isinstance(function, partial):
-        function = cast('partial[Any]', function).func
-    return get_type_hints(function, include_extras=True).get('return', str)
-
-
-def answers_in_text(spec: Any) -> bool:
-    """Return True if the model's text is the output, without an output function."""
-    if isinstance(spec, Sequence):
-        return any(answers_in_text(item) for item in cast('Sequence[Any]', spec))
-    return spec is str or str in _union_members(spec)
-
-
-def _union_members(tp: Any) -> tuple[Any, ...]:
-    bare = _bare(tp)
-    return get_args(bare) if get_origin(bare) in _UNIONS else ()
-
-
-def _bare(tp: Any) -> Any:
-    """Return a type without its annotations and aliases."""
-    while True:
-        if get_origin(tp) is Annotated:
-            tp = tp.__origin__
-        elif hasattr(tp, '__value__'):
-            tp = tp.__value__
-        else:
-            return tp
-
-
-def file_types(tp: Any) -> list[type[File]]:
-    """Return the file classes in a type, list, tuple or union; empty if it includes other types."""
-    bare = _bare(tp)
-    if isinstance(bare, type) and issubclass(bare, File):
-        return [bare]
-    if get_origin(bare) not in {list, tuple, *_UNIONS}:
-        return []
-    items = [file_types(item) for item in get_args(bare) if item is not ...]
-    return [file for item in items for file in item] if all(items) else []
-
-
-def type_name(tp: Any) -> str:
-    """Return a type as written in code, without its modules."""
-    if tp is None or tp is type(None):
-        return 'None'
-    if tp is ...:
-        return '...'
-    origin, args = get_origin(tp), get_args(tp)
-    if origin is None:
-        return getattr(tp, '__name__', str(tp))
-    if origin is Annotated:
-        return type_name(args[0])
-    if origin in _UNIONS:
-        return ' | '.join(map(type_name, args))
-    inner = map(repr if origin is Literal else type_name, args)
-    return f'{type_name(origin)}[{", ".join(inner)}]'
-
-
-# --- the media types that a client accepts (`acceptedOutputModes`, A2A 1.0 §3.2.2), and parts converted to fit --------
-
-_STRING = {'json_schema': {'type': 'string'}, 'python_type': 'str'}
-"""Metadata of text that is sent as data; shared, so it must not be changed."""
-
-
-class UnacceptableOutput(UnexpectedModelBehavior):
-    """The client accepts nothing of the agent's output. Never sent to a client."""
-
-
-def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterable[str] = ()) -> OutputModes:
-    """Read the modes that a client names.
-
-    Args:
-        names: At least one: media types, with or without parameters, and ranges. A bare `text` is `text/*`, as clients
-            of 0.3 write it.
-        text: The media types of text on the agent's card, besides `text/plain`.
-        json: The media types of data on the agent's card, besides `application/json`.
-    """
-    modes = OutputModes(False, False, frozenset(map(media_range, names)))
-    return OutputModes(
-        text=any(map(modes.takes, ('text/plain', *text))),
-        json=any(map(modes.takes, ('application/json', *json))),
-        ranges=modes.ranges,
-    )
-
-
-def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> list[tuple[str, list[Part]]]:
-    """Return the named parts that the client accepts, with text and data converted.
-
-    Raises:
-        UnacceptableOutput: The client accepts none of the parts.
-    """
-    converted = ((name, [_converted(part, accepted) for part in parts]) for name, parts in named)
-    taken = ((name, [part for part in parts if part is not None]) for name, parts in converted)
-    if not (rest := [(name, parts) for name, parts in taken if parts]):
-        raise UnacceptableOutput('The output has no media type that the client accepts.')
-    return rest
-
-
-def with_json(parts: Iterable[Part], accepted: OutputModes) -> list[Part]:
-    """Return the parts, with a text part after each data part that holds its result as JSON."""
-    followed = list[Part]()
-    for part in parts:
-        followed.append(part)
-        if 'data' in part:
-            followed.append(Part(text=_json(part['data']), media_type=_type_of_json(accepted)))
-    return followed
-
-
-def _json(data: Any) -> str:
-    """Return the result of a data part as JSON."""
-    return to_json(data['result']).decode()
-
-
-def _type_of_json(accepted: OutputModes) -> str:
-    """Return the media type of JSON as text. The type of the agent's text is another one, if the client accepts it."""
-    return PLAIN if accepted.takes(PLAIN) else accepted.text_type
-
-
-def _converted(part: Part, accepted: OutputModes) -> Part | None:
-    if 'text' in part:
-        if accepted.text or not accepted.json:
-            return part if accepted.text else None
-        return Part(data={'result': part['text']}, media_type='application/json', metadata=_STRING)
-    if 'data' in part:
-        if accepted.json or not accepted.text:
-            return part if accepted.json else None
-        return Part(text=_json(part['data']), media_type=_type_of_json(accepted), metadata=part.get('metadata', {}))
-    return part if accepted.takes(part.get('media_type', OCTET_STREAM)) else None
-
-
-# --- files in an agent's output, as A2A parts -------------------------------------------------------------------------
-
-File: TypeAlias = BinaryContent | FileUrl
-"""A file by its bytes or by its URL."""
-
-
-def file_part(file: File) -> Part:
-    """Return a file as a `raw` part, or as a `url` part."""
-    if isinstance(file, BinaryContent):
-        return Part(raw=file.base64, media_type=file.media_type, filename=_filename(file))
-    part = Part(url=file.url)
-    with suppress(ValueError):  # the media type is unknown
-        part['media_type'] = file.media_type
-    if file.identifier != type(file)(file.url).identifier:  # else Pydantic AI has derived the identifier from the URL
-        part['filename'] = file.identifier
-    return part
-
-
-def _filename(file: BinaryContent) -> str:
-    """Return the file's identifier, with an extension that says its type."""
-    try:
-        extension = f'.{file.format}'
-    except ValueError:
-        extension = mimetypes.guess_extension(file.media_type) or ''
-    name = file.identifier
-    is_complete = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
-    return name if is_complete else f'{name}{extension}'
-
-
-def file_modes(kind: type[File]) -> tuple[str, ...]:
-    """Return the media types of a class of files, for the agent card."""
-    if issubclass(kind, BinaryImage | ImageUrl):
-        return get_args(ImageMediaType)
-    if issubclass(kind, BinaryAudio):
-        return ('audio/wav', 'audio/mpeg')
-    if issubclass(kind, AudioUrl):
-        return get_args(AudioMediaType)
-    return get_args(VideoMediaType) if issubclass(kind, VideoUrl) else (OCTET_STREAM,)
-
-
-# --- numbers that JSON cannot hold ------------------------------------------------------------------------------------
-# NaN and infinity, which Pydantic writes as null, and as the key `None`.
 
 
 def lost_number(value: Any, written: Any, path: str) -> str | None:

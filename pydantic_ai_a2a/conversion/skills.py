@@ -10,7 +10,7 @@ from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from ..types import Skill
-from .json_schema import is_small
+from .foreign_schemas import is_small
 
 
 def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = None) -> list[Skill]:

@@ -24,7 +24,8 @@ from sqlalchemy import make_url
 from ..agent.runner import RunOutput
 from ..arguments import checked
 from ..clock import STOP_TIME
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
+from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED
+from ..conversion.stream import EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..store.run_usage import plain_usage
 from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun

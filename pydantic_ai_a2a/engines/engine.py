@@ -22,7 +22,9 @@ from .. import chains
 from ..agent.agent_facts import RunOptions, check_in_workflow
 from ..agent.dependencies import Running, RunToken, running
 from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
-from ..conversion.failures import AnswerStream, EngineFailure, classify
+from ..conversion.answer_stream import AnswerStream
+from ..conversion.failures import classify
+from ..conversion.stream import EngineFailure
 from ..errors import LeaseLost, ResultForgotten, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
 from ..store.ports import Backend

@@ -53,11 +53,14 @@ from ..agent.dependencies import Running, running
 from ..agent.refused_files import check_files
 from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
 from ..arguments import checked
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
-from ..conversion.json_schema import ValidatedInput
-from ..conversion.output_mapper import NO_ANSWERS, Artifacts, declared_types, type_name
-from ..conversion.pending_calls import STATES, Rejected
+from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, classify
+from ..conversion.outbound import Artifacts
+from ..conversion.output_types import NO_ANSWERS, declared_types
+from ..conversion.pending import STATES, Rejected
 from ..conversion.remote_calls import CallsRemoteAgent
+from ..conversion.stream import EngineFailure
+from ..conversion.type_names import type_name
+from ..conversion.typed_input import ValidatedInput
 from ..errors import BackendUnusable, FileRefused, ResultForgotten, StoreUnavailable
 from ..protocol import stored
 from ..quotas import Left

@@ -30,16 +30,12 @@ from ..agent.agent_facts import RunInfo, RunOptions, models_of
 from ..agent.dependencies import RunToken
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
-from ..conversion.failures import SHUTDOWN, Failure, classify, closed
-from ..conversion.output_mapper import OutputModes, text_of
-from ..conversion.user_prompts import (
-    Accepts,
-    accepts,
-    model_messages,
-    resolve_audio_types,
-    resolve_profile,
-    user_prompt,
-)
+from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..conversion.conversation_turns import closed_turn
+from ..conversion.failures import SHUTDOWN, Failure, classify
+from ..conversion.output_mapper import text_of
+from ..conversion.output_modes import OutputModes
+from ..conversion.user_prompts import model_messages, user_prompt
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
 from ..runs.ends import Outcome, outcome_of
@@ -306,7 +302,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         except RunCancelled as canceled:
             if outcome_of(canceled, asyncio.current_task()) is not Outcome.CANCELED:
                 raise
-            await _stored(self.storage.update_context(context_id, [*context, *closed(canceled.new_messages())]))
+            await _stored(self.storage.update_context(context_id, [*context, *closed_turn(canceled.new_messages())]))
             await _stored(self.storage.update_task(task_id, 'canceled'))
             return
         artifacts = self._artifacts(result, chunks.artifact_id, accepted)

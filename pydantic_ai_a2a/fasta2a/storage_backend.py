@@ -19,7 +19,7 @@ from fasta2a.schema import Artifact, Message, Task
 from fasta2a.storage import Storage
 from pydantic_ai.messages import ModelMessage
 
-from ..conversion.failures import closed
+from ..conversion.conversation_turns import closed_turn
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..settings import Retention
@@ -213,7 +213,7 @@ class _Queue(WrappedQueue):
             except TaskNotFoundError:
                 return await self._cancel_unheld(task_id, owner, at)
             if header.state in TERMINAL:
-                await self._append(header, closed(self._backend.own_messages.get(task_id, ())))
+                await self._append(header, closed_turn(self._backend.own_messages.get(task_id, ())))
                 self._backend.forget(task_id)
                 artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
@@ -288,7 +288,7 @@ class _Queue(WrappedQueue):
             await self._storage.update_context(_key(header), [*finish.rewritten])
         elif state in ('completed', 'canceled'):
             messages = [*(claim.own_messages or ()), *finish.messages]
-            await self._append(header, closed(messages) if state == 'canceled' else messages)
+            await self._append(header, closed_turn(messages) if state == 'canceled' else messages)
         if finish.artifacts is not None:
             artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
         else:

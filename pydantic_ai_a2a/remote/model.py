@@ -30,7 +30,8 @@ from ..client.interfaces import Place, extensions_of
 from ..client.live_text import LiveText
 from ..client.send_options import SendOptions
 from ..client.updates import Update
-from ..conversion.json_schema import CLIENT_SCHEMA_URI, CLIENT_TOOLS_URI, with_client_schema
+from ..conversion.client_schema import CLIENT_SCHEMA_URI, with_client_schema
+from ..conversion.client_tools import CLIENT_TOOLS_URI
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.own_extensions import RUN_METADATA_URI

@@ -26,21 +26,17 @@ from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running
 from ..agent.downloads import Refer
 from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
 from ..auth.credentials import CredentialVault
+from ..conversion.accepted_content import Accepts
+from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output
+from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
-from ..conversion.json_schema import (
-    MARK,
-    ClientOutput,
-    ClientTools,
-    TypedInput,
-    ValidatedInput,
-    client_output,
-    has_tools,
-)
-from ..conversion.output_mapper import OutputMapper, OutputModes, text_of
+from ..conversion.output_mapper import OutputMapper, text_of
+from ..conversion.output_modes import OutputModes
 from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.questions import Asked, ask, asked_by, rules_of
-from ..conversion.remote_calls import approved_schemas, run_results
-from ..conversion.user_prompts import Accepts, user_prompt
+from ..conversion.remote_answers import approved_schemas, run_results
+from ..conversion.typed_input import TypedInput, ValidatedInput
+from ..conversion.user_prompts import user_prompt
 from ..errors import A2AError, BadInput, StoreFailed
 from ..protocol import stored
 from ..protocol.own_extensions import wants_live
@@ -136,7 +132,7 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        client = None if claim.request is None or MARK not in claim.request else self.client_output(claim)
+        client = None if claim.request is None or SCHEMA_MARK not in claim.request else self.client_output(claim)
         accepted = self._accepted(claim)
         recorder.text_type = accepted.text_type
         running.set(self.current(claim, recorder, validated))
@@ -310,14 +306,14 @@ class AgentJob:
 
     def _outputs_of(self, claim: Claim) -> OutputMapper:
         """Return the conversion of the outputs of a run."""
-        if claim.request is None or MARK not in claim.request:
+        if claim.request is None or SCHEMA_MARK not in claim.request:
             return self._outputs
         client = self.client_output(claim)
         return self._outputs if client is None else client.outputs
 
     def client_output(self, claim: Claim) -> ClientOutput | None:
         """Return the output by the schema of the run's client; None for the output of the agent."""
-        if claim.request is None or MARK not in claim.request:
+        if claim.request is None or SCHEMA_MARK not in claim.request:
             return None
         return client_output(claim.request, data_as_text=self._results.data_as_text)
 

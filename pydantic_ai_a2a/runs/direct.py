@@ -20,7 +20,8 @@ from pydantic_core import from_json, to_json
 
 from ..agent.system_exits import Exited
 from ..clock import STOP_TIME
-from ..conversion.failures import SHUTDOWN, Failure, appended, classify, closed
+from ..conversion.conversation_turns import appended, closed_turn
+from ..conversion.failures import SHUTDOWN, Failure, classify
 from ..errors import (
     A2AError,
     InternalError,
@@ -285,7 +286,7 @@ class _Turn(Sink):
                 return
             record, entries = appended(
                 before,
-                closed(finish.messages),
+                closed_turn(finish.messages),
                 rewritten=finish.rewritten,
                 read=claim.head,
                 conversation_id=header.context_id,

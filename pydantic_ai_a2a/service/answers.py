@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ..audit import Fact, audit
-from ..conversion import pending_calls, questions
-from ..conversion.json_schema import MARK, inherited
+from ..conversion import call_answers, pending_calls, questions
+from ..conversion.client_output import SCHEMA_MARK, inherited
 from ..conversion.pending_calls import Kind, Pending
 from ..errors import A2AError
 from ..protocol import stored
@@ -43,11 +43,11 @@ def answered(
         late: True if the message was accepted before the task's current pause.
         limit: Maximum number of repeated questions while the task waits.
     """
-    if pause.request is not None and MARK in pause.request:
+    if pause.request is not None and SCHEMA_MARK in pause.request:
         submission = replace(submission, request=inherited(submission.request, pause.request))
     if pause.pending is None:
         if late and not submission.answers_calls:
-            return replace(submission, refusal=questions.too_late()), None
+            return replace(submission, refusal=call_answers.too_late()), None
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
     before = pending_calls.load(pause.pending)
     own = before if kinds is None else before.only(kinds)
@@ -57,7 +57,7 @@ def answered(
     try:
         if kinds is not None:
             _check_allowed(call, submission.task_id, message, before, kinds)
-        after = questions.answered(
+        after = call_answers.answered(
             own, message, by=call.caller.id, rules=rules, late=late, limit=limit, readable=readable
         )
     except A2AError as error:
@@ -81,7 +81,7 @@ def answered(
 def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, kinds: Collection[Kind]) -> None:
     """Refuse answers to calls that the caller may not answer.
 
-    Answers to other calls than those that wait, such as to an earlier pause, are left to `questions.answered`.
+    Answers to other calls than those that wait, such as to an earlier pause, are left to `call_answers.answered`.
 
     Args:
         call: The call with the message.
@@ -90,7 +90,7 @@ def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pe
         pending_calls: All calls of the task.
         kinds: Kinds of calls that the caller may answer.
     """
-    own, ids = pending_calls.only(kinds), questions.answered_ids(message)
+    own, ids = pending_calls.only(kinds), call_answers.answered_ids(message)
     known = {item.shown_id for item in pending_calls.calls}
     if kinds and ids and ids.isdisjoint(known):
         return

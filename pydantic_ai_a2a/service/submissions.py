@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import to_json
 
 from .. import chains
-from ..conversion import questions
-from ..conversion.json_schema import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools, request_fields
+from ..conversion import call_answers
+from ..conversion.client_output import request_fields
+from ..conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools
 from ..conversion.message_limits import check_limits, check_metadata, check_names
 from ..conversion.user_prompts import check_types
 from ..errors import InvalidParamsError, OverloadedError
@@ -111,7 +112,7 @@ class Submissions:
             declares_tools = self._client_tools.check(message)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        answers_calls = questions.place_of_answers(message) is not None
+        answers_calls = call_answers.place_of_answers(message) is not None
         if answers_calls and 'task_id' not in message:
             raise InvalidParamsError.of('message.taskId', 'must be the id of the task that waits for these answers')
         if answers_calls:

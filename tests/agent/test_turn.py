@@ -17,7 +17,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai.workspaces import WorkspaceRef
 
 from pydantic_ai_a2a.agent.runner import Turn
-from pydantic_ai_a2a.conversion.failures import appended, closed
+from pydantic_ai_a2a.conversion.conversation_turns import appended, closed_turn
 from pydantic_ai_a2a.store.ports import Checkpoint
 from pydantic_ai_a2a.types import Note
 
@@ -126,9 +126,9 @@ async def test_a_later_attempt_adds_to_what_those_before_it_have_left() -> None:
 
 
 def test_a_cancelled_turn_can_be_continued_with_another_prompt() -> None:
-    assert closed([]) == []
-    assert closed([PROMPT, CALL]) == [PROMPT, replace(CALL, state='interrupted')]
-    assert closed([PROMPT, CALL, RETURN, ANSWER]) == [PROMPT, CALL, RETURN, ANSWER]
+    assert closed_turn([]) == []
+    assert closed_turn([PROMPT, CALL]) == [PROMPT, replace(CALL, state='interrupted')]
+    assert closed_turn([PROMPT, CALL, RETURN, ANSWER]) == [PROMPT, CALL, RETURN, ANSWER]
 
 
 def test_each_turn_is_appended_to_the_one_before() -> None:

@@ -24,7 +24,7 @@ from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import talk
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
-from pydantic_ai_a2a.conversion.questions import MEDIA_TYPE
+from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
 from pydantic_ai_a2a.remote import remote_tasks
 
 from ..a2a_client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream

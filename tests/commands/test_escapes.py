@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import Response
 
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.conversion.questions import MEDIA_TYPE
+from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, served, stream
 from .command import command, finish, in_store, in_terminal

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, computed_field
 from pydantic_ai.messages import BinaryContent
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
+from pydantic_ai_a2a.conversion.accepted_content import accepts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
-from pydantic_ai_a2a.conversion.user_prompts import accepts
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
 PNG = b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR'

@@ -9,9 +9,17 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import Approvals, to_a2a
-from pydantic_ai_a2a.conversion.pending_calls import CallAnswer, Pending, PendingCall, results, still_shown
-from pydantic_ai_a2a.conversion.questions import verdict
-from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, calls_for_clients, run_results, sign_in
+from pydantic_ai_a2a.conversion.pending_calls import (
+    CallAnswer,
+    Pending,
+    PendingCall,
+    deferred_tool_results,
+    still_shown,
+)
+from pydantic_ai_a2a.conversion.plain_words import verdict
+from pydantic_ai_a2a.conversion.remote_answers import run_results
+from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, sign_in
+from pydantic_ai_a2a.conversion.remote_questions import calls_for_clients
 
 
 @pytest.mark.parametrize(
@@ -79,10 +87,14 @@ def test_the_answers_to_the_calls_of_a_task_are_one_result_with_the_caller() -> 
             'local.b': CallAnswer(decision='result', result=3, by='ann'),
         },
     )
-    results = run_results(several)
-    assert (list(results.approvals), list(results.calls), list(results.metadata)) == (['local'], [], ['local'])
-    assert results.answered_by == {'local': 'ann'}
-    [part] = results.metadata['local'][ANSWER]['parts']
+    deferred_tool_results = run_results(several)
+    assert (
+        list(deferred_tool_results.approvals),
+        list(deferred_tool_results.calls),
+        list(deferred_tool_results.metadata),
+    ) == (['local'], [], ['local'])
+    assert deferred_tool_results.answered_by == {'local': 'ann'}
+    [part] = deferred_tool_results.metadata['local'][ANSWER]['parts']
     assert part['data']['callAnswers'] == [
         {'id': 'a', 'decision': 'approve', 'args': {'path': 'b'}},
         {'id': 'b', 'decision': 'result', 'result': 3},
@@ -114,4 +126,4 @@ def test_a_sign_in_may_be_odd() -> None:
 def test_nothing_is_approved_that_nobody_has_answered() -> None:
     call = PendingCall(id='c1', kind='approval', tool='delete', text='May I?')
     with pytest.raises(KeyError):
-        results(Pending(calls=[call]))
+        deferred_tool_results(Pending(calls=[call]))

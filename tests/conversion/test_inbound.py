@@ -30,14 +30,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
-from pydantic_ai_a2a.conversion.user_prompts import (
-    Accepts,
-    accepts,
-    check_parts,
-    model_messages,
-    resolve_profile,
-    user_prompt,
-)
+from pydantic_ai_a2a.conversion.accepted_content import Accepts, accepts, resolve_profile
+from pydantic_ai_a2a.conversion.user_prompts import check_parts, model_messages, user_prompt
 from pydantic_ai_a2a.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
 from pydantic_ai_a2a.types import Message, Part
 

@@ -13,7 +13,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.profiles import DEFAULT_PROFILE
 
-from pydantic_ai_a2a.conversion.user_prompts import Accepts, accepts, user_prompt
+from pydantic_ai_a2a.conversion.accepted_content import Accepts, accepts
+from pydantic_ai_a2a.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsError
 from pydantic_ai_a2a.types import Part
 

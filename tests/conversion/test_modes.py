@@ -10,13 +10,9 @@ from pydantic_ai.messages import BinaryAudio
 from pydantic_ai.output import TextOutput
 
 from pydantic_ai_a2a.conversion.failures import classify
-from pydantic_ai_a2a.conversion.output_mapper import (
-    EVERYTHING,
-    Artifacts,
-    OutputMapper,
-    UnacceptableOutput,
-    output_modes,
-)
+from pydantic_ai_a2a.conversion.outbound import Artifacts
+from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
+from pydantic_ai_a2a.conversion.output_modes import EVERYTHING, UnacceptableOutput, output_modes
 from pydantic_ai_a2a.errors import ContentTypeNotSupportedError
 from pydantic_ai_a2a.types import Artifact
 

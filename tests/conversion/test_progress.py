@@ -23,7 +23,7 @@ from pydantic_ai.messages import (
 )
 
 from pydantic_ai_a2a import Progress
-from pydantic_ai_a2a.conversion.failures import StepsShown
+from pydantic_ai_a2a.conversion.progress_steps import StepsShown
 from pydantic_ai_a2a.types import Part, Step
 
 THOUGHT = ThinkingPart(

@@ -9,7 +9,8 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
-from pydantic_ai_a2a.conversion.json_schema import UnusableSchema, check_schema, inlined_schema, problem
+from pydantic_ai_a2a.conversion.foreign_schemas import UnusableSchema, check_schema, inlined_schema
+from pydantic_ai_a2a.conversion.json_schema import problem
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_graph import End
 
-from pydantic_ai_a2a.conversion.failures import AnswerStream
+from pydantic_ai_a2a.conversion.answer_stream import AnswerStream
 from pydantic_ai_a2a.types import Note, TextDelta
 
 

@@ -30,7 +30,7 @@ from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.conversion import questions
+from pydantic_ai_a2a.conversion import pending_calls_extension
 from pydantic_ai_a2a.protocol import own_extensions
 from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 
@@ -95,7 +95,12 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
         'streaming': True,
         'pushNotifications': False,
         'extensions': [
-            *(own_extensions.RUN_METADATA, own_extensions.LIVE_TEXT, questions.EXTENSION, own_extensions.REPLAY),
+            *(
+                own_extensions.RUN_METADATA,
+                own_extensions.LIVE_TEXT,
+                pending_calls_extension.PENDING_CALLS,
+                own_extensions.REPLAY,
+            ),
             *([own_extensions.EVENT_IDS] if over_grpc else ()),
         ],
         'extendedAgentCard': False,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.conversion import questions
+from pydantic_ai_a2a.conversion import pending_calls_extension
 from pydantic_ai_a2a.protocol import own_extensions
 
 from ..behaviour.rows import covers
@@ -56,7 +56,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
                 'extensions': [
                     own_extensions.RUN_METADATA,
                     own_extensions.LIVE_TEXT,
-                    questions.EXTENSION,
+                    pending_calls_extension.PENDING_CALLS,
                     own_extensions.REPLAY,
                 ],
                 'pushNotifications': False,

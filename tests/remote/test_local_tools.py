@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, A2AModel, RemoteAgent, to_a2a
-from pydantic_ai_a2a.conversion.json_schema import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol.own_extensions import LIVE_TEXT_URI
 

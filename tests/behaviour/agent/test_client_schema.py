@@ -15,7 +15,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Results
-from pydantic_ai_a2a.conversion.json_schema import CLIENT_SCHEMA_URI, states_of
+from pydantic_ai_a2a.conversion.client_schema import CLIENT_SCHEMA_URI
+from pydantic_ai_a2a.conversion.output_types import states_of
 
 from ...client import message, state_of, texts
 from ..asking import answers, approve, asked, declaring, result, tool

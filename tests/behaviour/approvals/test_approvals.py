@@ -23,7 +23,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Push
-from pydantic_ai_a2a.conversion.questions import MEDIA_TYPE, URI
+from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE, PENDING_CALLS_URI
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import only
@@ -119,9 +119,9 @@ async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be()
     async with serving(Tools().agent) as client:
         header = client.dialect.extensions_header
         sent = rpc('SendMessage', {'message': message('delete')})
-        plain, active = await client.post(sent), await client.post(sent, {header: URI})
+        plain, active = await client.post(sent), await client.post(sent, {header: PENDING_CALLS_URI})
     assert header.lower() not in plain.headers
-    assert active.headers[header.lower()] == URI
+    assert active.headers[header.lower()] == PENDING_CALLS_URI
     assert [MEDIA_TYPE in answer.body.decode() for answer in (plain, active)] == [True, True]
 
 

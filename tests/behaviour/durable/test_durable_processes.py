@@ -18,7 +18,7 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.conversion.json_schema import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.store.postgres.statements import CLOCK
 
 from ...client import state_of, texts

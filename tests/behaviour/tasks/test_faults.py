@@ -17,8 +17,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.downloads import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
+from pydantic_ai_a2a.conversion.accepted_content import accepts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
-from pydantic_ai_a2a.conversion.user_prompts import accepts
 from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings

@@ -21,7 +21,7 @@ from pydantic_ai import Agent
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import Results, mount, to_a2a
-from pydantic_ai_a2a.conversion.questions import EXTENSION as PENDING_CALLS
+from pydantic_ai_a2a.conversion.pending_calls_extension import PENDING_CALLS
 from pydantic_ai_a2a.protocol.own_extensions import LIVE_TEXT, REPLAY
 
 from ...client import Client, RpcError, lifespan
