@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from .app.attach import attach
 
 if TYPE_CHECKING:
-    from .agent.agent_facts import RunOptions
-    from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
+    from .agent.current_task import CurrentTask, a2a
+    from .agent.dependencies import CallContext
+    from .agent.hooks import RunFailure, ToolCall, ToolResult
+    from .agent.run_options import RunOptions
     from .app.app import A2AApp, catalogue, mount
     from .app.build import to_a2a
     from .app.serve import Server, run, serve
@@ -150,8 +152,10 @@ __all__ = (
 )
 
 _NAMES = {
-    '.agent.agent_facts': ('RunOptions',),
-    '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
+    '.agent.current_task': ('CurrentTask', 'a2a'),
+    '.agent.dependencies': ('CallContext',),
+    '.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
+    '.agent.run_options': ('RunOptions',),
     '.app.app': ('A2AApp', 'catalogue', 'mount'),
     '.app.build': ('to_a2a',),
     '.app.serve': ('Server', 'run', 'serve'),

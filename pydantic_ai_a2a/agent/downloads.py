@@ -8,10 +8,10 @@ messages of the run keep the URLs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
@@ -30,12 +30,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from ..conversion.accepted_content import Accepts
-from ..conversion.user_prompts import user_prompt
-from ..errors import A2AError, DownloadTimedOut
-from ..protocol import stored
-from ..store.ports import TaskReader
-from ..types import Message, Part
+from ..errors import DownloadTimedOut
 
 _STAND_INS = frozenset({'function', 'test'})
 """Systems of models for tests. Such models get the URLs."""
@@ -167,52 +162,3 @@ def _stands_in(model: Model) -> bool:
     if isinstance(model, FallbackModel):
         return all(map(_stands_in, model.models))
     return model.system in _STAND_INS
-
-
-# --- artifacts of referenced tasks of the same caller, for the agent's model to read ----------------------------------
-# The artifacts are read at the start of the run. Tasks that are hidden from the caller, unknown or erased are left out
-# alike.
-
-Refer: TypeAlias = Callable[[Iterable[str], TaskReader, str], Awaitable[list[UserContent]]]
-"""Reads the artifacts of tasks of an owner."""
-
-_TOO_LARGE = '(An artifact is left out: it is too large.)'
-_NOT_TAKEN = '(A part is left out: it is of a kind that cannot be read here.)'
-
-
-async def read_referenced(
-    task_ids: Iterable[str], reader: TaskReader, owner: str, *, accepts: Accepts, size: int
-) -> list[UserContent]:
-    """Return the artifacts of tasks, as content in front of a prompt.
-
-    Failed tasks are left out, because their artifacts may be half an answer.
-
-    Args:
-        task_ids: The tasks.
-        reader: Reads the tasks.
-        owner: Owner of the tasks.
-        accepts: Media types accepted by the agent's model.
-        size: Maximum bytes of all artifacts together, as JSON. Further artifacts are left out.
-    """
-    content: list[UserContent] = []
-    for task_id in dict.fromkeys(task_ids):
-        task = await reader.load(task_id, owner, history_length=0)
-        if task is None or task.header.state == 'failed' or not task.artifacts:
-            continue
-        content.append(f'-----BEGIN ARTIFACTS task="{task_id}"-----')
-        for body in task.artifacts:
-            size -= len(body)
-            content += [_TOO_LARGE] if size < 0 else _content(stored.load_artifact(body)['parts'], accepts)
-        content.append(f'-----END ARTIFACTS task="{task_id}"-----')
-    return content
-
-
-def _content(parts: Sequence[Part], accepts: Accepts) -> list[UserContent]:
-    content: list[UserContent] = []
-    for part in parts:
-        try:
-            read = user_prompt(Message(role='user', parts=[part], message_id=''), accepts)
-        except A2AError:
-            read = _NOT_TAKEN
-        content += [read] if isinstance(read, str) else read
-    return content

@@ -13,19 +13,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
 
 from ..errors import AgentUnavailable
 
 if TYPE_CHECKING:
     from pydantic_ai.mcp import MCPToolset
-
-    from .runner import RunOutput
 
 _ANSWER_TIME = 5.0
 """Seconds in which a living MCP server names its tools."""
@@ -37,7 +35,19 @@ _PAUSE = 0.05
 """Seconds between two looks at the runs, or at the state of the connections."""
 
 
-class Connections:
+class HasMessages(Protocol):
+    """The end of a run."""
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        """The new messages of the run."""
+        ...
+
+
+EndT = TypeVar('EndT', bound=HasMessages)
+
+
+class MCPConnections:
     """Counts the runs of one agent, and finds MCP servers that are gone."""
 
     def __init__(self, agent: AbstractAgent[Any, Any]) -> None:
@@ -56,9 +66,7 @@ class Connections:
         """Note that the agent was entered: `agent.override` may have added toolsets until then."""
         self.kept = bool(self._toolsets())
 
-    async def counted(
-        self, run: Callable[[], Awaitable[RunOutput]], token: CancellationToken, *, in_workflow: bool
-    ) -> RunOutput:
+    async def counted(self, run: Callable[[], Awaitable[EndT]], token: CancellationToken, *, in_workflow: bool) -> EndT:
         """Run the agent, and ask for a look at the connections if a tool, or the run, has failed.
 
         Args:

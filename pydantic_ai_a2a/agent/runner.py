@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from copy import copy, deepcopy
-from dataclasses import field, replace
+from copy import deepcopy
+from dataclasses import field
 from functools import partial
-from itertools import takewhile
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pydantic_ai import Agent, BinaryContent, CallToolsNode, ModelRequestNode, RunContext
@@ -46,28 +45,18 @@ from ..conversion.remote_questions import question_of
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
-from ..store.ports import Checkpoint
 from ..types import Artifact, Note, Step, TextDelta, frozen
-from .agent_facts import (
-    NO_MODEL,
-    PartialOutputs,
-    RunInfo,
-    RunOptions,
-    Steering,
-    ToolEvents,
-    add_client_tools,
-    check_options,
-    check_outputs,
-    may_change_history,
-    may_have_model,
-    may_prepare_tools,
-)
+from .agent_facts import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
 from .approved_calls import AsApproved, schema_of
 from .budget import charge_unanswered, within
-from .dependencies import Entering, Hooks, RunToken, observe_tools
+from .client_toolset import add_client_tools
 from .downloads import Downloads, has_files
-from .enqueued import enqueue_again, enqueued_after, enqueued_in, with_enqueued, without_enqueued
-from .mcp_connections import Connections
+from .enqueued import enqueue_again, enqueued_in
+from .hooks import Hooks, observe_tools
+from .mcp_connections import MCPConnections
+from .option_checks import check_options
+from .output_checks import check_outputs
+from .partial_outputs import PartialOutputs
 from .playground_trace import Trace
 from .pydantic_ai_internals import (
     allow_deferred_calls,
@@ -79,13 +68,21 @@ from .pydantic_ai_internals import (
     wrap_toolset,
 )
 from .refused_files import check_files
+from .run_options import RunInfo, RunOptions
+from .run_token import Entering, RunToken
+from .steering import Steering
 from .system_exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
+from .tool_events import ToolEvents
+from .turn import AddedMessages, Turn
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph. Pydantic AI exports no type for nodes."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
+
+Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
+"""An answer as its task gets it: the artifacts, and the answer itself if it is a text."""
 
 
 @frozen
@@ -179,7 +176,7 @@ class Runner:
     ) -> None:
         check_options(agent, options)
         self.agent = agent
-        self.connections = Connections(agent)
+        self.connections = MCPConnections(agent)
         """Connections of the agent to MCP servers."""
         self._options: Any = {name: value for name, value in options.items() if value is not None}
         timeout, metadata = options.get('timeout'), options.get('metadata')
@@ -237,7 +234,7 @@ class Runner:
         answer = AnswerStream(arguments.text_output)
         resumed = turn is not None and turn.before
         answers = None if resumed else arguments.answers
-        added = Added()
+        added = AddedMessages()
         run: AgentRun[Any, Any] | None = None
         try:
             entered = self.agent.iter(
@@ -318,7 +315,7 @@ class Runner:
         answer: AnswerStream,
         shown: ToolEvents,
         *,
-        added: Added,
+        added: AddedMessages,
     ) -> None:
         turn, steering = arguments.turn, arguments.steering
         following: _Node
@@ -353,7 +350,7 @@ class Runner:
                 await arguments.emit(note)
             self._keep(run, arguments, added, node)
 
-    def _keep(self, run: AgentRun[Any, Any], arguments: RunArguments, added: Added, following: _Node) -> None:
+    def _keep(self, run: AgentRun[Any, Any], arguments: RunArguments, added: AddedMessages, following: _Node) -> None:
         if self.trace.wanted:
             new = [*added.of(run), *([following.request] if Agent.is_model_request_node(following) else ())]
             messages = new if arguments.turn is None else arguments.turn.all(new)
@@ -376,7 +373,7 @@ class Runner:
         turn: Turn,
         note: Note | None,
         *,
-        added: Added,
+        added: AddedMessages,
         steering: Steering | None,
     ) -> bool:
         """Store a step of the run. Return False if the step was not stored.
@@ -520,10 +517,6 @@ def can_stream(model: Model) -> bool:
 # The output, the last response of the model, and its calls with their schemas.
 
 
-Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
-"""An answer as its task gets it: the artifacts, and the answer itself if it is a text."""
-
-
 class RunOutput(NamedTuple):
     """The end of a run."""
 
@@ -568,7 +561,7 @@ def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, A
 
 def stopped(
     run: AgentRun[Any, Any] | None,
-    added: Added,
+    added: AddedMessages,
     state: State,
     turn: Turn | None,
     prompt: str | Sequence[UserContent] | None,
@@ -633,152 +626,3 @@ def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
     """Return the ids of the calls of the last response, in the model's order."""
     response = last_response(messages)
     return [] if response is None else [call.tool_call_id for call in response.tool_calls]
-
-
-# --- the model messages of one run over all attempts, and their stored part -------------------------------------------
-
-Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
-"""Stores a checkpoint, together with the agent's note about the step."""
-
-
-class Turn:
-    """The messages that a run adds to its conversation, stored step by step.
-
-    Args:
-        run: Names the run in all attempts.
-        checkpoint: Progress of earlier attempts.
-        save: Stores a checkpoint.
-        answers: True if the run begins with results of calls of its conversation.
-    """
-
-    def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
-        self._run = run
-        self._save = save
-        self._answers = answers
-        self._history: Sequence[ModelMessage] = ()
-        self.marked = '' if checkpoint is None or stored_steps(checkpoint) else checkpoint.run
-        """Id of the run that was started at an engine, or empty."""
-        self._before: list[ModelMessage] = [] if checkpoint is None else stored_steps(checkpoint)
-        self.enqueued = '' if checkpoint is None else enqueued_after(checkpoint.messages[-1])
-        """Messages that waited for a later request after the last step, as JSON, or empty."""
-        self.marks = len(checkpoint.messages) if checkpoint is not None and self.marked else 0
-        """Number of stored marks of a run at an engine: one, and one for each note."""
-        self._stored = _marked(self._before)
-
-    @property
-    def before(self) -> Sequence[ModelMessage]:
-        """Messages of earlier attempts; empty without progress."""
-        return self._before
-
-    def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """Return the starting point of this attempt: the history of the run, and the messages of earlier attempts."""
-        self._history = history
-        return [*history, *self._before]
-
-    def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """Return the whole turn, with the new messages of this attempt."""
-        return [*self._before, *new]
-
-    async def mark(self, run: str, note: Note | None = None) -> None:
-        """Store that the run was started at an engine, which keeps the steps of the run; or one more note of the run.
-
-        Raises:
-            LeaseLost: The task is no longer ours.
-        """
-        first = max(0, self.marks - (note is None))
-        await self._save(Checkpoint(run=run, messages=[ModelRequest(parts=[])], usage=RunUsage(), first=first), note)
-        self.marked, self.marks = run, first + 1
-
-    def sent_again(self, request: ModelRequest) -> None:
-        """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""
-        if len(self._before) == 1:
-            # The request also has results of the same response from the history.
-            had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
-            request = replace(request, parts=[part for part in request.parts if id(part) not in had])
-        self._before[-1] = request
-
-    async def step(
-        self,
-        new: Sequence[ModelMessage],
-        unsent: ModelRequest | None,
-        usage: RunUsage,
-        note: Note | None,
-        *,
-        enqueued: str = '',
-    ) -> bool:
-        """Store the progress of the run, if the run can resume there. Return False if nothing was stored.
-
-        A run can resume after a response of the model, and after the execution of answered calls. Any other request
-        would be merged with the conversation's last request. The only response of a run of one step is not stored,
-        since the end of the task follows.
-
-        Args:
-            new: The new messages of this attempt.
-            unsent: The next request to the model. Stored again after being sent.
-            usage: Usage of the run.
-            note: The agent's note, stored together with the step.
-            enqueued: The messages that wait for a later request, see `enqueued_in`.
-        """
-        turn = self.all(new)
-        if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
-            return False
-        marked = _marked(turn)
-        first = sum(1 for _ in takewhile(lambda pair: _same(*pair), zip(self._stored, marked, strict=False)))
-        messages = turn[first:] if unsent is None else [*turn[first:], unsent]
-        if enqueued:
-            messages = with_enqueued(messages, enqueued)
-        checkpoint = Checkpoint(run=self._run, messages=messages, usage=copy(usage), first=first)
-        await self._save(checkpoint, note)
-        self._stored = marked
-        return True
-
-    def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
-        return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
-
-
-def stored_steps(checkpoint: Checkpoint) -> list[ModelMessage]:
-    """Return the messages of a checkpoint, without the mark of a run at an engine."""
-    return [without_enqueued(message) for message in checkpoint.messages if message.parts]
-
-
-class Added:
-    """The messages that a run adds, also if a capability or history processor builds messages anew or drops some.
-
-    Pydantic AI finds the messages of a run by their run id, which such messages lack: later runs would not have the
-    prompt.
-    """
-
-    def __init__(self) -> None:
-        self._messages: list[ModelMessage] = []
-        self._size = 0
-        """Number of all messages of the run after the last step."""
-
-    def note(self, run: AgentRun[Any, Any], done: Any, following: object) -> None:
-        """Note the messages that a node has added, before the following node runs."""
-        messages = run.all_messages()
-        if not Agent.is_model_request_node(done):
-            self._messages += messages[self._size :] if self._messages else ()
-        elif type(following) is CallToolsNode:
-            self._messages += messages[-1:] if done.is_resuming_without_prompt else messages[-2:]
-        self._size = len(messages)
-
-    def of(self, run: AgentRun[Any, Any]) -> list[ModelMessage]:
-        """Return the messages that the run has added."""
-        found = run.new_messages()
-        return found if len(found) >= len(self._messages) else [*self._messages]
-
-
-def _is_request(message: ModelMessage) -> bool:
-    return isinstance(message, ModelRequest)
-
-
-_Mark: TypeAlias = tuple[ModelMessage, Any]
-
-
-def _marked(messages: Sequence[ModelMessage]) -> list[_Mark]:
-    """Return the messages, each with the part set later by Pydantic AI: the tools' workspace of a response."""
-    return [(message, getattr(message, 'workspace_ref', None)) for message in messages]
-
-
-def _same(was: _Mark, now: _Mark) -> bool:
-    return was[0] is now[0] and was[1] == now[1]

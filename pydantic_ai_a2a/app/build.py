@@ -21,17 +21,9 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
-from ..agent.agent_facts import RunOptions
-from ..agent.dependencies import (
-    DepsFactory,
-    Hooks,
-    OnCancel,
-    OnComplete,
-    OnFailure,
-    OnToolCall,
-    OnToolResult,
-    dependencies,
-)
+from ..agent.dependencies import DepsFactory, dependencies
+from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
+from ..agent.run_options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
 from ..card import CardSettings, CardTemplate

@@ -11,8 +11,9 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 
-from ..agent.agent_facts import RunOptions
-from ..agent.dependencies import DepsFactory, Hooks
+from ..agent.dependencies import DepsFactory
+from ..agent.hooks import Hooks
+from ..agent.run_options import RunOptions
 from ..auth.authenticator import Authenticator
 from ..auth.guard import Auth
 from ..errors import AgentUnnamed

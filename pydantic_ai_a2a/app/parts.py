@@ -19,20 +19,20 @@ from ..agent.agent_facts import (
     NO_DEPS,
     NO_ENGINE,
     NO_MODEL,
-    RunOptions,
-    check_partial_data,
-    check_tools,
     durability,
-    known_tools,
     lacks_deps,
     may_have_model,
     may_have_own_output,
     models_of,
 )
-from ..agent.dependencies import Dependencies, Hooks, keep_caller
-from ..agent.downloads import read_referenced
-from ..agent.mcp_connections import Connections
+from ..agent.dependencies import Dependencies, keep_caller
+from ..agent.hooks import Hooks
+from ..agent.known_tools import check_tools, known_tools
+from ..agent.mcp_connections import MCPConnections
+from ..agent.option_checks import check_partial_data
 from ..agent.playground_trace import Trace
+from ..agent.referenced_tasks import read_referenced
+from ..agent.run_options import RunOptions
 from ..agent.runner import Runner, RunsAgent
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
@@ -471,7 +471,7 @@ class Conversion:
         )
         """Reads the tools of clients; None if clients cannot declare tools."""
         self.runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
-        self.connections = Connections(agent) if self.runner is None else self.runner.connections
+        self.connections = MCPConnections(agent) if self.runner is None else self.runner.connections
         """Connections of the agent to MCP servers."""
         self.schemas = CardSchemas(
             input=None if self.input is None else _published(self.input.schema, 'Messages.input_type'),

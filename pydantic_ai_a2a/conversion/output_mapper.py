@@ -313,6 +313,10 @@ def _json_of(adapter: TypeAdapter[Any], value: Any) -> bytes:
         return dump_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))
 
 
+# --- numbers that JSON cannot hold ------------------------------------------------------------------------------------
+# NaN and infinity, which Pydantic writes as null, and as the key `None`.
+
+
 def lost_number(value: Any, written: Any, path: str) -> str | None:
     """Return the path of the first float that was written as null or as the key `None`; None without such a float.
 

@@ -19,9 +19,12 @@ from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.usage import RunUsage
 
 from .. import chains
-from ..agent.agent_facts import RunOptions, check_in_workflow
-from ..agent.dependencies import Running, RunToken, running
-from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput, Turn
+from ..agent.current_task import Running, running
+from ..agent.run_options import RunOptions
+from ..agent.run_token import RunToken
+from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput
+from ..agent.turn import Turn
+from ..agent.workflow_checks import check_in_workflow
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.failures import classify
 from ..conversion.stream import EngineFailure

@@ -48,10 +48,11 @@ from temporalio.worker import (
 )
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
-from ..agent.agent_facts import RunInfo, RunOptions
-from ..agent.dependencies import Running, running
+from ..agent.current_task import Running, running
 from ..agent.refused_files import check_files
-from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
+from ..agent.run_options import RunInfo, RunOptions
+from ..agent.runner import Emit, RunArguments, RunOutput, stopped
+from ..agent.turn import AddedMessages
 from ..arguments import checked
 from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, classify
 from ..conversion.outbound import Artifacts
@@ -449,7 +450,7 @@ class _Run:
             if (rejected := _named(failure.__cause__, Rejected)) is not None:  # by a tool
                 return stopped(
                     self._token.run,
-                    Added(),
+                    AddedMessages(),
                     Rejected(*rejected.details),
                     None,
                     arguments.prompt,

@@ -26,8 +26,9 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserContent, UserPromptPart
 from typing_extensions import Unpack
 
-from ..agent.agent_facts import RunInfo, RunOptions, models_of
-from ..agent.dependencies import RunToken
+from ..agent.agent_facts import models_of
+from ..agent.run_options import RunInfo, RunOptions
+from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner, RunOutput
 from ..clock import STOP_TIME
 from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile

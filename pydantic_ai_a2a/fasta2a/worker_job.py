@@ -15,7 +15,7 @@ from fasta2a.schema import Message, StreamResponse, Task, TaskSendParams
 from fasta2a.worker import Worker
 from pydantic_core import from_json
 
-from ..agent.dependencies import Hooks
+from ..agent.hooks import Hooks
 from ..agent.system_exits import contained
 from ..clock import STOP_TIME
 from ..protocol import stored

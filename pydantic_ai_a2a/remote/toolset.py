@@ -21,7 +21,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
-from ..agent.dependencies import a2a
+from ..agent.current_task import a2a
 from ..arguments import checked
 from ..client.agent_finder import Target
 from ..client.answer_content import content_of, digest_id, output_problem, status_message

@@ -21,10 +21,16 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from .. import chains
-from ..agent.agent_facts import Content, PartialOutputs, RunInfo, Steering
-from ..agent.dependencies import Dependencies, Hooks, Running, RunToken, running, tool_artifact_prefix
-from ..agent.downloads import Refer
-from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent, Turn
+from ..agent.current_task import Running, running, tool_artifact_prefix
+from ..agent.dependencies import Dependencies
+from ..agent.hooks import Hooks
+from ..agent.partial_outputs import PartialOutputs
+from ..agent.referenced_tasks import Refer
+from ..agent.run_options import RunInfo
+from ..agent.run_token import RunToken
+from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent
+from ..agent.steering import Content, Steering
+from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.accepted_content import Accepts
 from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
-from ..agent.dependencies import Hooks, RunFailure
-from ..agent.runner import stored_steps
+from ..agent.hooks import Hooks, RunFailure
+from ..agent.turn import stored_steps
 from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
 from ..quotas import Metering

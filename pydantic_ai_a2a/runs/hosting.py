@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, ref
 
 from pydantic_ai.exceptions import UserError
 
-from ..agent.mcp_connections import Connections
+from ..agent.mcp_connections import MCPConnections
 from ..clock import STOP_TIME
 from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.event_streams import OpenStreams
@@ -73,7 +73,7 @@ class Hosting:
         self,
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
-        connections: Connections,
+        connections: MCPConnections,
         settings: Settings,
         *,
         backend: Backend,
@@ -357,7 +357,7 @@ class Host:
         make_worker: Callable[[], Worker],
         *,
         agent: AbstractAsyncContextManager[Any],
-        connections: Connections,
+        connections: MCPConnections,
         store: AbstractAsyncContextManager[Any],
         present: Callable[[], AbstractAsyncContextManager[None]],
         signals: Callable[[], AbstractContextManager[None]],

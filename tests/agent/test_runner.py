@@ -21,8 +21,9 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
-from pydantic_ai_a2a.agent.agent_facts import RunInfo, RunOptions, may_change_history
-from pydantic_ai_a2a.agent.dependencies import RunToken
+from pydantic_ai_a2a.agent.agent_facts import may_change_history
+from pydantic_ai_a2a.agent.run_options import RunInfo, RunOptions
+from pydantic_ai_a2a.agent.run_token import RunToken
 from pydantic_ai_a2a.agent.runner import RunArguments, Runner, can_stream
 from pydantic_ai_a2a.agent.system_exits import Exited, contained
 

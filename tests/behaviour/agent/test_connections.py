@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.agent.mcp_connections import Connections
+from pydantic_ai_a2a.agent.mcp_connections import MCPConnections
 
 from ...client import LIMIT, Client, lifespan, state_of, texts
 
@@ -172,7 +172,7 @@ async def test_a_run_in_a_workflow_waits_for_no_connection() -> None:
     async def run() -> Any:
         raise LookupError('it has begun')
 
-    connections = Connections(Agent('test'))
+    connections = MCPConnections(Agent('test'))
     connections.renewing = True
     with pytest.raises(LookupError, match='it has begun'):
         await connections.counted(run, CancellationToken(), in_workflow=True)

@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.agent.downloads import read_referenced
+from pydantic_ai_a2a.agent.referenced_tasks import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
 from pydantic_ai_a2a.conversion.accepted_content import accepts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper

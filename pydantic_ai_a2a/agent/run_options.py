@@ -1,0 +1,67 @@
+"""The options of every run of an agent, and the information for its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic_ai import AgentSpec
+from pydantic_ai.agent import (
+    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
+    AgentRetries,
+)
+from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
+from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.output import OutputSpec
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.usage import UsageLimits
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
+from typing_extensions import TypedDict
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of `to_a2a` for every run of the agent, with the names and the meaning of `Agent.run`.
+
+    Options of a single request are left out: prompt, history and conversation, run id, usage, cancellation token,
+    deferred tool results, event handler. None stands for an absent option.
+    """
+
+    output_type: OutputSpec[Any] | None
+    """Instead of the agent's own; not for agents with output validators."""
+    model: Model | KnownModelName | str | None
+    """Instead of the agent's own."""
+    instructions: AgentInstructions[Any] | None
+    """In addition to the agent's own."""
+    deps: Any
+    """The same object for every run."""
+    model_settings: AgentModelSettings[Any] | None
+    """Merged over the agent's own, setting by setting."""
+    usage_limits: UsageLimits | None
+    """A task beyond the limits is `failed`."""
+    timeout: timedelta | float | None
+    """Time for a run, as a `timedelta` or in seconds; a longer task is `failed`."""
+    metadata: AgentMetadata[Any] | None
+    """In addition to the agent's own. The value of `a2a` is always a `RunInfo`."""
+    retries: int | AgentRetries | None
+    """Instead of the agent's own."""
+    toolsets: Sequence[AbstractToolset[Any]] | None
+    """In addition to the agent's own."""
+    capabilities: Sequence[AgentCapability[Any]] | None
+    """In addition to the agent's own."""
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None
+    """As in `Agent.run`; the same for every run."""
+    spec: dict[str, Any] | AgentSpec | None
+    """In addition to the agent's own parts."""
+
+
+class RunInfo(TypedDict):
+    """Information for tools, under `a2a` in `RunContext.metadata`."""
+
+    task_id: str
+    context_id: str
+    attempt: int
+    """1, and one more for each process lost during the run."""
+    idempotency_key: str
+    """Names the run, the same in all attempts. With `RunContext.tool_call_id`, names one call of a tool."""
