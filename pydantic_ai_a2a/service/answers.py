@@ -78,7 +78,7 @@ def answered(
     return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by)), after
 
 
-def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, kinds: Collection[Kind]) -> None:
+def _check_allowed(call: Call, task_id: str, message: Message, pending: Pending, kinds: Collection[Kind]) -> None:
     """Refuse answers to calls that the caller may not answer.
 
     Answers to other calls than those that wait, such as to an earlier pause, are left to `call_answers.answered`.
@@ -87,15 +87,15 @@ def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pe
         call: The call with the message.
         task_id: The waiting task.
         message: The message with the answers.
-        pending_calls: All calls of the task.
+        pending: All calls of the task.
         kinds: Kinds of calls that the caller may answer.
     """
-    own, ids = pending_calls.only(kinds), call_answers.answered_ids(message)
-    known = {item.shown_id for item in pending_calls.calls}
+    own, ids = pending.only(kinds), call_answers.answered_ids(message)
+    known = {item.shown_id for item in pending.calls}
     if kinds and ids and ids.isdisjoint(known):
         return
     foreign = known - {item.shown_id for item in own.calls}
-    if (pending_calls.open and not own.open) or not foreign.isdisjoint(ids):
+    if (pending.open and not own.open) or not foreign.isdisjoint(ids):
         raise forbidden_answer(call, task_id)
 
 

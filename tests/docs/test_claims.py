@@ -127,7 +127,7 @@ def _on_the_wire(error: errors.A2AError) -> tuple[int, int, str]:
 
 def test_the_documented_kinds_of_failure_are_those_that_there_are() -> None:
     documented = {kind for kind, *_ in table(DOCS / 'errors.md', 'Kind')}
-    source = (PACKAGE / 'conversion' / 'stream.py').read_text()
+    source = (PACKAGE / 'conversion' / 'failures.py').read_text()
     assert documented == {*re.findall(r"Failure\('([\w-]+)'", source), EXPIRED}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...conversion import conversation_turns
+from ...conversion.conversation_turns import closed_turn
 from ...types import LIVE, TaskEvent, TaskHeader, check_cancel
 from ..model_messages import load_messages
 from ..ports import Status
@@ -46,7 +46,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     run, own_messages, own_usage, record, push, logged_after, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
-        messages = conversation_turns.closed_turn(load_messages(own_messages))
+        messages = closed_turn(load_messages(own_messages))
         usage = None if own_usage is None else load_usage(own_usage)
         run_id = f'{header.id}.{run}'
         yield conversations.append(

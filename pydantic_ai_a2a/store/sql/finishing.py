@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ...conversion import conversation_turns
+from ...conversion.conversation_turns import closed_turn
 from ...errors import LeaseLost
 from ...types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
 from ..model_messages import dump_messages
@@ -68,7 +68,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
-            messages = conversation_turns.closed_turn(messages)
+            messages = closed_turn(messages)
         run_id = f'{header.id}.{claimed.run}'
         writes += conversations.append(
             agent,
