@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import (
 )
 
 from ..arguments import suggestion
-from .agent_facts import all_capabilities
+from .agent_inspection import all_capabilities
 from .run_options import RunOptions
 
 _SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)

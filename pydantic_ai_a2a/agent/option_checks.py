@@ -8,7 +8,7 @@ from pydantic_ai.agent import AbstractAgent, WrapperAgent
 
 from ..arguments import seconds
 from ..conversion.output_types import has_output_functions
-from .agent_facts import unwrapped_agent
+from .agent_inspection import unwrapped_agent
 from .pydantic_ai_internals import has_output_validators
 from .run_options import RunOptions
 

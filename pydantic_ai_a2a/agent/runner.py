@@ -46,7 +46,7 @@ from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
 from ..types import Artifact, Note, Step, TextDelta, frozen
-from .agent_facts import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
+from .agent_inspection import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
 from .approved_calls import AsApproved, schema_of
 from .budget import charge_unanswered, within
 from .client_toolset import add_client_tools
@@ -71,7 +71,7 @@ from .refused_files import check_files
 from .run_options import RunInfo, RunOptions
 from .run_token import Entering, RunToken
 from .steering import Steering
-from .system_exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
+from .system_exits import Exited, contain_exits, contain_model_exits, contain_prepare_exits
 from .tool_events import ToolEvents
 from .turn import AddedMessages, Turn
 
@@ -145,6 +145,17 @@ class RunsAgent(Protocol):
     def run(self, arguments: RunArguments, options: RunOptions | None = None) -> Coroutine[Any, Any, RunOutput]:
         """Run the agent once. See `Runner.run`."""
         ...
+
+
+class Stalled(Exception):
+    """A run repeats the same step for ever. Never sent to a client.
+
+    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of its own iteration, and
+    returns the same step again. The run would never end, and each step may ask the model.
+    """
+
+    def __init__(self) -> None:
+        super().__init__('A model, a hook or a function of the agent raised StopAsyncIteration.')
 
 
 class Runner:

@@ -33,17 +33,6 @@ class Exited(Exception):
         return cls(f'{type(error).__name__} was raised.')
 
 
-class Stalled(Exception):
-    """A run repeats the same step for ever. Never sent to a client.
-
-    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of its own iteration, and
-    returns the same step again. The run would never end, and each step may ask the model.
-    """
-
-    def __init__(self) -> None:
-        super().__init__('A model, a hook or a function of the agent raised StopAsyncIteration.')
-
-
 async def contained(work: Awaitable[T]) -> T:
     """Await a user's code.
 

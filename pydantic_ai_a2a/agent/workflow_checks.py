@@ -10,7 +10,7 @@ from pydantic_ai.capabilities import AbstractCapability, DynamicCapability, SetT
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model
 
-from .agent_facts import all_capabilities, models_of, unwrapped_agent
+from .agent_inspection import all_capabilities, models_of, unwrapped_agent
 from .pydantic_ai_internals import (
     capabilities_of,
     check_capabilities,

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
-from ..agent.agent_facts import (
+from ..agent.agent_inspection import (
     NO_DEPS,
     NO_ENGINE,
     NO_MODEL,

@@ -9,8 +9,8 @@ from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
+from ..conversion.adk_function_calls import function_call
 from ..conversion.foreign_schemas import UnusableSchema, check_schema
-from ..conversion.function_calls import function_call
 from ..conversion.json_depth import MOST_LEVELS, deeper_than
 from ..conversion.pending_calls_extension import MEDIA_TYPE
 from ..conversion.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_ai.messages import BaseToolCallPart
 
 from ..types import as_list, as_object
-from .function_calls import function_response
+from .adk_function_calls import function_response
 
 SYSTEM = 'a2a'
 """Provider name of the responses of remote agents."""

@@ -26,7 +26,7 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserContent, UserPromptPart
 from typing_extensions import Unpack
 
-from ..agent.agent_facts import models_of
+from ..agent.agent_inspection import models_of
 from ..agent.run_options import RunInfo, RunOptions
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner, RunOutput
