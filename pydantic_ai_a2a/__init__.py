@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .client.results import RemoteResult
     from .client.trust import TrustedKeys
     from .client.updates import Update
-    from .conversion.outbound import Artifacts
-    from .conversion.pending import AuthRequired, InputRequired, NoCredential, Rejected
+    from .conversion.artifacts import Artifacts
+    from .conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.skills import tool_skills
     from .conversion.typed_input import NoInput
     from .errors import (
@@ -175,8 +175,8 @@ _NAMES = {
     '.client.results': ('RemoteResult',),
     '.client.trust': ('TrustedKeys',),
     '.client.updates': ('Update',),
-    '.conversion.outbound': ('Artifacts',),
-    '.conversion.pending': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
+    '.conversion.artifacts': ('Artifacts',),
+    '.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
     '.conversion.skills': ('tool_skills',),
     '.conversion.typed_input': ('NoInput',),
     '.errors': (

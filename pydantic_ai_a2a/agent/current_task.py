@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
-from ..conversion.outbound import Artifacts
+from ..conversion.artifacts import Artifacts
+from ..conversion.chosen_states import NoCredential
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.output_modes import OutputModes
-from ..conversion.pending import NoCredential
 from ..conversion.typed_input import ValidatedInput, input_of
 from ..store.ports import Claim
 from ..types import ANONYMOUS, Caller, Note, ToolArtifact

@@ -12,42 +12,34 @@ from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from dataclasses import field
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from pydantic_ai import Agent, BinaryContent, CallToolsNode, ModelRequestNode, RunContext
+from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
-from pydantic_ai.messages import (
-    AgentStreamEvent,
-    CompactionPart,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    UserContent,
-    UserPromptPart,
-)
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, ModelResponse, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.run import AgentRun, AgentRunResult
+from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
 from ..conversion.answer_stream import AnswerStream
+from ..conversion.chosen_states import STATES
 from ..conversion.client_output import ClientOutput
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.output_types import states_of
-from ..conversion.pending import STATES, State
 from ..conversion.progress_steps import StepsShown
 from ..conversion.remote_questions import question_of
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
-from ..types import Artifact, Note, Step, TextDelta, frozen
+from ..types import Note, Step, TextDelta, frozen
 from .agent_inspection import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
-from .approved_calls import AsApproved, schema_of
+from .approved_calls import AsApproved
 from .budget import charge_unanswered, within
 from .client_toolset import add_client_tools
 from .downloads import Downloads, has_files
@@ -58,17 +50,10 @@ from .option_checks import check_options
 from .output_checks import check_outputs
 from .partial_outputs import PartialOutputs
 from .playground_trace import Trace
-from .pydantic_ai_internals import (
-    allow_deferred_calls,
-    model_of,
-    next_with,
-    set_prompt,
-    tool_of,
-    validates_output,
-    wrap_toolset,
-)
+from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
 from .refused_files import check_files
 from .run_options import RunInfo, RunOptions
+from .run_output import RunOutput, calls_of, is_compacted, last_response, schemas_of, stopped
 from .run_token import Entering, RunToken
 from .steering import Steering
 from .system_exits import Exited, contain_exits, contain_model_exits, contain_prepare_exits
@@ -80,9 +65,6 @@ Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph. Pydantic AI exports no type for nodes."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
-
-Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
-"""An answer as its task gets it: the artifacts, and the answer itself if it is a text."""
 
 
 @frozen
@@ -522,118 +504,3 @@ def can_stream(model: Model) -> bool:
     if getattr(model, 'stream_function', ...) is None:  # a FunctionModel, whose module takes long to import
         return False
     return type(model).request_stream is not Model.request_stream
-
-
-# --- the end of a run -------------------------------------------------------------------------------------------------
-# The output, the last response of the model, and its calls with their schemas.
-
-
-class RunOutput(NamedTuple):
-    """The end of a run."""
-
-    output: Any
-    files: Sequence[BinaryContent]
-    """Files in the model's final response."""
-    streamed: str | None
-    """Text emitted as the answer, if collected; None without streaming."""
-    messages: Sequence[ModelMessage]
-    """The run's new messages, over all attempts."""
-    usage: RunUsage
-    """Usage over all attempts."""
-    rewritten: Sequence[ModelMessage] | None = None
-    """The whole conversation, if a capability has put a `CompactionPart` in the place of messages."""
-    waits: bool = False
-    """True if the output is a question to the client or a rejection instead of an answer."""
-    schemas: Mapping[str, dict[str, Any]] | None = None
-    """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
-    calls: Sequence[str] = ()
-    """Ids of the calls of the model's last response, in the model's order."""
-    shown: Sequence[str] = ()
-    """Ids of the calls of the last response shown to clients."""
-    result: AgentRunResult[Any] | None = None
-    """The agent's result; None for a stopped run."""
-    keeps_pending: bool = False
-    """True if the run has made no step: the pending calls of the task stay pending."""
-    answer: Answer | None = None
-    """The answer, made where the run has ended; None if the server makes it from `output`."""
-    whole: tuple[Sequence[ModelMessage], int] | None = None
-    """From an engine: the messages of the result, and the index of the first new one. None if the messages are those of
-    the conversation and `messages`."""
-
-
-def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
-    """Return the schemas of deferred calls, with the descriptions of their tools, by name; None for other outputs."""
-    if not isinstance(output, DeferredToolRequests):
-        return None
-    names = {call.tool_name for call in (*output.approvals, *output.calls)}
-    tools = {name: tool_of(run, name) for name in names}
-    return {name: schema_of(tool) for name, tool in tools.items() if tool is not None}
-
-
-def stopped(
-    run: AgentRun[Any, Any] | None,
-    added: AddedMessages,
-    state: State,
-    turn: Turn | None,
-    prompt: str | Sequence[UserContent] | None,
-    *,
-    usage: RunUsage | None,
-    answers: bool,
-) -> RunOutput:
-    """Return the output of a run that was stopped by an output function, a tool or a toolset.
-
-    Args:
-        run: The run; None if a toolset has stopped the run at its start, such as by `NoCredential`.
-        added: Finds the messages of the run.
-        state: The state of the task.
-        turn: The stored part of the run.
-        prompt: The prompt of the run.
-        usage: Usage before the run.
-        answers: True if the run was to begin with results of pending calls. A later run gets the same results.
-    """
-    new = [] if run is None else added.of(run)
-    messages = new if turn is None else turn.all(new)
-    usage = usage or RunUsage() if run is None else run.usage
-    if new:
-        return RunOutput(state, (), None, messages, usage, waits=True)
-    # The run has made no step.
-    if messages and isinstance(messages[-1], ModelResponse):
-        # Pydantic AI takes no prompt after calls without results: the next run asks the model again.
-        messages.pop()
-    keeps_pending = answers and not messages
-    if not messages and not answers and prompt is not None:
-        messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
-    return RunOutput(state, (), None, messages, usage, waits=True, keeps_pending=keeps_pending)
-
-
-def last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
-    """Return the last response of the model. A return of an output tool may follow the response."""
-    return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
-
-
-def is_compacted(whole: Sequence[ModelMessage], history: Sequence[ModelMessage], new: Sequence[ModelMessage]) -> bool:
-    """Return whether a capability has put a `CompactionPart` in the place of messages during a run.
-
-    Args:
-        whole: The messages at the end of the run.
-        history: The messages before the run.
-        new: The messages of the run. A compaction in a response is the provider's, and replaces no message here.
-    """
-    if not (found := _compactions(whole)):
-        return False
-    known = _compactions([*history, *(message for message in new if isinstance(message, ModelResponse))])
-    return found != known or _count_parts(whole) < _count_parts([*history, *new])
-
-
-def _compactions(messages: Sequence[ModelMessage]) -> list[CompactionPart]:
-    return [part for message in messages for part in message.parts if part.part_kind == 'compaction']
-
-
-def _count_parts(messages: Sequence[ModelMessage]) -> int:
-    return sum(len(message.parts) for message in messages)
-
-
-def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
-    """Return the ids of the calls of the last response, in the model's order."""
-    response = last_response(messages)
-    return [] if response is None else [call.tool_call_id for call in response.tool_calls]

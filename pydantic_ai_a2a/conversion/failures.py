@@ -26,7 +26,6 @@ from pydantic_ai.exceptions import (
 )
 
 from ..errors import BadInput, DownloadTimedOut, FileRefused, NoModel, StoreFailed, ToolConflict
-from .stream import EngineFailure
 
 CHANGED_AGENT_HINT = (
     'The agent no longer takes the steps of its workflow. Let the tasks of an agent end before you deploy another one.'
@@ -85,6 +84,10 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (ModelTimeoutError, _BUSY),
     (ModelAPIError, Failure('provider-error', 'The model provider failed.')),
 )
+
+
+class EngineFailure(Exception):
+    """A failure of a run as an engine stores it: the fields of a `Failure`, and the usage, if known."""
 
 
 def classify(error: BaseException) -> Failure:

@@ -19,10 +19,10 @@ from pydantic_core import from_json
 
 from ..errors import ContentTypeNotSupportedError
 from ..types import PARTIAL, Artifact, Part, dump_json
+from .artifacts import Artifacts
 from .file_parts import File, file_modes, file_part
 from .json_depth import MOST_LEVELS, is_deep
 from .media_types import OCTET_STREAM
-from .outbound import Artifacts
 from .output_modes import EVERYTHING, PLAIN, OutputModes, UnacceptableOutput, fitting, output_modes, with_json
 from .output_types import NO_ANSWERS, answers_in_text, declared_types, file_types
 from .type_names import type_name

@@ -11,8 +11,8 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 from pydantic_ai.output import NativeOutput, PendingModelResponse, PromptedOutput, TextOutput, ToolOutput
 from pydantic_ai.tools import DeferredToolRequests
 
+from .chosen_states import STATES
 from .file_parts import File
-from .pending import STATES
 from .type_names import UNIONS
 
 NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)

@@ -14,8 +14,8 @@ from pydantic_core import from_json
 
 from ..settings import Approvals
 from ..types import Part, TaskState, dump_json, frozen
+from .chosen_states import MARK, AuthRequired, Rejected, State
 from .json_depth import MOST_LEVELS, deeper_than
-from .pending import MARK, AuthRequired, Rejected, State
 from .pending_calls import Kind, Pending, PendingCall
 from .pending_calls_extension import MEDIA_TYPE
 from .plain_words import SEVERAL, instruction, takes_words

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
-from .pending import AuthRequired, InputRequired
+from .chosen_states import AuthRequired, InputRequired
 from .pending_calls import PendingCall
 from .remote_calls import MODEL, PRIVATE, SYSTEM, WAITING, open_calls, sign_in, wanted_schema
 

@@ -21,13 +21,13 @@ from pydantic_ai.messages import AgentStreamEvent, ModelResponse
 from pydantic_ai.usage import RunUsage
 from sqlalchemy import make_url
 
-from ..agent.runner import RunOutput
+from ..agent.run_output import RunOutput
 from ..arguments import checked
 from ..clock import STOP_TIME
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED
-from ..conversion.stream import EngineFailure
+from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..store.run_usage import plain_usage
+from .dbos_values import WorkflowFailed, dump, failure_of, load
 from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
@@ -54,7 +54,7 @@ async def stream_events(ctx: RunContext[Any], events: AsyncIterable[AgentStreamE
 
 
 @dbos.DBOS.workflow(name=_WORKFLOW)
-async def _workflow(key: str) -> RunOutput:
+async def _workflow(key: str) -> dict[str, Any]:
     """Run the agent of a task. The id is the only input: the process with the lease of the task has the rest."""
     run = _runs.get(key)
     if run is None:
@@ -63,18 +63,18 @@ async def _workflow(key: str) -> RunOutput:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_perform(run), run.loop))
 
 
-async def _perform(run: EngineRun) -> RunOutput:
+async def _perform(run: EngineRun) -> dict[str, Any]:
     async def emit(note: Any) -> None:
         await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, run.events.put_nowait, note)
 
     run.task = asyncio.current_task()
     try:
-        return await run.perform(emit)
+        return dump(await run.perform(emit))
     except EngineFailure as failure:
         if not isinstance(failure.__cause__, errors.DBOSUnexpectedStepError):
-            raise
+            raise WorkflowFailed(*failure.args) from failure.__cause__
         run.error = EngineFailure(*CHANGED_AGENT)
-        raise run.error from failure
+        raise WorkflowFailed(*CHANGED_AGENT) from failure
 
 
 class DBOS(Engine):
@@ -180,8 +180,8 @@ class DBOS(Engine):
         except errors.DBOSException as error:
             raise EngineFailure(*ENGINE_FAILED) from error
         except Exception as error:
-            raise run.error or error from error.__cause__
-        output: RunOutput = run.output or ended
+            raise run.error or failure_of(error) from error.__cause__
+        output = run.output or load(ended)
         if isinstance(output.output, Canceled):
             used = await self._used(run)
             output = max(output, output._replace(usage=used), key=lambda output: output.usage.requests)

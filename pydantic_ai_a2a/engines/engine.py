@@ -21,13 +21,13 @@ from pydantic_ai.usage import RunUsage
 from .. import chains
 from ..agent.current_task import Running, running
 from ..agent.run_options import RunOptions
+from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
-from ..agent.runner import Answer, Emit, RunArguments, Runner, RunOutput
+from ..agent.runner import Emit, RunArguments, Runner
 from ..agent.turn import Turn
 from ..agent.workflow_checks import check_in_workflow
 from ..conversion.answer_stream import AnswerStream
-from ..conversion.failures import classify
-from ..conversion.stream import EngineFailure
+from ..conversion.failures import EngineFailure, classify
 from ..errors import LeaseLost, ResultForgotten, StoreFailed, StoreUnavailable
 from ..runs.agent_job import AgentJob
 from ..store.ports import Backend

@@ -51,15 +51,15 @@ from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 from ..agent.current_task import Running, running
 from ..agent.refused_files import check_files
 from ..agent.run_options import RunInfo, RunOptions
-from ..agent.runner import Emit, RunArguments, RunOutput, stopped
+from ..agent.run_output import RunOutput, stopped
+from ..agent.runner import Emit, RunArguments
 from ..agent.turn import AddedMessages
 from ..arguments import checked
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, classify
-from ..conversion.outbound import Artifacts
+from ..conversion.artifacts import Artifacts
+from ..conversion.chosen_states import STATES, Rejected
+from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..conversion.output_types import NO_ANSWERS, declared_types
-from ..conversion.pending import STATES, Rejected
 from ..conversion.remote_calls import CallsRemoteAgent
-from ..conversion.stream import EngineFailure
 from ..conversion.type_names import type_name
 from ..conversion.typed_input import ValidatedInput
 from ..errors import BackendUnusable, FileRefused, ResultForgotten, StoreUnavailable

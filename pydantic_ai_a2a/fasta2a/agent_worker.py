@@ -28,8 +28,9 @@ from typing_extensions import Unpack
 
 from ..agent.agent_inspection import models_of
 from ..agent.run_options import RunInfo, RunOptions
+from ..agent.run_output import RunOutput
 from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, Runner, RunOutput
+from ..agent.runner import RunArguments, Runner
 from ..clock import STOP_TIME
 from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
 from ..conversion.conversation_turns import closed_turn

@@ -27,8 +27,9 @@ from ..agent.hooks import Hooks
 from ..agent.partial_outputs import PartialOutputs
 from ..agent.referenced_tasks import Refer
 from ..agent.run_options import RunInfo
+from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
-from ..agent.runner import Answer, RunArguments, RunOutput, RunsAgent
+from ..agent.runner import RunArguments, RunsAgent
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault

@@ -190,7 +190,7 @@ def run_id(claim: Claim) -> str:
 # --- from an exception to the outcome of a run ------------------------------------------------------------------------
 # One ladder for the worker, `AgentWorker` and direct replies.
 #
-# `conversion.stream.classify` names the failure of a failed run.
+# `conversion.failures.classify` names the failure of a failed run.
 
 
 class Outcome(Enum):

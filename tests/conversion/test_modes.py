@@ -9,8 +9,8 @@ from pydantic_ai import BinaryContent, BinaryImage, DeferredToolRequests
 from pydantic_ai.messages import BinaryAudio
 from pydantic_ai.output import TextOutput
 
+from pydantic_ai_a2a.conversion.artifacts import Artifacts
 from pydantic_ai_a2a.conversion.failures import classify
-from pydantic_ai_a2a.conversion.outbound import Artifacts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
 from pydantic_ai_a2a.conversion.output_modes import EVERYTHING, UnacceptableOutput, output_modes
 from pydantic_ai_a2a.errors import ContentTypeNotSupportedError

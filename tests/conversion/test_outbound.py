@@ -28,7 +28,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 
-from pydantic_ai_a2a.conversion.outbound import Artifacts
+from pydantic_ai_a2a.conversion.artifacts import Artifacts
 from pydantic_ai_a2a.conversion.output_mapper import NotFinite, OutputMapper, UnserializableOutput, text_of
 from pydantic_ai_a2a.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Artifact, Message, Part

@@ -22,7 +22,7 @@ from pydantic_ai.output import (
 from pydantic_ai.tools import DeferredToolRequests
 from typing_extensions import TypeAliasType, TypedDict
 
-from pydantic_ai_a2a.conversion.outbound import Artifacts
+from pydantic_ai_a2a.conversion.artifacts import Artifacts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper, UnserializableOutput
 
 from .content import WEATHER, Color, Point, Weather, described, only_part

@@ -36,7 +36,8 @@ from pydantic_ai_a2a import (
     errors,
     to_a2a,
 )
-from pydantic_ai_a2a.agent.runner import RunArguments, RunOutput
+from pydantic_ai_a2a.agent.run_output import RunOutput
+from pydantic_ai_a2a.agent.runner import RunArguments
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.store.sql.expiry import EXPIRED
 

@@ -1,16 +1,31 @@
-"""Values of workflows that DBOS has stored are pickles, with the paths of modules: a later version still reads them."""
+"""What DBOS has stored of a workflow is pickles, with the paths of modules: a later version still reads them."""
 
 from __future__ import annotations
 
 import pickle
+import re
+import sqlite3
+from base64 import b64decode, b64encode
+from contextlib import closing
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Artifacts, AuthRequired, InputRequired, NoCredential, Rejected
-from pydantic_ai_a2a.agent.runner import RunOutput
-from pydantic_ai_a2a.conversion.stream import EngineFailure
+from pydantic_ai_a2a.agent.run_output import RunOutput
+from pydantic_ai_a2a.conversion.failures import EngineFailure
+from pydantic_ai_a2a.engines.dbos_values import WorkflowFailed, dump, load
 from pydantic_ai_a2a.engines.engine import Canceled
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+
+from ...client import state_of
+from ...engines import DbosKit
+from ..durable_handover import LosesEnds, begun, served
+from ..stage import ended, heard
 
 STORED = [
     (
@@ -82,3 +97,98 @@ def test_read_pickles_of_an_earlier_version(stored: bytes, value: object) -> Non
 
 def _content(value: object) -> object:
     return (value.args, vars(value)) if isinstance(value, Exception) else value
+
+
+LASTING = {b'pydantic_ai_a2a', b'pydantic_ai_a2a.engines.dbos_values'}
+"""The modules whose paths stay."""
+
+
+@pytest.mark.parametrize(
+    'value',
+    [
+        InputRequired('Which city?'),
+        AuthRequired('Please sign in.'),
+        NoCredential(),
+        Rejected('Never.'),
+        Artifacts({'map': 'Sunny.'}),
+        WorkflowFailed('internal'),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_pickles_name_lasting_modules(value: object) -> None:
+    written = pickle.dumps(value)
+    assert _modules(written) <= LASTING
+    assert _content(pickle.loads(written)) == _content(value)
+
+
+def _modules(pickled: bytes) -> set[bytes]:
+    return {*re.findall(rb'pydantic_ai_a2a[.\w]*', pickled)}
+
+
+@pytest.mark.parametrize('output', ['Sunny.', Canceled('The run was cancelled.')], ids=['answered', 'canceled'])
+def test_load_end_of_run(output: object) -> None:
+    ended = RunOutput(output, (), None, [], RunUsage())
+    assert load(pickle.loads(pickle.dumps(dump(ended)))) == ended
+    assert not _modules(pickle.dumps(dump(ended)))
+
+
+ROWS = {
+    'answered': (
+        'COMPLETED',
+        'Sunny.',
+        'SUCCESS',
+        (
+            b'\x80\x04\x95|\x00\x00\x00\x00\x00\x00\x00\x8c\x1cpydantic_ai_a2a.agent.runner\x94\x8c\tRunOutput\x94\x93\x94(\x8c\x06Sunny.\x94)N]\x94'
+            b'\x8c\x11pydantic_ai.usage\x94\x8c\x08RunUsage\x94\x93\x94)\x81\x94}\x94\x8c\x07details\x94}\x94sbN\x89N))N\x89Nt\x94\x81\x94'
+            b'.'
+        ),
+        None,
+    ),
+    'rejected': (
+        'REJECTED',
+        'Never.',
+        'SUCCESS',
+        (
+            b'\x80\x04\x95\xb2\x00\x00\x00\x00\x00\x00\x00\x8c\x1cpydantic_ai_a2a.agent.runner\x94\x8c\tRunOutput\x94\x93\x94'
+            b'(\x8c"pydantic_ai_a2a.conversion.pending\x94\x8c\x08Rejected\x94\x93\x94\x8c\x06Never.\x94\x85\x94R\x94)N]\x94'
+            b'\x8c\x11pydantic_ai.usage\x94\x8c\x08RunUsage\x94\x93\x94)\x81\x94}\x94\x8c\x07details\x94}\x94sbN\x88N))N\x89Nt\x94\x81\x94'
+            b'.'
+        ),
+        None,
+    ),
+    'failed': (
+        'FAILED',
+        'The agent failed with an internal error.',
+        'ERROR',
+        None,
+        (
+            b'\x80\x04\x95t\x00\x00\x00\x00\x00\x00\x00\x8c!pydantic_ai_a2a.conversion.stream\x94\x8c\rEngineFailure\x94'
+            b'\x93\x94(\x8c\x08internal\x94\x8c(The agent failed with an internal error.\x94\x89Nt\x94R\x94.'
+        ),
+    ),
+}
+"""State of a task and a text in it; and status, output and error of its workflow, as an earlier version stored them."""
+
+
+@pytest.mark.parametrize('row', ROWS.values(), ids=ROWS)
+async def test_read_workflow_of_an_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
+    state, shown, status, *results = row
+    kit = DbosKit(tmp_path)
+    agent = kit.agent(FunctionModel(heard))
+    first = kit.options()
+    lost = SqliteFileBackend(SqliteFile.of(first['backend']), 'agent', reader_lag=10**6)
+    loses = lost.queue = LosesEnds(lost.queue)
+    async with served(agent, **{**first, 'backend': lost}) as client:
+        task_id = await begun(client, 'one')
+        await loses.asked.wait()
+    lost.close()
+    with closing(sqlite3.connect(tmp_path / 'dbos.db')) as database, database:
+        [(written,)] = database.execute('SELECT output FROM workflow_output').fetchall()
+        assert _modules(b64decode(written)) <= LASTING
+        pickles = [stored and b64encode(stored).decode() for stored in results]
+        database.execute('UPDATE workflow_output SET output = ?, error = ?', pickles)
+        database.execute('UPDATE workflow_status SET status = ?', [status])
+    async with served(agent, **kit.options()) as client:
+        task = await ended(client, task_id)
+    assert state_of(task) == state
+    assert shown in str(task)

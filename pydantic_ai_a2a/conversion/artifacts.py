@@ -1,4 +1,4 @@
-"""Named artifacts as the output of a run. DBOS stores them with the path of this module."""
+"""Named artifacts as the output of a run."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ class Artifacts(Mapping[str, Any]):
     Raises:
         ValueError: The result has no artifact, or an artifact has no name.
     """
+
+    __module__ = 'pydantic_ai_a2a'
+    # DBOS stores the class by this name, which does not tell where the code stands.
 
     __slots__ = ('_artifacts',)
 

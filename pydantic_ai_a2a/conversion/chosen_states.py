@@ -1,7 +1,6 @@
 """Output types and exceptions with which an agent chooses the state of its task.
 
-Each is an output type, may be returned by an output function, and may be raised by a tool. DBOS stores them with the
-path of this module.
+Each is an output type, may be returned by an output function, and may be raised by a tool.
 """
 
 from __future__ import annotations
@@ -51,6 +50,9 @@ class InputRequired(_Chosen, CallDeferred):
 
     # Models read the docstrings of these classes as descriptions of output types.
 
+    __module__ = 'pydantic_ai_a2a'
+    # DBOS stores these classes by this name, which does not tell where the code stands.
+
     question: str
     """Question for the client."""
     schema: Mapping[str, Any] | None = None
@@ -64,6 +66,8 @@ class InputRequired(_Chosen, CallDeferred):
 @dataclass(eq=False)
 class AuthRequired(_Chosen, ApprovalRequired):
     """Ask the user to sign in where you have no access."""
+
+    __module__ = 'pydantic_ai_a2a'
 
     message: str
     """Text for the client."""
@@ -80,6 +84,8 @@ class AuthRequired(_Chosen, ApprovalRequired):
 class NoCredential(AuthRequired):
     """The run has no valid credential of its caller. If no code catches the error, the task waits for the caller."""
 
+    __module__ = 'pydantic_ai_a2a'
+
     def __init__(self) -> None:
         super().__init__('The access of the agent has expired: send the message again with valid credentials.')
 
@@ -90,6 +96,8 @@ class NoCredential(AuthRequired):
 @dataclass(eq=False)
 class Rejected(_Chosen, Exception):
     """Decline to do the task at all."""
+
+    __module__ = 'pydantic_ai_a2a'
 
     reason: str
     """Reason for the client."""
