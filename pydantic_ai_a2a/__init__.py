@@ -6,15 +6,15 @@ Importing the package also makes `agent.to_a2a()` work on every agent, also if P
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .app.attach import attach
+from .app.agent_method import attach
 
 if TYPE_CHECKING:
     from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
     from .agent.options import RunOptions
-    from .app.app import A2AApp, catalogue, mount
-    from .app.build import to_a2a
+    from .app.a2a_app import A2AApp, catalogue, mount
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
+    from .app.to_a2a import to_a2a
     from .auth.api_keys import APIKeyAuth
     from .auth.authenticator import AllOf, Authenticator
     from .auth.bearer_tokens import BearerAuth
@@ -152,10 +152,10 @@ __all__ = (
 _NAMES = {
     '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
     '.agent.options': ('RunOptions',),
-    '.app.app': ('A2AApp', 'catalogue', 'mount'),
-    '.app.build': ('to_a2a',),
+    '.app.a2a_app': ('A2AApp', 'catalogue', 'mount'),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
+    '.app.to_a2a': ('to_a2a',),
     '.auth.api_keys': ('APIKeyAuth',),
     '.auth.authenticator': ('AllOf', 'Authenticator'),
     '.auth.bearer_tokens': ('BearerAuth',),

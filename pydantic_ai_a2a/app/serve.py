@@ -24,9 +24,9 @@ from ..http.allowed_hosts import AllowedHosts, HostCheck
 from ..http.asgi_requests import redact as redact_query
 from ..notebooks import server_html
 from ..settings import TLS
-from .app import playground_paths
-from .build import app_of, check_callers, served
+from .a2a_app import playground_paths
 from .serve_grpc import GrpcState, listen, serve_grpc, url_of
+from .to_a2a import app_of, check_callers, served
 
 if TYPE_CHECKING:
     import uvicorn

@@ -18,8 +18,8 @@ from ..errors import CannotListen, needs_extra
 from ..protocol import own_extensions
 from ..runs.hosting import server_processes
 from ..settings import TLS
-from .app import A2AApp
-from .build import app_of, check_callers, served
+from .a2a_app import A2AApp
+from .to_a2a import app_of, check_callers, served
 
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""

@@ -12,9 +12,9 @@ from click import IntRange, UsageError, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.app import A2AApp
-from ..app.build import served, telling_name, to_a2a
-from ..app.combinations import check_namespace
+from ..app.a2a_app import A2AApp
+from ..app.conflicting_options import check_namespace
+from ..app.to_a2a import served, telling_name, to_a2a
 from ..auth.authenticator import Authenticator
 from .async_commands import Command
 

@@ -9,9 +9,9 @@ from runpy import run_module
 
 import click
 
-from ..app.build import check_callers
 from ..app.serve import run
 from ..app.serve_grpc import grpc_agent_of
+from ..app.to_a2a import check_callers
 from ..http.allowed_hosts import AllowedHosts
 from .named_app import PORT, apart, find, place_options
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..app.app import A2AApp
+from ..app.a2a_app import A2AApp
 from ..app.serve import frozen
 from .named_app import PORT, apart, find, place_options
 from .terminal import say

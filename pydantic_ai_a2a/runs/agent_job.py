@@ -41,7 +41,7 @@ from ..settings import LONG, Settings
 from ..store.ports import Backend, Claim
 from ..store.ports.queue import Tried
 from ..types import Caller, Message, PartialArtifact, load_caller, sender_of
-from .ends import Outcome, RunEnds, outcome_of, run_id
+from .ends_without_result import Outcome, RunEnds, outcome_of, run_id
 from .recorder import Recorder, Retries, observed_run
 
 

@@ -27,7 +27,7 @@ from ..service.event_streams import OpenStreams
 from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend
-from ..telemetry import metrics
+from ..telemetry.spans import metrics
 from .presence import present
 from .worker import Worker
 

@@ -24,7 +24,7 @@ from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.queue import Sink
-from ..telemetry import Instruments, metrics, recording, run_span
+from ..telemetry.spans import Instruments, metrics, recording, run_span
 from ..types import (
     Artifact,
     Message,

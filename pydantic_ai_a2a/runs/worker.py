@@ -29,7 +29,7 @@ from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend, Claim, Slot
 from .agent_job import Attempts, Job, Token
-from .ends import RunEnds
+from .ends_without_result import RunEnds
 from .recorder import Outages, PendingWrites, Retries
 from .sweeper import Sweeper
 

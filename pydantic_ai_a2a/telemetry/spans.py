@@ -17,8 +17,8 @@ from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, Sta
 from opentelemetry.util.types import Attributes, AttributeValue
 from pydantic_core import from_json, to_json
 
-from .errors import A2AError
-from .types import SendParams, TaskState
+from ..errors import A2AError
+from ..types import SendParams, TaskState
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 # Without a meter provider of an OpenTelemetry SDK, no instrument is made.

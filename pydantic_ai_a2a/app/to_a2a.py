@@ -34,7 +34,7 @@ from ..agent.dependencies import (
 from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
-from ..card import CardSettings, CardTemplate
+from ..card.template import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.schemas import CLIENT_SCHEMA, CLIENT_TOOLS
 from ..fasta2a.own_parts import OwnParts, own_parts
@@ -53,10 +53,10 @@ from ..service.extended_card import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
-from .app import A2AApp, check_docs_url, playground
-from .combinations import check_auth, check_engine, check_namespace, check_parts, check_run
-from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
-from .stores import choose_backend
+from .a2a_app import A2AApp, check_docs_url, playground
+from .assembly import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
+from .backend_choice import choose_backend
+from .conflicting_options import check_auth, check_engine, check_namespace, check_parts, check_run
 
 if TYPE_CHECKING:
     from ..engines.engine import Engine

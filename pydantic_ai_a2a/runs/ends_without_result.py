@@ -19,7 +19,7 @@ from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_proce
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..store.ports.queue import Tried
-from ..telemetry import metrics
+from ..telemetry.spans import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Attempt, PendingWrites, Recorder
 

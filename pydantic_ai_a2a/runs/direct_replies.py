@@ -36,7 +36,7 @@ from ..store.ports import Backend, Claim, Finish, Submission
 from ..store.ports.queue import Sink
 from ..types import Message, TaskHeader
 from .agent_job import Job
-from .ends import Outcome, outcome_of, run_failure
+from .ends_without_result import Outcome, outcome_of, run_failure
 from .recorder import Recorder, Retries, StoreCall, observed_run
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..arguments import checked
 from ..audit import audit
-from ..card import CardSettings, CardTemplate
+from ..card.template import CardSettings, CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.aborted_connections import REQUEST
 from ..http.allowed_hosts import AllowedHosts, misdirected

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from .types import (
+from ..types import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,

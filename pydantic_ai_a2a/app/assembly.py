@@ -37,7 +37,7 @@ from ..agent.trace import Trace
 from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants, is_name
-from ..card import CardFacts, CardSchemas, CardTemplate
+from ..card.template import CardFacts, CardSchemas, CardTemplate
 from ..conversion import schemas
 from ..conversion.inbound import (
     Accepts,
@@ -65,7 +65,7 @@ from ..http.urls import check_url
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, Job, plain_read
-from ..runs.direct import Direct
+from ..runs.direct_replies import Direct
 from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
@@ -80,7 +80,7 @@ from ..signing.algorithms import Key
 from ..signing.push_signatures import SignPush
 from ..store.ports import Backend
 from ..types import Message, frozen
-from .combinations import check_signing
+from .conflicting_options import check_signing
 
 if TYPE_CHECKING:
     from ..engines.engine import AtEngine, Engine
