@@ -64,9 +64,11 @@ from ..http.routing import AnyPath
 from ..http.urls import check_url
 from ..protocol.versions import Versions
 from ..quotas import Metering
-from ..runs.agent_job import AgentJob, Job, plain_read
-from ..runs.direct_replies import Direct
+from ..runs.agent_job import AgentJob
+from ..runs.direct_replies import DirectRuns
 from ..runs.hosting import Hosting
+from ..runs.job import Job
+from ..runs.run_messages import plain_read
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard
@@ -148,7 +150,9 @@ class Assembly:
             job = partial(conversion.job, backend, metering)
             limit, max_wait = workers.running, limits.max_wait
             check = conversion.connections.check
-            self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check)
+            self.direct = DirectRuns(
+                reply, backend, job, metering=metering, limit=limit, max_wait=max_wait, check=check
+            )
         registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         entered = backend if isinstance(backend, AbstractAsyncContextManager) else nullcontext()
         stores = (lambda: entered, sending or nullcontext, *((entered_engine,) if engine else ()))

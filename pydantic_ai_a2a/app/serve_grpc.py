@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 from ..arguments import checked
 from ..errors import CannotListen, needs_extra
 from ..protocol import own_extensions
-from ..runs.hosting import server_processes
 from ..settings import TLS
 from .a2a_app import A2AApp
+from .processes import server_processes
 from .to_a2a import app_of, check_callers, served
 
 _END = 1.0

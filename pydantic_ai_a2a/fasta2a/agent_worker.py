@@ -35,7 +35,7 @@ from ..conversion.outbound import OutputModes, text_of
 from ..conversion.stream import SHUTDOWN, Failure, classify, closed
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
-from ..runs.ends_without_result import Outcome, outcome_of
+from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
 from ..types import TERMINAL, Note, Step, TextDelta
 from .worker_outputs import WorkerOutputs, in_fasta2as_form

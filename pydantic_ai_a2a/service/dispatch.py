@@ -67,7 +67,7 @@ def stored_size(result: object) -> int:
 
 
 class DirectReplies(Protocol):
-    """Answers messages with messages: `runs.direct_replies.Direct`."""
+    """Answers messages with messages: `runs.direct_replies.DirectRuns`."""
 
     async def takes(self, message: Message) -> bool:
         """Return True if the server answers a message with a message."""
