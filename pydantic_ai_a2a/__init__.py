@@ -11,7 +11,9 @@ from .app.agent_method import attach
 if TYPE_CHECKING:
     from .agent.dependencies import CallContext, CurrentTask, RunFailure, ToolCall, ToolResult, a2a
     from .agent.options import RunOptions
-    from .app.a2a_app import A2AApp, catalogue, mount
+    from .app.a2a_app import A2AApp
+    from .app.catalogue_app import catalogue
+    from .app.mount import mount
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
     from .app.to_a2a import to_a2a
@@ -152,7 +154,9 @@ __all__ = (
 _NAMES = {
     '.agent.dependencies': ('CallContext', 'CurrentTask', 'RunFailure', 'ToolCall', 'ToolResult', 'a2a'),
     '.agent.options': ('RunOptions',),
-    '.app.a2a_app': ('A2AApp', 'catalogue', 'mount'),
+    '.app.a2a_app': ('A2AApp',),
+    '.app.catalogue_app': ('catalogue',),
+    '.app.mount': ('mount',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
     '.app.to_a2a': ('to_a2a',),
