@@ -29,7 +29,7 @@ from ..agent.options import (
 from ..agent.runner import Runner, RunsAgent
 from ..agent.trace import Trace
 from ..auth.credentials import CredentialVault
-from ..card.template import CardSchemas
+from ..card.schemas_extension import CardSchemas
 from ..conversion import schemas
 from ..conversion.inbound import (
     Accepts,

@@ -17,7 +17,7 @@ from ..errors import LeaseLost
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..store.ports.queue import Tried
-from ..telemetry.spans import metrics
+from ..telemetry.metrics import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Recorder
 from .store_outages import PendingWrites, StoreWrite

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..agent.connections import Connections
 from ..clock import STOP_TIME
-from ..telemetry.spans import metrics
+from ..telemetry.metrics import metrics
 from .worker import Worker
 
 logger = logging.getLogger('pydantic_ai_a2a')

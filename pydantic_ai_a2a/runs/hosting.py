@@ -24,7 +24,7 @@ from ..service.event_streams import OpenStreams
 from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend
-from ..telemetry.spans import metrics
+from ..telemetry.metrics import metrics
 from .host import ComponentState, Host
 from .presence import present
 from .shutdown import Shutdown, SignalHandler

@@ -10,7 +10,8 @@ from pydantic_ai.usage import RunUsage
 
 from ..protocol import stored
 from ..store.ports import Claim
-from ..telemetry.spans import Instruments, metrics, recording, run_span
+from ..telemetry.metrics import Instruments, metrics
+from ..telemetry.spans import recording, run_span
 from ..types import count_of
 from .recorder import Recorder
 

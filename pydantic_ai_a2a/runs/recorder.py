@@ -16,7 +16,7 @@ from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.queue import Sink
-from ..telemetry.spans import metrics
+from ..telemetry.metrics import metrics
 from ..types import (
     Artifact,
     Message,

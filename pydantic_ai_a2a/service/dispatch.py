@@ -36,7 +36,7 @@ from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..store.ports import Submission
-from ..telemetry import spans
+from ..telemetry import propagation, spans
 from ..types import Call, Caller, Message, SendParams, StoredTask, frozen
 from .event_streams import EventStream
 from .extended_card import ExtendedCard
@@ -180,7 +180,7 @@ class Dispatch:
                 'gen_ai.agent.name': parts.card.name,
             }
             span = self._hold(spans.operation_span(operation.name, request.headers, named))
-            traceparent = spans.dump_trace()
+            traceparent = propagation.dump_trace()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
         call = Call(
             caller=caller,
