@@ -6,17 +6,19 @@ Importing the package also makes `agent.to_a2a()` work on every agent, also if P
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .app.attach import attach
+from .app.agent_method import attach
 
 if TYPE_CHECKING:
     from .agent.current_task import CurrentTask, a2a
     from .agent.dependencies import CallContext
     from .agent.hooks import RunFailure, ToolCall, ToolResult
     from .agent.run_options import RunOptions
-    from .app.app import A2AApp, catalogue, mount
-    from .app.build import to_a2a
+    from .app.a2a_app import A2AApp
+    from .app.catalogue_app import catalogue
+    from .app.mount import mount
     from .app.serve import Server, run, serve
     from .app.serve_grpc import serve_grpc
+    from .app.to_a2a import to_a2a
     from .auth.api_keys import APIKeyAuth
     from .auth.authenticator import AllOf, Authenticator
     from .auth.bearer_tokens import BearerAuth
@@ -156,10 +158,12 @@ _NAMES = {
     '.agent.dependencies': ('CallContext',),
     '.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
     '.agent.run_options': ('RunOptions',),
-    '.app.app': ('A2AApp', 'catalogue', 'mount'),
-    '.app.build': ('to_a2a',),
+    '.app.a2a_app': ('A2AApp',),
+    '.app.catalogue_app': ('catalogue',),
+    '.app.mount': ('mount',),
     '.app.serve': ('Server', 'run', 'serve'),
     '.app.serve_grpc': ('serve_grpc',),
+    '.app.to_a2a': ('to_a2a',),
     '.auth.api_keys': ('APIKeyAuth',),
     '.auth.authenticator': ('AllOf', 'Authenticator'),
     '.auth.bearer_tokens': ('BearerAuth',),

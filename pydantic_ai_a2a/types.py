@@ -253,7 +253,7 @@ class Call:
     correlation_id: str
     """Identifies the call in logs, in `X-Correlation-Id` and in an error's details."""
     traceparent: str | None = None
-    """Trace and baggage of the caller as JSON, for runs in another process; see `telemetry.dump_trace`."""
+    """Trace and baggage of the caller as JSON, for runs in another process; see `telemetry.propagation.dump_trace`."""
     kept: dict[str, Any] | None = None
     """Further information on the call for its run, as JSON values; None if runs need none."""
     size: int = 0

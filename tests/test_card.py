@@ -23,7 +23,7 @@ from fasta2a.schema import (
 )
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.card import CardFacts, CardSettings, CardTemplate, etag
+from pydantic_ai_a2a.card.template import CardFacts, CardSettings, CardTemplate, etag
 
 FACTS = CardFacts(
     name='Weather_Agent 2',

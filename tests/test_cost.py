@@ -523,7 +523,7 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_only_what_gives_agents_their_method() -> None:
-    own = {'', '.app', '.app.attach'}
+    own = {'', '.app', '.app.agent_method'}
     assert loaded('import pydantic_ai_a2a') == {f'pydantic_ai_a2a{name}' for name in own}
 
 

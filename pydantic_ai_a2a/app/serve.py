@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from inspect import signature
-from ipaddress import ip_address
-from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 
 from ..arguments import checked, suggestion
-from ..http.allowed_hosts import AllowedHosts, HostCheck
-from ..http.asgi_requests import redact as redact_query
+from ..http.allowed_hosts import AllowedHosts
 from ..notebooks import server_html
 from ..settings import TLS
-from .app import playground_paths
-from .build import app_of, check_callers, served
-from .serve_grpc import GrpcState, listen, serve_grpc, url_of
-
-if TYPE_CHECKING:
-    import uvicorn
-
-
-logger = logging.getLogger('uvicorn.error')
+from .anonymous_callers import check_anonymous
+from .docs_url import playground_paths
+from .frozen_objects import frozen_objects
+from .listeners import listen, url_of
+from .serve_grpc import serve_grpc
+from .served_apps import app_of, served_apps
+from .uvicorn_server import run_server, uvicorn_server
 
 _GIVE_UP_TIME = 5.0
 """Time limit for the end of an app after a failed start, in seconds."""
 _START_TIME = 30.0
 """Time limit for the start of an app, in seconds."""
-_KERNEL_GRACE = 10_000
-"""Extra milliseconds of the kernel's time limit for a client that does not read, beyond the app's limit."""
-_CUT_OFF = 5
-"""Seconds after the grace period of the apps until connections of clients that do not read are cut."""
-_SPARSE = 'The card of %s has no %s to tell other agents what to ask for: to_a2a(agent, description=..., skills=[...])'
 _NOT_FOR_GRPC = {
     'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
     'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
@@ -89,33 +77,15 @@ def run(
     _check_options(run, uvicorn_options)
     app = app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
-    check_callers(app, host, hosts, anonymous)
+    check_anonymous(app, host, hosts, anonymous)
     grpc = None
     if grpc_port is not None:
         grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
-        with frozen():
-            _run(server, listener)
-
-
-@contextmanager
-def frozen() -> Generator[None]:
-    """Leave the objects from before the start, such as modules, out of garbage collections.
-
-    Else each full collection visits a hundred thousand such objects, which takes a tenth of the CPU time of a task. A
-    program that has frozen objects itself keeps these frozen.
-    """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+        with frozen_objects():
+            run_server(server, listener)
 
 
 @checked
@@ -154,7 +124,7 @@ def serve(
     _check_options(serve, uvicorn_options)
     app = app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
-    check_callers(app, host, hosts, anonymous)
+    check_anonymous(app, host, hosts, anonymous)
     return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
 
 
@@ -192,99 +162,6 @@ def _check_no_loop() -> None:
     )
 
 
-def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
-    """Return the app behind a check of hosts: web pages in a browser on this machine can reach a local address."""
-    if hosts is None and not ip_address(listener.getsockname()[0]).is_loopback:
-        return app
-    apps = list(served(app))
-    allowed = (hosts, *(agent.allowed_hosts for agent in apps))
-    names = AllowedHosts(name for group in allowed if group is not None for name in group.names)
-
-    def redact(scope: Scope) -> None:
-        for agent in apps:
-            redact_query(scope, agent.guard)
-
-    return HostCheck(app, names, redact)
-
-
-def uvicorn_server(
-    app: ASGIApp,
-    listener: socket.socket,
-    hosts: AllowedHosts | None,
-    options: dict[str, Any],
-    *,
-    grpc: AbstractAsyncContextManager[GrpcState] | None = None,
-) -> tuple[uvicorn.Server, threading.Event]:
-    """Return a uvicorn server, and the event that is set once the server has started or failed to start."""
-    import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
-
-    settled = threading.Event()
-    beside = AsyncExitStack()
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            try:
-                await super().startup(sockets)
-                if grpc is not None and self.started:
-                    await self._start(grpc)
-                for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
-                    for path in playground_paths(app):
-                        logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
-                for card in (agent.card for agent in apps if agent.card.missing):
-                    logger.info(_SPARSE, card.name, ' or '.join(card.missing))
-            finally:
-                settled.set()
-
-        async def _start(self, grpc: AbstractAsyncContextManager[GrpcState]) -> None:
-            try:
-                state = await beside.enter_async_context(grpc)
-            except BaseException:
-                await self.shutdown(sockets=None)
-                raise
-            logger.info('gRPC running on %s', state['grpc_address'])
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            for listening in self.servers:
-                listening.close()  # else clients could connect over HTTP until gRPC has drained
-            try:
-                await beside.aclose()
-            finally:
-                await super().shutdown(sockets)
-
-    apps = list(served(app))
-    _end_unread(listener, max((agent.serving.limits.answer_time for agent in apps), default=0.0))
-    grace = max((agent.hosting.drain_grace for agent in apps), default=0.0)
-    # httptools drops the body of a request with `Upgrade: h2c`, which Java's clients send by default.
-    defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF, 'http': 'h11'}
-    config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
-    return Server(config), settled
-
-
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Run a server as `uvicorn.Server.run` does.
-
-    That method calls `asyncio.run` with a `loop_factory`. After `nest_asyncio.apply()`, as in many notebooks,
-    `asyncio.run` takes none.
-    """
-    config: Any = server.config
-    loop_factory = getattr(config, 'get_loop_factory', None) or config.setup_event_loop  # before uvicorn 0.36
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(server.serve(sockets=[listener]))
-
-
-def _end_unread(listener: socket.socket, answer_time: float) -> None:
-    """Let the kernel end connections whose client reads nothing.
-
-    The app ends connections with an unread long answer within twice the answer time. The kernel waits a little longer,
-    and also ends connections with short unread answers in the server's buffer. Only Linux has the option.
-    Connections inherit the option from the listening socket.
-    """
-    with suppress(AttributeError):
-        timeout = ceil(2000 * answer_time) + _KERNEL_GRACE
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
-
-
 class Server:
     """A server in a separate thread."""
 
@@ -315,7 +192,7 @@ class Server:
 
     def _serve(self) -> None:
         try:
-            _run(self._server, self._listener)
+            run_server(self._server, self._listener)
         except SystemExit:
             pass  # uvicorn exits if the lifespan failed, and then `started` is False
         finally:
@@ -325,7 +202,7 @@ class Server:
     def close(self) -> None:
         """Drain and stop; returns when the thread has ended. Idempotent."""
         self._server.should_exit = True
-        for app in served(self._app):
+        for app in served_apps(self._app):
             app.hosting.drain_everywhere()
         self._thread.join()
 

@@ -16,10 +16,11 @@ from starlette.types import ASGIApp
 from ..arguments import checked
 from ..errors import CannotListen, needs_extra
 from ..protocol import own_extensions
-from ..runs.hosting import server_processes
 from ..settings import TLS
-from .app import A2AApp
-from .build import app_of, check_callers, served
+from .a2a_app import A2AApp
+from .anonymous_callers import check_anonymous
+from .processes import server_processes
+from .served_apps import app_of, served_apps
 
 _END = 1.0
 """Seconds that calls get to end after the drain of the app."""
@@ -86,7 +87,7 @@ def serve_grpc(
             process would take another free port.
     """
     agent = grpc_agent_of(app_of(app))
-    check_callers(agent, host, None, anonymous)
+    check_anonymous(agent, host, None, anonymous)
     processes = server_processes()
     if processes > 1 and port == 0:
         raise ValueError(
@@ -143,7 +144,7 @@ def grpc_agent_of(app: ASGIApp) -> A2AApp:
     """
     if find_spec('grpc') is None or find_spec('a2a') is None:
         raise ImportError(needs_extra('gRPC', 'grpc'))
-    agents = list(served(app))
+    agents = list(served_apps(app))
     if len(agents) != 1:
         found = 'several apps' if agents else 'no app'
         raise ValueError(
@@ -158,31 +159,3 @@ def _host(base: str) -> str | None:
     """Return the host of a URL, as a URL has it."""
     name = urlsplit(base).hostname
     return f'[{name}]' if name is not None and ':' in name else name
-
-
-# --- listening sockets of HTTP servers, and their URLs ----------------------------------------------------------------
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Its protocol is named, because asyncio sets TCP_NODELAY only then.
-
-    Raises:
-        CannotListen: The address cannot be used.
-    """
-    family = socket.AF_INET6 if ':' in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise CannotListen(
-            f'Cannot listen on {host} port {port}: {error.strerror}. Choose another port or host.'
-        ) from error
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """Return the URL of a listening socket, with a final slash."""
-    host, port = listener.getsockname()[:2]
-    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.app import A2AApp
-from ..app.build import to_a2a
+from ..app.a2a_app import A2AApp
+from ..app.to_a2a import to_a2a
 from ..errors import needs_extra
 from ..protocol.lenient_reading import AnswerUnreadable
 from ..protocol.own_extensions import LIVE_TEXT_URI

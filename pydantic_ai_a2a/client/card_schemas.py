@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_ai import StructuredDict
 
-from ..card import CardSchemas
+from ..card.schemas_extension import CardSchemas
 from ..conversion.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused
 from ..types import AgentCard

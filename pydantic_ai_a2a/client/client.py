@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from typing_extensions import TypeVar, Unpack
 
 from .. import chains
-from ..app.app import A2AApp
+from ..app.a2a_app import A2AApp
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..protocol.own_extensions import REPLAY_URI as REPLAY

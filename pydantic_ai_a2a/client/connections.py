@@ -15,7 +15,7 @@ import httpx2
 
 from ..auth.api_keys import HTTP_NAME
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
-from ..telemetry import trace_headers
+from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
 from .urls import shown

@@ -30,7 +30,7 @@ from ..protocol.received_tasks import read_event, read_list, read_streamed, read
 from ..protocol.value_count import count_values
 from ..protocol.versions import codec_of
 from ..settings import LONG
-from ..telemetry import client_span, inside, name_task, recording
+from ..telemetry.spans import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
 from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, TooDeep, TooManyValues, read_json
 from .connections import Connections

@@ -12,9 +12,11 @@ from click import IntRange, UsageError, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.app import A2AApp
-from ..app.build import served, telling_name, to_a2a
-from ..app.combinations import check_namespace
+from ..app.a2a_app import A2AApp
+from ..app.agent_names import telling_name
+from ..app.conflicting_options import check_namespace
+from ..app.served_apps import served_apps
+from ..app.to_a2a import to_a2a
 from ..auth.authenticator import Authenticator
 from .async_commands import Command
 
@@ -101,7 +103,7 @@ def apart(app: ASGIApp, target: str) -> list[A2AApp]:
     Raises:
         UsageError: The app has no A2A app, or keeps its tasks in memory.
     """
-    apps = list(served(app))
+    apps = list(served_apps(app))
     if not apps:
         raise UsageError(f'{target} is not an app of to_a2a(), and has no mounted app of to_a2a().')
     if not all(app.hosting.durable for app in apps):

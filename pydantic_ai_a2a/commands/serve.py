@@ -9,7 +9,7 @@ from runpy import run_module
 
 import click
 
-from ..app.build import check_callers
+from ..app.anonymous_callers import check_anonymous
 from ..app.serve import run
 from ..app.serve_grpc import grpc_agent_of
 from ..http.allowed_hosts import AllowedHosts
@@ -57,7 +57,7 @@ def serve(
     names = allowed_host or None
     try:
         hosts = None if names is None else AllowedHosts(names)
-        check_callers(app, host, hosts, anonymous, name=target, say='--anonymous, or --auth for an agent')
+        check_anonymous(app, host, hosts, anonymous, name=target, say='--anonymous, or --auth for an agent')
         if grpc_port is not None:
             grpc_agent_of(app)
     except (ImportError, ValueError) as error:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from click import UsageError, argument, option
 
-from ..app.stores import open_store
+from ..app.backend_choice import open_store
 from ..store.ports import Backend
 from ..store.sqlite.connect import SqliteFile
 from .async_commands import Command

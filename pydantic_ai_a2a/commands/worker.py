@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from ..app.app import A2AApp
-from ..app.serve import frozen
+from ..app.a2a_app import A2AApp
+from ..app.frozen_objects import frozen_objects
 from .named_app import PORT, apart, find, place_options
 from .terminal import say
 from .worker_health import health_server, routed_app
@@ -43,7 +43,7 @@ def worker(
                 f'{target} has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.'
             )
     code = 1
-    with frozen(), suppress(asyncio.CancelledError):
+    with frozen_objects(), suppress(asyncio.CancelledError):
         code = asyncio.run(_work(app, apps, target, health_host, health_port, engine=engine))
     return code
 

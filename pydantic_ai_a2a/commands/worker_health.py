@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..app.serve import answering
-from ..app.serve_grpc import listen, url_of
+from ..app.listeners import listen, url_of
+from ..app.uvicorn_server import behind_host_check
 from ..http.catalogue import Agents, ReadyTogether
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from .terminal import say
@@ -40,7 +40,7 @@ async def health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[No
 
     with listen(host, port) as listener:
         options: Any = {'lifespan': 'off', 'ws': 'none', 'log_level': 'warning', 'timeout_graceful_shutdown': 1}
-        server = Server(uvicorn.Config(answering(HealthOnly(app), listener), **options))
+        server = Server(uvicorn.Config(behind_host_check(HealthOnly(app), listener), **options))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await up.wait()
         say(f'the health endpoints listen on {url_of(listener)}')

@@ -40,7 +40,7 @@ from ..conversion.output_modes import OutputModes
 from ..conversion.user_prompts import model_messages, user_prompt
 from ..errors import A2AError, StoreFailed
 from ..protocol import stored
-from ..runs.ends import Outcome, outcome_of
+from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
 from ..types import TERMINAL, Note, Step, TextDelta
 from .worker_outputs import WorkerOutputs, in_fasta2as_form

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
-from ..card import etag
+from ..card.template import etag
 from .replies import NO_SNIFF
 
 

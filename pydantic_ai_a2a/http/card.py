@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from ..card import CardTemplate
+from ..card.template import CardTemplate
 from ..protocol.versions import Versions
 from .asgi_requests import requested_version
 from .cached_answers import CachedAnswer

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from ..runs.hosting import Component
+from ..runs.host import ComponentState
 from .replies import NO_SNIFF
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -42,7 +42,7 @@ class Ready:
 
     def __init__(
         self,
-        components: Callable[[], Mapping[str, Component]],
+        components: Callable[[], Mapping[str, ComponentState]],
         read: Callable[[], Awaitable[Any]],
         write: Callable[[], Awaitable[None]],
     ) -> None:
@@ -57,7 +57,7 @@ class Ready:
         ready = _READY.issuperset(components.values())
         await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
 
-    async def _backend(self) -> Component:
+    async def _backend(self) -> ComponentState:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._read()

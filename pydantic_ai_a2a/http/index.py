@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import Receive, Scope, Send
 
-from ..card import CardTemplate
+from ..card.template import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
 from ..protocol.versions import HTTP
 from ..types import new_correlation_id

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, TypeAdapter
 
-from ..card import load_requirements, load_scheme
+from ..card.security_schemes import load_requirements, load_scheme
 from ..notebooks import HtmlCard
 from ..types import AgentCard, AgentInterface, as_list, as_object
 from .lenient_reading import AnswerUnreadable, current_agent, one_line, read_answer, warn_once

@@ -20,7 +20,9 @@ from ..protocol.versions import codec_of
 from ..settings import Push
 from ..signing.push_signatures import SignPush
 from ..store.ports import Backend, Delivery, Outbox, TaskReader
-from ..telemetry import metrics, push_span, trace_headers
+from ..telemetry.metrics import metrics
+from ..telemetry.propagation import trace_headers
+from ..telemetry.spans import push_span
 from .registration import Registration
 from .stored_targets import TargetCipher, TargetUnreadable
 from .webhook_client import Undelivered, WebhookClient

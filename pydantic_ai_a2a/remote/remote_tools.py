@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic_ai.tools import ToolDefinition
 
-from ..card import CardSchemas
+from ..card.schemas_extension import CardSchemas
 from ..client.answer_content import digest_id
 from ..client.card_schemas import input_schema, output_schema, warn
 from ..errors import CardRefused

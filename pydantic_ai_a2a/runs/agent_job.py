@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
-import random
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import chain, takewhile
-from time import perf_counter
-from typing import Any, Protocol
+from itertools import takewhile
+from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent, UserPromptPart
-from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
+from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
@@ -33,27 +27,24 @@ from ..agent.runner import RunArguments, RunsAgent
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
-from ..conversion.accepted_content import Accepts
 from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output
-from ..conversion.client_tools import ClientTools, has_tools
-from ..conversion.failures import EXPIRED_ATTEMPTS, classify, is_transient, retry_after
+from ..conversion.client_tools import ClientTools
+from ..conversion.failures import is_transient
 from ..conversion.output_mapper import OutputMapper, text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.questions import Asked, ask, asked_by, rules_of
 from ..conversion.remote_answers import approved_schemas, run_results
 from ..conversion.typed_input import TypedInput, ValidatedInput
-from ..conversion.user_prompts import user_prompt
-from ..errors import A2AError, BadInput, StoreFailed
+from ..errors import StoreFailed
 from ..protocol import stored
 from ..protocol.own_extensions import wants_live
 from ..quotas import Metering
-from ..settings import LONG, Settings
+from ..settings import Settings
 from ..store.ports import Backend, Claim
-from ..store.ports.queue import Tried
-from ..types import Caller, Message, PartialArtifact, load_caller, sender_of
-from .ends import Outcome, RunEnds, outcome_of, run_id
-from .recorder import Recorder, Retries, observed_run
+from ..types import Caller, PartialArtifact, load_caller, sender_of
+from .recorder import Recorder
+from .run_messages import Read, ReadTask, RunMessages
 
 
 class AgentJob:
@@ -333,314 +324,3 @@ def _sent_by(request: bytes | None) -> Caller | None:
 
 def _has_prompt(messages: Sequence[ModelMessage]) -> bool:
     return any(isinstance(part, UserPromptPart) for message in messages for part in message.parts)
-
-
-# --- the work of a task, as the worker sees it ------------------------------------------------------------------------
-
-
-class Token(Protocol):
-    """Cancels the work of one task."""
-
-    def cancel(self) -> None:
-        """Cancel the work, from any thread. A second call does nothing."""
-
-
-class Job(Protocol):
-    """The work of tasks."""
-
-    @property
-    def hooks(self) -> Hooks:
-        """Hooks for the worker to call for cancelled and failed runs; `record` calls the hook for completed runs."""
-        ...
-
-    def token(self) -> Any:
-        """Return a new `Token` for one task."""
-
-    async def begin(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
-        """Prepare a run, and return the coroutine of the run, to be awaited at once.
-
-        The worker awaits the coroutine itself, because the coroutine is resumed for each delta. An exception fails the
-        task, except for the `RunCancelled` of a cancelled token.
-        """
-        ...
-
-    async def record(self, claim: Claim, recorder: Recorder, result: Any) -> Claim | None:
-        """Record the result of a run. See `TaskQueue.finish`."""
-
-
-# --- the messages that a run reads ------------------------------------------------------------------------------------
-# Its prompt, earlier messages of its task, and the tools that messages declare.
-
-RunInput = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
-"""The input of a run: its prompt, and the messages between the context and the prompt."""
-Read = Callable[[Message], RunInput]
-"""Reads one message."""
-ReadTask = Callable[[Sequence[Message]], RunInput]
-"""Reads all messages of a task. The model then needs no messages of the task's earlier runs."""
-
-
-def plain_read(accepts: Accepts) -> Read:
-    """Read a message as one prompt and nothing else."""
-    return lambda message: (user_prompt(message, accepts), ())
-
-
-class RunMessages:
-    """Reads the messages of runs, and converts the messages for the model.
-
-    Args:
-        backend: Stores the messages.
-        read: Reads a client's message.
-        read_task: Reads all messages of a task instead, at the start of each run.
-        refer: Reads the tasks to which a message refers.
-    """
-
-    def __init__(self, backend: Backend, read: Read, read_task: ReadTask | None, refer: Refer) -> None:
-        self._backend = backend
-        self._read = read
-        self._refer = refer
-        self._read_task = read_task
-        self.reads_tasks = read_task is not None
-        """True if runs read all messages of their task."""
-
-    async def validated(self, typed: TypedInput, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
-        """Return the data that has begun the task."""
-        body = claim.message if claim.run == 1 else await recorder.store(partial(self._first_message, claim))
-        message = stored.load_message(body)
-        return typed.validated(message) if len(body) < LONG else await asyncio.to_thread(typed.validated, message)
-
-    async def _first_message(self, claim: Claim) -> bytes:
-        """Return the message that has begun the task; the message of the run if the task was erased meanwhile."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        history = () if task is None else task.history or ()
-        return history[0] if history else claim.message
-
-    async def read(
-        self, claim: Claim, recorder: Recorder, body: bytes | None = None, validated: ValidatedInput | None = None
-    ) -> RunInput:
-        """Read a message, after the artifacts of referenced tasks.
-
-        Args:
-            claim: The run.
-            recorder: Records the run.
-            body: The message. Default: the message of the run, or all messages of its task if `read_task` reads these.
-            validated: The data that has begun the task; None for any data.
-
-        Raises:
-            BadInput: `read_task` refuses one of the messages.
-        """
-        read_task = self._read_task if body is None else None
-        body = claim.message if body is None else body
-        message = stored.load_message(body)
-        if validated is not None and claim.run == 1:
-            message = validated.shown(message)
-        if read_task is None:
-            read = self._read
-            prompt, before = read(message) if len(body) < LONG else await asyncio.to_thread(read, message)
-        else:
-            messages = await recorder.store(partial(self._messages, claim, stored.load_message(body)))
-            if validated is not None:
-                messages[0] = validated.shown(messages[0])
-            try:
-                prompt, before = read_task(messages)
-            except A2AError as refused:
-                raise BadInput(refused.message) from refused
-        if 'reference_task_ids' in message:
-            task_ids, owner = message['reference_task_ids'], claim.header.owner
-            artifacts = await recorder.store(partial(self._refer, task_ids, self._backend.reader, owner))
-            prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
-        return prompt, before
-
-    async def with_unprompted(
-        self,
-        message_ids: Sequence[str],
-        claim: Claim,
-        recorder: Recorder,
-        prompt: str | Sequence[UserContent] | None,
-        before: Sequence[ModelMessage],
-    ) -> RunInput:
-        """Return the input of a run, after the messages that no earlier run has brought to the model.
-
-        Args:
-            message_ids: Ids of these messages.
-            claim: The run.
-            recorder: Records the run.
-            prompt: The prompt of the run; None if its message is only an answer.
-            before: The messages before the prompt.
-        """
-        task = await recorder.store(partial(self._backend.reader.load, claim.header.id, None, artifacts=False))
-        history = () if task is None else task.history or ()
-        bodies = await asyncio.to_thread(_of_ids, history, {*message_ids})
-        inputs = [await self.read(claim, recorder, body) for body in bodies]
-        if prompt is not None:
-            inputs.append((prompt, before))
-        if len(inputs) == 1:
-            return inputs[0]
-        prompts = ([prompt] if isinstance(prompt, str) else prompt for prompt, _ in inputs)
-        return [*chain.from_iterable(prompts)], [*chain.from_iterable(before for _, before in inputs)]
-
-    async def tools(self, client_tools: ClientTools, claim: Claim, recorder: Recorder) -> Sequence[ToolDefinition]:
-        """Return the tools of the client: those of the newest message that declares tools, up to the run's message.
-
-        Raises:
-            BadInput: The message was accepted without a check, before the app had `Messages.client_tools`.
-        """
-        messages = [stored.load_message(claim.message)] if has_tools(claim.message) else []
-        try:
-            tools = next(map(client_tools.of, messages), None)
-            if tools is None and claim.run > 1:
-                messages = await recorder.store(partial(self._declaring, claim))
-                tools = next((tools for tools in map(client_tools.of, reversed(messages)) if tools is not None), None)
-        except A2AError as refused:
-            raise BadInput(refused.message) from refused
-        return tools or ()
-
-    async def _declaring(self, claim: Claim) -> list[Message]:
-        """Return the messages of the claim's task up to the message of the run; none if no message declares tools."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        history = () if task is None else task.history or ()
-        return await self._up_to_run(claim, history) if any(map(has_tools, history)) else []
-
-    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """Return the conversation before a run, without the messages of the task's earlier runs."""
-        history = await self._backend.history(claim)
-        own = f'{claim.header.id}.'
-        return [message for message in history if not (message.run_id or '').startswith(own)]
-
-    async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
-        """Return the messages of the claim's task up to the newest message of the run."""
-        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        messages = await self._up_to_run(claim, () if task is None else task.history or ())
-        # A user's storage may lack the message.
-        place = max((n for n, message in enumerate(messages) if message == newest), default=len(messages))
-        return [*messages[:place], newest]
-
-    async def _up_to_run(self, claim: Claim, history: Sequence[bytes]) -> list[Message]:
-        """Return the messages of a history without the messages that later runs will read.
-
-        An answer to a pause is read before messages that were sent earlier.
-        """
-        later = [
-            stored.load_message(body) for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.inbox)
-        ]
-        messages: list[Message] = []
-        # From the end, because an anonymous client may send a message twice.
-        for message in map(stored.load_message, reversed(history)):
-            if message in later:
-                later.remove(message)
-            else:
-                messages.insert(0, message)
-        return messages
-
-    async def content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
-        """Return a message for a run that has begun."""
-        prompt, before = await self.read(claim, recorder, body)
-        return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
-
-
-def _of_ids(history: Sequence[bytes], message_ids: Collection[str]) -> list[bytes]:
-    return [body for body in history if stored.load_message(body)['message_id'] in message_ids]
-
-
-# --- one attempt at a claimed task ------------------------------------------------------------------------------------
-# The run of the agent, from the claim to the recorded end.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-_DOUBLED = 5
-"""Number of pauses before tries that are twice as long as the pause before."""
-_LONGEST_PAUSE = 600.0
-"""Seconds. A provider that asks for a longer pause fails the task."""
-
-
-class Attempts:
-    """Runs claimed tasks.
-
-    Args:
-        backend: Stores the events and the ends.
-        job: Runs the agent.
-        settings: Most attempts at a task and tries of a run, and the stream of results.
-        ends: Records the ends without a result.
-        retries: Repeats writes while the store is unavailable.
-        metering: Charges the usage of runs; None for no charges.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        job: Job,
-        settings: Settings,
-        *,
-        ends: RunEnds,
-        retries: Retries,
-        metering: Metering | None,
-    ) -> None:
-        self._backend = backend
-        self._job = job
-        self._workers = settings.workers
-        self._results = settings.results
-        self._ends = ends
-        self._retries = retries
-        self._metering = metering
-
-    async def run(self, claim: Claim, token: Token) -> Claim | None:
-        """Run a claimed task once, and record the end. Return the claim of the task's next message, if any.
-
-        Raises:
-            BaseException: The process exits, the worker stops, or the store is unavailable.
-        """
-        recorder, began = self.recorder(claim), perf_counter()
-        if claim.attempt > self._workers.attempts:
-            return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
-        own_task = asyncio.current_task()
-        try:
-            with observed_run(claim, recorder):
-                try:
-                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
-                except RunCancelled as error:
-                    if outcome_of(error, own_task) is not Outcome.CANCELED:
-                        raise
-                    return await self._ends.canceled(claim, recorder, error)
-                return await self._job.record(claim, recorder, result)
-        except BaseException as error:  # including a PanicException of Rust code
-            outcome = outcome_of(error, own_task)
-            if outcome is Outcome.EXIT:
-                raise
-            if outcome is Outcome.LOST:
-                logger.warning(
-                    'Task %s was taken over or has ended; its late result is dropped.',
-                    claim.header.id,
-                )
-                return await self._ends.charge(claim, recorder)
-            if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
-                await self._ends.release(claim, recorder)
-                raise
-            if error is recorder.transient and (pause := self._pause(claim, recorder, error, began)) is not None:
-                return await self._ends.postpone(claim, recorder, error, *pause)
-            return await self._ends.failed(claim, recorder, classify(error), error)
-
-    def _pause(
-        self, claim: Claim, recorder: Recorder, error: BaseException, began: float
-    ) -> tuple[Tried, float] | None:
-        """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
-        before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
-        number = 1 if recorder.has_stored_steps else before.number + 1
-        backoff = self._workers.backoff * 2 ** min(number - 1, _DOUBLED)
-        # The random part keeps runs apart, and needs no secure random numbers.
-        pause = max(backoff, retry_after(error)) * random.uniform(1, 1.5)  # nosec B311
-        spent = before.spent + perf_counter() - began + pause
-        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
-            return None
-        return Tried(number=number, spent=spent, usage=recorder.usage), pause
-
-    def recorder(self, claim: Claim) -> Recorder:
-        """Return a recorder for a claim."""
-        charges = None if self._metering is None else self._metering.charges
-        return Recorder(
-            claim,
-            self._backend.queue,
-            self._backend.now,
-            flush_delay=self._backend.flush_delay,
-            charges=charges,
-            retries=self._retries,
-            results=self._results,
-        )

@@ -7,41 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from types import FrameType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from pydantic_ai.exceptions import UserError
 
 from ..agent.mcp_connections import MCPConnections
-from ..clock import STOP_TIME
 from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.event_streams import OpenStreams
 from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend
-from ..telemetry import metrics
+from ..telemetry.metrics import metrics
+from .host import ComponentState, Host
 from .presence import present
+from .shutdown import Shutdown, SignalHandler
 from .worker import Worker
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LONGEST_PAUSE = 30.0
-
-
-def server_processes() -> int:
-    """Return the number of processes that serve this app: uvicorn's `--workers` if present, else 1."""
-    started_with: dict[str, Any] = getattr(multiprocessing.current_process(), '_kwargs', {})
-    return getattr(started_with.get('config'), 'workers', 1)
-
 
 _running: WeakKeyDictionary[Backend, ref[Hosting]] = WeakKeyDictionary()
 """The `Hosting` that runs the tasks of each backend in this process."""
@@ -133,15 +125,15 @@ class Hosting:
         """True if the running loop has a host, started or failed."""
         return asyncio.get_running_loop() in self._hosts
 
-    def components(self) -> dict[str, Component]:
+    def components(self) -> dict[str, ComponentState]:
         """Return the states of the parts of the running loop."""
         host = self._hosts.get(asyncio.get_running_loop())
         if self._leaving or self._draining:
-            server: Component = 'draining'
+            server: ComponentState = 'draining'
         else:
             server = 'idle' if host is None else 'ok'
         if host is None:
-            part: Component = 'idle' if self.runs_tasks else 'off'
+            part: ComponentState = 'idle' if self.runs_tasks else 'off'
             return {'server': server, 'agent': part, 'worker': part}
         return {'server': server, 'agent': host.agent_health(), 'worker': host.worker_health()}
 
@@ -319,7 +311,7 @@ class Hosting:
             self.streams.close()
 
 
-def _install(number: int, handler: Handler) -> Handler:
+def _install(number: int, handler: SignalHandler) -> SignalHandler:
     signal.signal(number, handler)
     return handler
 
@@ -329,302 +321,3 @@ def _is_servers(handler: object) -> bool:
     inner = getattr(handler, 'func', None)  # asyncio.Runner installs a partial of one of its methods
     of_asyncio = isinstance(getattr(inner, '__self__', None), asyncio.Runner)
     return handler is not signal.default_int_handler and not of_asyncio
-
-
-# --- the host of one event loop ---------------------------------------------------------------------------------------
-# Owns the agent, the worker and the drain, beside the requests.
-
-Component: TypeAlias = Literal[
-    'ok', 'idle', 'off', 'degraded', 'paused', 'starting', 'reconnecting', 'failed', 'read-only', 'stopped', 'draining'
-]
-"""State of a part of the app. `idle` starts with the first request, `off` is left to another process, `degraded` still
-works, `paused` is a queue that an operator has paused. In all other states, send traffic elsewhere."""
-
-
-_RUNS_END = 30.0
-"""Seconds for the runs to end before the agent is entered anew. A connection in use is kept, and lost again."""
-
-
-async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
-    await asyncio.gather(one, other)
-
-
-class Host:
-    """The worker of one loop, and the loop's hold on the agent. Ends with the loop, in bounded time."""
-
-    def __init__(
-        self,
-        make_worker: Callable[[], Worker],
-        *,
-        agent: AbstractAsyncContextManager[Any],
-        connections: MCPConnections,
-        store: AbstractAsyncContextManager[Any],
-        present: Callable[[], AbstractAsyncContextManager[None]],
-        signals: Callable[[], AbstractContextManager[None]],
-        context: Context,
-        pauses: Callable[[], Iterator[float]],
-        runs_tasks: bool,
-    ) -> None:
-        self._make_worker = make_worker
-        self._runs_tasks = runs_tasks
-        self._agent = agent if runs_tasks else nullcontext()
-        self._connections = connections
-        self._store = store
-        self._present = present
-        self._pauses = pauses
-        self._signals = signals
-        self._context = context
-        self.loop = asyncio.get_running_loop()
-        self._up: asyncio.Future[None] = self.loop.create_future()
-        self._entered: asyncio.Future[None] = self.loop.create_future()
-        self._held = False
-        self._stop = asyncio.Event()
-        self._leaving = False
-        self._wake = asyncio.Event()
-        """Set to leave the agent, and to look whether its connections still work."""
-        self._draining: asyncio.Task[None] | None = None
-        self.worker: Worker | None = None
-        # An empty context: the context of the first request must not outlive the request.
-        self._task = self.loop.create_task(self._work(), context=Context())
-
-    @property
-    def over(self) -> bool:
-        """True after the end or a failed start."""
-        return self._task.done()
-
-    async def started(self) -> None:
-        """Wait until the host is up."""
-        await asyncio.shield(self._up)
-
-    async def _work(self) -> None:
-        """Run a worker while the agent is held. After a lost hold the worker goes on, and each run enters the agent."""
-        keeper = self.loop.create_task(self._keep_agent(), context=self._context)
-        try:
-            await self._entered
-            worker = self.worker = self._make_worker()
-            metrics.watch(worker)
-            try:
-                await (worker.start() if self._runs_tasks else worker.ask_store())
-                async with self._present():
-                    with self._signals():
-                        self._up.set_result(None)
-                        await self._stop.wait()
-            finally:
-                self.worker = None
-                await worker.close()
-        except Exception as error:
-            if self._up.done():
-                logger.exception('The worker failed while it stopped; its tasks run again once their leases expire.')
-            else:
-                self._up.set_exception(error)
-        finally:
-            self._leaving = True
-            self._wake.set()
-            await asyncio.wait([keeper], timeout=STOP_TIME if self._held else 0)
-            keeper.cancel()  # entering or leaving the agent has had its time
-            self._up.cancel()
-
-    async def _keep_agent(self) -> None:
-        """Hold the agent in an asyncio task of its own, since a failed task group inside cancels the entering task."""
-        pauses = self._pauses()
-        try:
-            async with self._store:
-                while not self._leaving:
-                    try:
-                        await self._hold()
-                    except Exception as error:  # whatever an agent's toolsets raise
-                        if not self._connections.renewing:
-                            raise
-                        if not self._held:
-                            logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
-                            await self._sleep(next(pauses))
-                            continue
-                        logger.debug('A lost connection could not be closed in order.', exc_info=True)
-                    pauses, self._held = self._pauses(), False
-        except Exception as error:
-            if self._entered.done():
-                logger.exception('The agent failed while the server left its context; the server stops anyway.')
-            else:
-                self._entered.set_exception(error)
-        except asyncio.CancelledError:
-            if not self._entered.cancel() and not self._task.cancelling():
-                logger.error(
-                    'A failure inside the agent has closed the agent; from now on each run enters the agent anew.'
-                )
-
-        finally:
-            self._held = False
-            self._renew(False)
-
-    async def _hold(self) -> None:
-        """Hold the agent until the host ends; or until a connection is lost, and no run holds the agent any more."""
-        async with self._agent:
-            self._held = True
-            self._connections.entered()
-            if self._entered.done():
-                logger.info('The agent was entered anew, and its tasks go on.')
-            else:
-                self._entered.set_result(None)
-            self._renew(False)
-            lost = None
-            while lost is None and not self._leaving:
-                await self._wake.wait()
-                self._wake.clear()
-                lost = None if self._leaving else await self._connections.lost()
-                self._connections.in_doubt = self._wake.is_set()
-            if lost is not None:
-                logger.warning(
-                    'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
-                )
-                self._renew(True)
-                await self._connections.idle(_RUNS_END)
-                self._wake.clear()  # runs that failed meanwhile would cut short the pauses before the next entries
-
-    def _renew(self, renewing: bool) -> None:
-        """Keep new runs waiting while the agent is entered anew, or let them go on."""
-        self._connections.in_doubt = False
-        if renewing is not self._connections.renewing:
-            self._connections.renewing = renewing
-            if self.worker is not None:
-                self.worker.pause(renewing)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Wait, until the host ends at most."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-
-    def doubt(self) -> None:
-        """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""
-        if self._held and not self._connections.renewing:
-            self._connections.in_doubt = True
-            self._wake.set()
-
-    def agent_health(self) -> Component:
-        """Return the state of the agent."""
-        if not self._entered.done():
-            return 'starting'
-        if self._entered.cancelled() or self._entered.exception() is not None:
-            return 'failed'
-        if not self._runs_tasks:
-            return 'off'
-        if self._connections.renewing:
-            return 'reconnecting'
-        return 'ok' if self._held else 'degraded'
-
-    def worker_health(self) -> Component:
-        """Return the state of the worker."""
-        if not self._runs_tasks:
-            return 'off'
-        if not self._up.done():
-            return 'starting'
-        if self.worker is None:
-            return 'stopped'
-        return 'paused' if self.worker.queue_paused else 'ok'
-
-    def drain(
-        self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None, done: Callable[[], None]
-    ) -> None:
-        """Begin to drain, and call `done` at the end. Again, without grace: stop the runs, so that the drain ends."""
-        if self.worker is not None and (self._draining is None or not grace):
-            self.worker.begin_drain()
-            draining = self.worker.drain(grace)
-            if beside is not None:
-                draining = _both(draining, beside(grace))
-            if self._draining is not None:
-                draining = _both(draining, self._draining)
-            self._draining = self.loop.create_task(draining, context=Context())
-            self._draining.add_done_callback(lambda _: done())
-
-    async def stop(self) -> None:
-        """Finish the drain, and leave the agent."""
-        try:
-            if self._draining is not None:
-                await self._draining
-        finally:
-            self._stop.set()
-            if not self._up.done():  # the host is still starting
-                self._task.cancel()
-            await asyncio.wait([self._task])
-
-
-# --- the shutdown of apps at SIGTERM or SIGINT, before the server's own handler ---------------------------------------
-
-Handler: TypeAlias = Callable[[int, FrameType | None], Any]
-
-
-class Shutdown:
-    """The shutdown of one app: an announcement, a delay, the drain, and then the server's handler.
-
-    A second signal, of either kind, ends the delay, and the next one the drain. The connections end with the drain,
-    because uvicorn waits for them from Python 3.12 on, also if it is forced. Apps of one process wait together, for the
-    longest delay.
-
-    Args:
-        loop: The app's event loop.
-        delay: Seconds between the announcement and the drain.
-        announce: Called at the first signal.
-        drain: Called in the loop, at each further signal with True to end the drain.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        delay: float,
-        *,
-        announce: Callable[[], object],
-        drain: Callable[[bool], object],
-    ) -> None:
-        self.loop = loop
-        self.gone = False
-        """True after the delay."""
-        self._delay = delay
-        self._announce = announce
-        self._drain = drain
-        self._announced = False
-
-    def before(self, handler: Handler) -> Handler:
-        """Return a signal handler that shuts this app down before another handler is called."""
-        return _Chained(self, handler)
-
-    def begin(self) -> float:
-        """Announce the shutdown. Return the seconds to wait, 0 if announced before."""
-        if self._announced:
-            return 0.0
-        self._announced = True
-        self._announce()
-        return self._delay
-
-    def end(self) -> None:
-        """Drain, or end the drain."""
-        again, self.gone = self.gone, True
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._drain, again)
-
-
-class _Chained:
-    """The signal handler of an app, in front of the previous handler."""
-
-    def __init__(self, shutdown: Shutdown, before: Handler) -> None:
-        self._shutdown = shutdown
-        self._before = before
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        delay, loop = self.begin(), self._shutdown.loop
-        if delay and not loop.is_closed():
-            loop.call_soon_threadsafe(loop.call_later, delay, self._go_late, signum)
-        else:
-            self._go(signum, frame)
-
-    def begin(self) -> float:
-        """Announce the shutdown of this app and of the apps behind its handler."""
-        behind = self._before.begin() if isinstance(self._before, _Chained) else 0.0
-        return max(self._shutdown.begin(), behind)
-
-    def _go_late(self, signum: int) -> None:
-        if not self._shutdown.gone:
-            self._go(signum, None)
-
-    def _go(self, signum: int, frame: FrameType | None) -> None:
-        self._shutdown.end()
-        self._before(signum, frame)

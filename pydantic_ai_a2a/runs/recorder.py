@@ -6,25 +6,17 @@ One recorder belongs to one claim. The recorder numbers the events, as the only 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import replace
-from functools import partial
-from time import perf_counter, time
-from typing import Any, Protocol, TypeAlias, TypeVar
-
-from pydantic_ai.usage import RunUsage
+from typing import Any, TypeAlias
 
 from ..conversion.failures import Failure
-from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.queue import Sink
-from ..telemetry import Instruments, metrics, recording, run_span
+from ..telemetry.metrics import metrics
 from ..types import (
     Artifact,
     Message,
@@ -36,16 +28,18 @@ from ..types import (
     TaskState,
     TextDelta,
     ToolArtifact,
-    count_of,
     dump_json,
 )
+from .store_outages import StoreRetries
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 """Returns the charges of an owner for a run's usage, a `RunUsage`."""
 
-
 _SIZE = 500
 """Characters of gathered text that are sent before the interval has passed."""
+
+EventBody: TypeAlias = tuple[TaskState | None, bytes]
+"""A `TaskEvent` without its number."""
 
 
 class Recorder:
@@ -69,7 +63,7 @@ class Recorder:
         *,
         flush_delay: float = 0.0,
         charges: Charges | None = None,
-        retries: Retries | None = None,
+        retries: StoreRetries | None = None,
         results: Results = Results(interval=0),
     ) -> None:
         header = claim.header
@@ -87,7 +81,7 @@ class Recorder:
         self._flush = self._new_flush() if flush_delay else None
         """In memory, where writes take no time, made for the first piece of a text."""
         self._charges = charges
-        self.store = (retries or Retries.once()).of(header.id)
+        self.store = (retries or StoreRetries.once()).of(header.id)
         """Calls the store for this run, again while the store is unavailable."""
         self.unstored: Finish | None = None
         """The end of the run until the store accepts the write."""
@@ -372,9 +366,6 @@ def _is_text(artifact: Artifact, text: str) -> bool:
 # --- the writes of streamed text --------------------------------------------------------------------------------------
 # Pieces are gathered, and stored after a delay.
 
-EventBody: TypeAlias = tuple[TaskState | None, bytes]
-"""A `TaskEvent` without its number."""
-
 
 class Flush:
     """Gathers the pieces of a text: stores the first at once, and the next pieces after a delay.
@@ -468,238 +459,3 @@ class Flush:
                 del self._waiting[: self._writing]
             finally:
                 self._writing = 0
-
-
-# --- writes that failed because the store was unavailable, kept for retry ---------------------------------------------
-# Releases of tasks, failures, charges.
-#
-# Leases of such tasks are still renewed: no other worker takes over a task that only waits for a write.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-Attempt: TypeAlias = Callable[[], Awaitable[object]]
-"""Writes to the store. May be called again."""
-
-
-class PendingWrites:
-    """Pending writes of one worker, in their order."""
-
-    def __init__(self) -> None:
-        self._pending_writes: list[tuple[str, Attempt]] = []
-        self._writing: list[str] = []
-        """Tasks with a write in progress, which may take long."""
-        self._settling = asyncio.Lock()
-
-    def add(self, task_id: str, attempt: Attempt) -> None:
-        """Keep a write of a task for later."""
-        self._pending_writes.append((task_id, attempt))
-
-    async def give(self, task_id: str, attempt: Attempt) -> None:
-        """Write now. After any exception, keep the write for later."""
-        try:
-            await attempt()
-        except BaseException:  # including a cancellation during the write
-            self.add(task_id, attempt)
-            raise
-
-    async def settle(self) -> None:
-        """Try all pending writes. Failed writes are kept. Concurrent calls run one after the other.
-
-        Raises:
-            StoreUnavailable: The store is unavailable. The remaining writes were not tried, to save time.
-        """
-        async with self._settling:
-            for _ in range(len(self._pending_writes)):
-                task_id, attempt = self._pending_writes[0]
-                self._writing.append(task_id)
-                del self._pending_writes[0]
-                try:
-                    await self.give(task_id, attempt)
-                except StoreUnavailable:
-                    raise
-                except Exception:  # the others may succeed
-                    logger.exception(
-                        'A pending write of task %s could not be stored; the task runs again once its lease expires.',
-                        task_id,
-                    )
-                finally:
-                    self._writing.remove(task_id)
-
-    async def settle_at_last(self, seconds: float) -> None:
-        """Try all pending writes a last time, for at most `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.settle()
-        except (StoreUnavailable, TimeoutError):
-            logger.warning(
-                'The ends of tasks could not be stored; these tasks run again once their leases expire: %s',
-                ', '.join(self.tasks()),
-            )
-
-    def tasks(self) -> list[str]:
-        """Return the tasks of the pending writes, from any thread. A task may occur twice."""
-        return [*(task_id for task_id, _ in self._pending_writes.copy()), *self._writing.copy()]
-
-
-# --- retries of a run's reads and writes while the store is unavailable, instead of a new run -------------------------
-# After a long outage, workers leave the tasks of other workers alone until those had time to renew their leases.
-
-T = TypeVar('T')
-
-
-class StoreCall(Protocol):
-    """Calls the store for one task."""
-
-    async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of the call.
-
-        Raises:
-            LeaseLost: The task is no longer held.
-            StoreUnavailable: The worker ends before the store is available.
-            StoreFailed: The store failed in another way, or the transaction took too long several times.
-        """
-        ...
-
-
-_PAUSE = 0.05
-"""Seconds before the second attempt; the pause doubles with each attempt."""
-_LONGEST = 1.0
-_BUSY = 5
-"""Attempts of a transaction that takes too long although the store works."""
-_FRESH = 1 / 30
-"""Part of a lease for which an answer proves that the store is available."""
-_SHORTEST = 0.5
-"""Seconds without an answer that are no outage, however short the lease is."""
-
-
-class Outages:
-    """Delays claims after an outage, while other workers renew leases that expired during the outage.
-
-    Args:
-        lease: Seconds of a lease. The store is asked at least three times in this time.
-    """
-
-    def __init__(self, lease: float) -> None:
-        self._lease = lease
-        self._answered: float | None = None
-        self._until = 0.0
-
-    async def pause(self, ask: Callable[[], Awaitable[object]]) -> float:
-        """Ask the store, and return the seconds until the worker may claim tasks.
-
-        If a lease can have expired during an outage, all holders get a third of a lease to renew.
-
-        Args:
-            ask: Begins a write transaction without changes.
-        """
-        time = asyncio.get_running_loop().time
-        if self._answered is None or time() - self._answered > self._lease * _FRESH:
-            await ask()
-            last, self._answered = self._answered, time()
-            if last is not None and self._answered - last > max(self._lease * 2 / 3, _SHORTEST):
-                self._until = self._answered + self._lease / 3
-        return max(0.0, self._until - time())
-
-
-class Retries:
-    """Repeats calls to the store for the tasks of one worker, until a call succeeds or the worker ends.
-
-    A retry may last longer than the lease. A write under a lost lease is refused with `LeaseLost` and does no harm.
-    While no process can write, the lease is still valid when the store is back.
-    """
-
-    def __init__(self) -> None:
-        self._ending = asyncio.Event()
-        self.waiting: set[str] = set()
-        """Tasks with a call that waits for the store."""
-
-    @classmethod
-    def once(cls) -> Retries:
-        """Return retries that try each call once."""
-        once = cls()
-        once.end()
-        return once
-
-    def end(self) -> None:
-        """Repeat no further call."""
-        self._ending.set()
-
-    def of(self, task_id: str) -> StoreCall:
-        """Return the function that calls the store for one task."""
-        return partial(self._call, task_id)
-
-    async def _call(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        pause, busy = _PAUSE, 0
-        try:
-            while True:
-                try:
-                    return await attempt()
-                except LeaseLost:
-                    raise
-                except StoreUnavailable as error:
-                    busy += error.busy
-                    if busy >= _BUSY:
-                        raise StoreFailed from error
-                    if self._ending.is_set():
-                        raise
-                    self._is_waiting(task_id, error)
-                except Exception as error:
-                    raise StoreFailed from error
-                seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
-                pause = min(2 * pause, _LONGEST)
-                await self._wait(seconds)
-        finally:
-            if self.waiting:
-                self.waiting.discard(task_id)
-
-    def _is_waiting(self, task_id: str, error: StoreUnavailable) -> None:
-        if task_id not in self.waiting:
-            logger.warning(
-                'The store is unavailable; task %s continues once the store is available again: %s',
-                task_id,
-                error.detail,
-            )
-        self.waiting.add(task_id)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):  # in Python 3.11, wait_for may swallow a cancellation
-                await self._ending.wait()
-        except TimeoutError:
-            pass
-
-
-# --- a run of an agent in spans and metrics ---------------------------------------------------------------------------
-
-_NO_SPAN: AbstractContextManager[object] = nullcontext()
-
-
-def observed_run(claim: Claim, recorder: Recorder) -> AbstractContextManager[object]:
-    """Observe the block as the run of a claim: with a span and with metrics, as far as an SDK is configured."""
-    header, instruments = claim.header, metrics.instruments
-    span = run_span(header.id, header.context_id, claim.traceparent) if recording() else _NO_SPAN
-    return span if instruments is None else _measured(span, claim, recorder, instruments)
-
-
-@contextmanager
-def _measured(
-    span: AbstractContextManager[object], claim: Claim, recorder: Recorder, instruments: Instruments
-) -> Generator[None]:
-    first = claim.run == 1 and claim.attempt == 1 and claim.tried is None
-    instruments.begin_run(time() - stored.time_of(claim.header.id) if first else None)
-    start, before = perf_counter(), _tokens(claim.used)
-    error: BaseException | None = None
-    try:
-        with span:
-            yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        used = zip(_tokens(recorder.usage), before, strict=True)
-        instruments.end_run(perf_counter() - start, error, [now - then for now, then in used])
-
-
-def _tokens(usage: RunUsage | None) -> tuple[int, int]:
-    """Return the tokens of the input and of the output."""
-    return (0, 0) if usage is None else (count_of(usage.input_tokens), count_of(usage.output_tokens))

@@ -8,7 +8,7 @@ from contextvars import Context
 
 from ..settings import Retention
 from ..store.ports import Backend, OnExpired, Swept
-from ..telemetry import metrics
+from ..telemetry.metrics import metrics
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

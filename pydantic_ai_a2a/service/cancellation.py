@@ -8,7 +8,7 @@ from contextlib import suppress
 from ..audit import Fact, audit
 from ..errors import TaskNotCancelableError, TaskNotFoundError
 from ..store.ports import Backend
-from ..telemetry import metrics
+from ..telemetry.metrics import metrics
 from ..types import TERMINAL, StoredTask, TaskHeader
 from .bounded_wait import bounded_wait
 

@@ -16,11 +16,11 @@ from fasta2a.extensions import (
 )
 from opentelemetry.trace import Span
 
-from .. import chains, telemetry
+from .. import chains
 from ..auth.guard import Guard
 from ..auth.request_info import RequestInfo, header
 from ..auth.tenants import Tenants
-from ..card import CardTemplate
+from ..card.template import CardTemplate
 from ..errors import (
     A2AError,
     AgentUnavailable,
@@ -36,6 +36,7 @@ from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..store.ports import Submission
+from ..telemetry import propagation, spans
 from ..types import Call, Caller, Message, SendParams, StoredTask, frozen
 from .event_streams import EventStream
 from .extended_card import ExtendedCard
@@ -66,7 +67,7 @@ def stored_size(result: object) -> int:
 
 
 class DirectReplies(Protocol):
-    """Answers messages with messages: `runs.direct.Direct`."""
+    """Answers messages with messages: `runs.direct_replies.DirectRuns`."""
 
     async def takes(self, message: Message) -> bool:
         """Return True if the server answers a message with a message."""
@@ -172,14 +173,14 @@ class Dispatch:
         caller, params = await self._check(operation, params, codec, tenant)
         await parts.start()
         traceparent = span = None
-        if telemetry.recording():
+        if spans.recording():
             named = {
                 'a2a.protocol.version': version_of(codec),
                 'a2a.tenant': self._tenant,
                 'gen_ai.agent.name': parts.card.name,
             }
-            span = self._hold(telemetry.operation_span(operation.name, request.headers, named))
-            traceparent = telemetry.dump_trace()
+            span = self._hold(spans.operation_span(operation.name, request.headers, named))
+            traceparent = propagation.dump_trace()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
         call = Call(
             caller=caller,
@@ -357,9 +358,9 @@ class Dispatch:
 
 def _name_task(span: Span, params: Params | None, result: object) -> None:
     """Name the task in the span of an operation that has succeeded; the ids of refused requests are callers' text."""
-    span.set_attributes(telemetry.ids_of(params))
+    span.set_attributes(spans.ids_of(params))
     task = result
     if isinstance(result, EventStream):
         task, result.span = result.first, span
     if isinstance(task, StoredTask):
-        telemetry.name_task(span, task.header.id, task.header.context_id, task.header.state)
+        spans.name_task(span, task.header.id, task.header.context_id, task.header.state)

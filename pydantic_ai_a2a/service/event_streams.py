@@ -11,7 +11,7 @@ from opentelemetry.trace import Span
 
 from ..protocol import stored
 from ..store.ports import Subscription
-from ..telemetry import name_task
+from ..telemetry.spans import name_task
 from ..types import StoredTask, TaskEvent, TaskState
 
 

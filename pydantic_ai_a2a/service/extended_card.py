@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, cast
 
-from ..card import CardTemplate
+from ..card.template import CardTemplate
 from ..errors import ExtendedAgentCardNotConfiguredError
 from ..settings import MakeCard
 from ..types import AgentCard, Caller

@@ -18,7 +18,7 @@ from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Submission, Subscription
 from ..store.ports.credentials import with_credential
-from ..telemetry import metrics
+from ..telemetry.metrics import metrics
 from ..types import (
     TERMINAL,
     Call,

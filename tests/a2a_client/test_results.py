@@ -35,7 +35,7 @@ from pydantic_ai_a2a import (
     Results,
     to_a2a,
 )
-from pydantic_ai_a2a.card import SCHEMAS_URI
+from pydantic_ai_a2a.card.schemas_extension import SCHEMAS_URI
 from pydantic_ai_a2a.client.message_content import message_of
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers

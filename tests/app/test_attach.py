@@ -11,7 +11,7 @@ from pydantic_ai.models.test import TestModel
 
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, Retention, to_a2a
-from pydantic_ai_a2a.app.attach import attach
+from pydantic_ai_a2a.app.agent_method import attach
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ..bounds import LIMIT

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend
 

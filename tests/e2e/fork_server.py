@@ -25,7 +25,7 @@ _PACKAGES = (
     'genai_prices.data',
     'pydantic_ai.models.function',
     'pydantic_ai.models.test',
-    'pydantic_ai_a2a.app.app',
+    'pydantic_ai_a2a.app.a2a_app',
     'pydantic_ai_a2a.auth.api_keys',
     'pydantic_ai_a2a.auth.bearer_tokens',
     'pydantic_ai_a2a.auth.starlette',

@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Results, to_a2a
-from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.grpc.protobuf import SERVICE
 from pydantic_ai_a2a.service import unsent_answers

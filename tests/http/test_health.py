@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Workers, mount, to_a2a
 from pydantic_ai_a2a.http import health
-from pydantic_ai_a2a.runs.hosting import Component
+from pydantic_ai_a2a.runs.host import ComponentState
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, Client, lifespan
@@ -203,5 +203,5 @@ def test_a_drain_delay_cannot_be_negative() -> None:
 
 def test_the_documentation_says_what_each_word_means() -> None:
     rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'observe.md', 'Component')]
-    assert {word for _, word in rows} == set(get_args(Component))
+    assert {word for _, word in rows} == set(get_args(ComponentState))
     assert {name for names, _ in rows for name in names.split(', ')} == {'any', *OK}

@@ -30,7 +30,7 @@ from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, mount, serve, to_a2a
 from pydantic_ai_a2a.agent.playground_trace import Trace
-from pydantic_ai_a2a.app.app import A2AApp
+from pydantic_ai_a2a.app.a2a_app import A2AApp
 from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 
 from ..behaviour.asking import answers, approve

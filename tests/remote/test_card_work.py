@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 from starlette.responses import Response
 
 from pydantic_ai_a2a import A2AToolset
-from pydantic_ai_a2a.card import SCHEMAS_URI
+from pydantic_ai_a2a.card.schemas_extension import SCHEMAS_URI
 
 from ..a2a_client.canned import CARD, TASK, Canned, result
 from ..bounds import LIMIT

@@ -35,7 +35,7 @@ from pydantic_ai_a2a import (
     to_a2a,
     tool_skills,
 )
-from pydantic_ai_a2a.card import SCHEMAS_URI
+from pydantic_ai_a2a.card.schemas_extension import SCHEMAS_URI
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pydantic_ai_a2a.runs import worker as module
-from pydantic_ai_a2a.runs.worker import Heartbeat
+from pydantic_ai_a2a.runs import heartbeat as module
+from pydantic_ai_a2a.runs.heartbeat import Heartbeat
 
 from ..behaviour.stage import told_in_log
 from ..client import LIMIT

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from types import FrameType
 
-from pydantic_ai_a2a.runs.hosting import Shutdown
+from pydantic_ai_a2a.runs.shutdown import Shutdown
 
 from ..client import LIMIT
 

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
-from pydantic_ai_a2a.runs.recorder import Attempt, Outages, PendingWrites, Retries
+from pydantic_ai_a2a.runs.store_outages import Outages, PendingWrites, StoreRetries, StoreWrite
 
 from ..client import LIMIT
 
 
-def writing(done: list[str], name: str, *errors: BaseException) -> Attempt:
+def writing(done: list[str], name: str, *errors: BaseException) -> StoreWrite:
     """Writes a name, after it has failed so often."""
     left = [*errors]
 
@@ -129,13 +129,13 @@ class Store:
 
 async def test_a_call_is_repeated_until_the_store_is_available() -> None:
     store = Store(*[StoreUnavailable()] * 6)
-    assert await Retries().of('t')(store.call) == 7
+    assert await StoreRetries().of('t')(store.call) == 7
 
 
 async def test_a_transaction_that_takes_too_long_is_repeated_a_few_times_only() -> None:
     store = Store(*[StoreUnavailable('statement timeout', busy=True)] * 100)
     with pytest.raises(StoreFailed) as failed:
-        await Retries().of('t')(store.call)
+        await StoreRetries().of('t')(store.call)
     assert store.calls == 5
     assert isinstance(failed.value.__cause__, StoreUnavailable)
 
@@ -143,7 +143,7 @@ async def test_a_transaction_that_takes_too_long_is_repeated_a_few_times_only() 
 async def test_after_the_end_each_call_is_tried_once() -> None:
     store = Store(StoreUnavailable())
     with pytest.raises(StoreUnavailable):
-        await Retries.once().of('t')(store.call)
+        await StoreRetries.once().of('t')(store.call)
     assert store.calls == 1
 
 
@@ -151,7 +151,7 @@ async def test_after_the_end_each_call_is_tried_once() -> None:
 async def test_any_other_error_is_raised_at_once(error: Exception, raised: type[Exception]) -> None:
     store = Store(error)
     with pytest.raises(raised):
-        await Retries().of('t')(store.call)
+        await StoreRetries().of('t')(store.call)
     assert store.calls == 1
 
 

@@ -21,7 +21,7 @@ from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
 from pydantic_ai_a2a.store.ports import Swept
 from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.telemetry import metrics
+from pydantic_ai_a2a.telemetry.metrics import metrics
 
 from ...client import Client, RpcError, lifespan, message, state_of
 from ...fixed import fixed

@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
-from pydantic_ai_a2a.telemetry import trace_headers
+from pydantic_ai_a2a.telemetry.propagation import trace_headers
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only

@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Marks, TaskQueue
 

@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, Workers, to_a2a
-from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, TaskQueue
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend

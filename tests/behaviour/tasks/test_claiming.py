@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store import WrappedQueue

@@ -19,7 +19,8 @@ from pydantic_ai_a2a.agent.referenced_tasks import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
 from pydantic_ai_a2a.conversion.accepted_content import accepts
 from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
-from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
+from pydantic_ai_a2a.runs.agent_job import AgentJob
+from pydantic_ai_a2a.runs.run_messages import plain_read
 from pydantic_ai_a2a.runs.worker import Worker
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue

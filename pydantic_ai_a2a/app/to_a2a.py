@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from inspect import currentframe
-from pathlib import Path
-from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from fasta2a.broker import Broker
@@ -18,7 +14,7 @@ from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, ExceptionHandler, Lifespan
+from starlette.types import ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
 from ..agent.dependencies import DepsFactory, dependencies
@@ -26,7 +22,7 @@ from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, On
 from ..agent.run_options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
-from ..card import CardSettings, CardTemplate
+from ..card.template import CardSettings, CardTemplate
 from ..conversion.client_schema import CLIENT_SCHEMA
 from ..conversion.client_tools import CLIENT_TOOLS
 from ..conversion.pending_calls_extension import PENDING_CALLS
@@ -46,17 +42,24 @@ from ..service.extended_card import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
-from .app import A2AApp, check_docs_url, playground
-from .combinations import check_auth, check_engine, check_namespace, check_parts, check_run
-from .parts import Assembly, Conversion, ExactPaths, app_routes, exact_routes, fallback, signatures, tenants_of
-from .stores import choose_backend
+from .a2a_app import A2AApp
+from .agent_names import inferred_name
+from .assembly import Assembly
+from .backend_choice import choose_backend
+from .configured_agent import ConfiguredAgent
+from .conflicting_options import check_auth, check_backend, check_engine, check_namespace, check_run
+from .docs_url import check_docs_url, playground
+from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
+from .signatures import signatures
 
 if TYPE_CHECKING:
     from ..engines.engine import Engine
 else:
     Engine = object  # `check_engine` checks the class: apps without an engine import none
 
-logger = logging.getLogger('pydantic_ai_a2a')
+
+_SERVICE = 300
+"""The most characters of a service in words: its row in the store has a key with them."""
 
 
 @checked
@@ -212,13 +215,13 @@ def to_a2a(
         on_tool_call=on_tool_call,
         on_tool_result=on_tool_result,
     )
-    check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
+    check_backend(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     check_auth(access, approvals, auth, limits.quotas, card_security=bool(security_schemes or security_requirements))
     signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
-    card_name = name or agent.name or _inferred_name(agent)
+    card_name = name or agent.name or inferred_name(agent)
     namespace = retention.namespace or name or agent.name
     store = choose_backend(backend, namespace or 'agent', limits, own)
     check_namespace(namespace, card_name, backend)
@@ -230,7 +233,7 @@ def to_a2a(
         settings,
         service=_service(card_name, skills or ()),
         sign_push=signed.sign_push,
-        conversion=Conversion(
+        configured=ConfiguredAgent(
             agent,
             settings,
             run,
@@ -289,31 +292,6 @@ def to_a2a(
         lifespan=_lifespan(parts.hosting, lifespan),
         at_engine=parts.at_engine,
     )
-
-
-_GENERIC = frozenset({'__init__', '__main__', 'agent', 'app', 'main', 'self', 'server'})
-"""Names of variables and modules that say nothing of an agent."""
-
-
-def telling_name(*names: str) -> str:
-    """Return the first of the names of an agent's variable and module that says something of the agent."""
-    return next((name for name in names if name not in _GENERIC), 'agent')
-
-
-def _inferred_name(agent: AbstractAgent[Any, Any]) -> str:
-    """Return the name of the user's variable with the agent, as Pydantic AI does, or else of the user's module."""
-    own = __name__.partition('.')[0]
-    frames = (frame for frame, _ in walk_stack(currentframe()))
-    users = (frame for frame in frames if str(frame.f_globals.get('__name__')).partition('.')[0] != own)
-    nothing: dict[str, Any] = {}
-    local, module = next(((frame.f_locals, frame.f_globals) for frame in users), (nothing, nothing))
-    variables = [name for names in (local, module) for name in names if names[name] is agent]
-    path, file = str(module.get('__name__')), Path(module.get('__file__') or '__main__')
-    return telling_name(*variables, *reversed(path.split('.')), file.stem)
-
-
-_SERVICE = 300
-"""The most characters of a service in words: its row in the store has a key with them."""
 
 
 def _service(name: str, skills: Sequence[Skill]) -> str:
@@ -377,75 +355,3 @@ def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], 
             await hosting.stop()
 
     return lifespan
-
-
-# --- apps that a server is about to serve -----------------------------------------------------------------------------
-# Finds the apps of `to_a2a` that a server is about to serve, and checks who can call the apps.
-
-
-def app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
-    """Return the app of an agent; an app stays as it is."""
-    return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
-
-
-def served(app: ASGIApp) -> Iterator[A2AApp]:
-    """Return the apps of `to_a2a` in an app, which end their streams at a shutdown: uvicorn waits for the streams.
-
-    The apps are mounted or wrapped. Middleware and Starlette's routes keep the wrapped app as `app`.
-    """
-    return _served(app, set())
-
-
-def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
-    if id(app) in seen:
-        return
-    seen.add(id(app))
-    if isinstance(app, A2AApp):
-        yield app
-    for inner in (getattr(app, 'app', None), *(getattr(app, 'routes', None) or ())):
-        if inner is not None:
-            yield from _served(inner, seen)
-
-
-def check_callers(
-    app: ASGIApp,
-    host: str,
-    hosts: AllowedHosts | None,
-    anonymous: bool,
-    *,
-    name: str = 'The app',
-    say: str = 'anonymous=True',
-) -> None:
-    """Refuse to serve an app without authentication at a public address, unless the user asks for anonymous callers.
-
-    Args:
-        app: The app.
-        host: The host to listen on.
-        hosts: More names that the app answers for, such as the names of a proxy on this machine.
-        anonymous: True if the user asks for anonymous callers.
-        name: The name of the app in an error.
-        say: The option for anonymous callers, in an error.
-
-    Raises:
-        ValueError: Everybody could call the app, and the user has not asked for anonymous callers.
-    """
-    apps = list(served(app))
-    for agent in apps:
-        agent.guard.expected |= anonymous
-    open_to_all = [agent for agent in apps if agent.guard.anonymous]
-    allowed = (hosts, *(agent.allowed_hosts for agent in open_to_all))
-    names = [host, *(hostname for group in allowed if group is not None for hostname in group.names)]
-    public = next((hostname for hostname in names if not is_loopback(hostname)), None)
-    if anonymous or public is None:
-        return
-    if open_to_all:
-        raise ValueError(
-            f'{name} does not authenticate callers, and other machines can reach {public}: give to_a2a() an auth=,'
-            f' or say {say}.'
-        )
-    if not apps:
-        raise ValueError(
-            f'{name} has no app of to_a2a() that can be found, so nothing shows whether {public} authenticates callers:'
-            f' set the attribute app of each middleware to the app that the middleware wraps. To let everybody call,'
-            f' say {say}.'
-        )

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.exceptions import RunCancelled
 
 from ..agent.hooks import Hooks, RunFailure
 from ..agent.turn import stored_steps
 from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
-from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
+from ..errors import LeaseLost
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..store.ports.queue import Tried
-from ..telemetry import metrics
+from ..telemetry.metrics import metrics
 from ..types import Caller, TaskHeader
-from .recorder import Attempt, PendingWrites, Recorder
+from .recorder import Recorder
+from .store_outages import PendingWrites, StoreWrite
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-class RunEnds:
+class EndsWithoutResult:
     """Records the ends of the runs of one worker.
 
     Args:
@@ -85,7 +84,7 @@ class RunEnds:
 
     def failing(
         self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
-    ) -> Attempt:
+    ) -> StoreWrite:
         """Return the write of a failure. The write may be repeated."""
 
         async def record() -> None:
@@ -185,44 +184,3 @@ def run_id(claim: Claim) -> str:
     # Pydantic AI refuses an id of the history. A checkpoint has the ids of earlier attempts.
     begins = claim.attempt == 1 and claim.checkpoint is claim.tried is None
     return run if begins else f'{run}.{claim.fence}'
-
-
-# --- from an exception to the outcome of a run ------------------------------------------------------------------------
-# One ladder for the worker, `AgentWorker` and direct replies.
-#
-# `conversion.failures.classify` names the failure of a failed run.
-
-
-class Outcome(Enum):
-    """The end of a run by an exception."""
-
-    EXIT = auto()
-    """The process or the event loop ends: no write follows."""
-    STOPPED = auto()
-    """The asyncio task of the run is cancelled, because the worker or the request ends."""
-    UNAVAILABLE = auto()
-    """The store is unavailable, and the worker ends before the store is back."""
-    LOST = auto()
-    """Another worker has the task, or the task was ended: the result of the run is dropped."""
-    CANCELED = auto()
-    """The token cancelled the run: the task is canceled."""
-    FAILED = auto()
-    """The run failed, and the task fails: on a timeout and on all other exceptions, including a `SystemExit` or a
-    `CancelledError` of the user's code."""
-
-
-def outcome_of(error: BaseException, task: asyncio.Task[Any] | None) -> Outcome:
-    """Return the outcome of a run after an exception in an asyncio task."""
-    if is_for_the_process(error, task):
-        return Outcome.EXIT
-    if is_cancelled(error, task):
-        return Outcome.STOPPED
-    match error:
-        case StoreUnavailable():
-            return Outcome.UNAVAILABLE
-        case LeaseLost():
-            return Outcome.LOST
-        case RunCancelled() if not isinstance(error, RunTimedOut):
-            return Outcome.CANCELED
-        case _:
-            return Outcome.FAILED

@@ -41,7 +41,7 @@ class _Method:
     """`to_a2a` as a method of agents. The first use loads the server, which many importing programs never make."""
 
     def __get__(self, agent: AbstractAgent[Any, Any] | None, kind: type) -> Callable[..., Any]:
-        from .build import to_a2a  # noqa: PLC0415 - not at the import of the package
+        from .to_a2a import to_a2a  # noqa: PLC0415 - not at the import of the package
 
         return to_a2a if agent is None else MethodType(to_a2a, agent)
 

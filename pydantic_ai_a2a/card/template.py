@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from .types import (
+from ..types import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,
@@ -28,9 +28,10 @@ from .types import (
     SecurityScheme,
     Skill,
     agent_card_ta,
-    as_object,
     frozen,
 )
+from .schemas_extension import CardSchemas, with_skills
+from .security_schemes import check_schemes, dump_requirements, dump_scheme
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
@@ -43,51 +44,6 @@ _URLS = 32
 """Size of the cache of rendered cards, one for each URL of the server and each tenant."""
 _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
 """Fields that describe the server: an extended card cannot change them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CardSchemas:
-    """The schemas on a card. A schema of a remote agent is unchecked."""
-
-    input: Any = None
-    """JSON Schema of the data that begins a task; None for any message."""
-    output: Any = None
-    """JSON Schema of the data of an answer; None if the answer has no data, or data of any form."""
-    skills: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """JSON Schemas of the data for single skills, by the id of the skill."""
-
-    @classmethod
-    def of(cls, card: AgentCard) -> CardSchemas:
-        """Read the schemas on a card."""
-        for extension in card['capabilities'].get('extensions', ()):
-            if extension.get('uri') == SCHEMAS_URI:
-                return cls._read(extension.get('params', {}))
-        return cls()
-
-    @classmethod
-    def _read(cls, params: Mapping[str, Any]) -> CardSchemas:
-        skills: Mapping[str, Any] = as_object(params.get(_SKILLS))
-        inputs = {name: as_object(schemas).get(_INPUT) for name, schemas in skills.items()}
-        return cls(
-            input=params.get(_INPUT),
-            output=params.get(_OUTPUT),
-            skills={name: schema for name, schema in inputs.items() if schema is not None},
-        )
-
-    def of_skill(self, skill_id: str | None) -> Any:
-        """Return the schema of the data for a skill; for None and for skills without a schema, the agent's."""
-        return self.skills.get(skill_id or '', self.input)
-
-    def declared(self) -> list[AgentExtension]:
-        """Return the declaration of the extension; nothing if there are no schemas."""
-        params: dict[str, Any] = {
-            _INPUT: self.input,
-            _OUTPUT: self.output,
-            _SKILLS: {name: {_INPUT: schema} for name, schema in self.skills.items()},
-        }
-        params = {name: value for name, value in params.items() if value}
-        description = 'JSON Schemas of the data that begins a task, and of the data of an answer.'
-        return [AgentExtension(uri=SCHEMAS_URI, description=description, params=params)] if params else []
 
 
 @frozen
@@ -382,112 +338,3 @@ def _wire(card: AgentCard, versions: Collection[str]) -> dict[str, Any]:
         if requirements := holder.pop('securityRequirements', None):
             holder.update(dump_requirements(requirements, versions))
     return wire
-
-
-# --- the JSON Schemas of the input and the output of an agent, as an extension of its card (§4.6) ---------------------
-
-SCHEMAS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1'
-"""Name of the extension. Parameters with another meaning get another URI."""
-
-_INPUT, _OUTPUT, _SKILLS = 'inputSchema', 'outputSchema', 'skills'
-
-
-def with_skills(card: AgentCard, skills: Iterable[Skill]) -> AgentCard:
-    """Return a card with the schemas that its skills have as `inputSchema`, in the extension.
-
-    The data that begins a task always has the form of the agent's schema, if the agent has one.
-    """
-    schemas = CardSchemas.of(card)
-    own = {
-        skill['id']: cast('Mapping[str, Any]', skill).get(_INPUT, schemas.skills.get(skill['id'])) for skill in skills
-    }
-    own = {name: schema for name, schema in own.items() if schema is not None}
-    if schemas.input is not None or own == schemas.skills:
-        return card
-    capabilities = card['capabilities']
-    others = [extension for extension in capabilities.get('extensions', ()) if extension.get('uri') != SCHEMAS_URI]
-    declared = replace(schemas, skills=own).declared()
-    return {**card, 'capabilities': {**capabilities, 'extensions': [*others, *declared]}}
-
-
-# --- security schemes and requirements of the card, in the shapes of A2A 1.0 and 0.3 (§4.5) ---------------------------
-# Both shapes share one object, as in the official SDK's cards. 0.3 has the fields besides a `type`, 1.0 has them under
-# a key for the type. Both shapes have the same content, because a client may read either.
-
-_TYPES = {
-    'apiKeySecurityScheme': 'apiKey',
-    'httpAuthSecurityScheme': 'http',
-    'oauth2SecurityScheme': 'oauth2',
-    'openIdConnectSecurityScheme': 'openIdConnect',
-    'mtlsSecurityScheme': 'mutualTLS',
-}
-"""The `type` of 0.3 for each key of 1.0."""
-
-_LOCATIONS = ('header', 'query', 'cookie')
-
-
-def check_schemes(schemes: Mapping[str, SecurityScheme]) -> None:
-    """Refuse schemes that the TypedDicts allow, but for which a client's parser refuses the whole card.
-
-    Raises:
-        ValueError: A scheme has no kind or several, no OAuth flow or several, or an unknown location of its API key.
-    """
-    for name, scheme in schemes.items():
-        what = f'security_schemes[{name!r}]'
-        _check_one(what, scheme)
-        if (oauth2 := scheme.get('oauth2_security_scheme')) is not None:
-            _check_one(f'{what} flows', oauth2.get('flows', {}))
-        key = scheme.get('api_key_security_scheme')
-        if key is not None and key['location'] not in _LOCATIONS:
-            raise ValueError(f'{what} location must be one of {", ".join(_LOCATIONS)}, not {key["location"]!r}.')
-
-
-def _check_one(what: str, union: Mapping[str, Any]) -> None:
-    if len(union) != 1:
-        raise ValueError(f'{what} must have exactly one kind, not {", ".join(union) or "none"}.')
-
-
-def dump_scheme(scheme: Mapping[str, Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
-    """Return a scheme of 1.0 as JSON, in the shapes of the versions."""
-    [(kind, content)] = scheme.items()
-    fields = {name: _dump_flows(value) if name == 'flows' else value for name, value in content.items()}
-    flat = {'in' if name == 'location' else name: value for name, value in fields.items()}
-    newer, older = {kind: fields}, {'type': _TYPES[kind], **flat}
-    return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}
-
-
-def _dump_flows(flows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return flows with the scopes that FastA2A leaves optional."""
-    return {name: {'scopes': {}, **flow} for name, flow in flows.items()}
-
-
-def dump_requirements(requirements: Sequence[Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
-    """Return FastA2A's requirements under the keys of the versions; FastA2A itself lacks 1.0's `list`."""
-    alternatives: list[Mapping[str, list[str]]] = [requirement['schemes'] for requirement in requirements]
-    lists = [{name: {'list': scopes} for name, scopes in schemes.items()} for schemes in alternatives]
-    newer, older = {'securityRequirements': [{'schemes': schemes} for schemes in lists]}, {'security': alternatives}
-    return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}
-
-
-_KINDS = {flat: kind for kind, flat in _TYPES.items()}
-
-
-def load_scheme(wire: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a scheme in 1.0's shape from JSON of either version; None for a kind that A2A does not have."""
-    for kind in _TYPES:
-        if isinstance(content := wire.get(kind), dict):
-            return {kind: content}
-    kind = _KINDS.get(str(wire.get('type')))
-    if kind is None:
-        return None
-    return {kind: {'location' if name == 'in' else name: value for name, value in wire.items() if name != 'type'}}
-
-
-def load_requirements(newer: Sequence[Mapping[str, Any]], older: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return requirements in FastA2A's shape, from the field of 1.0 if there is one, else from 0.3's."""
-    alternatives: list[Mapping[str, Any]] = [requirement.get('schemes') or {} for requirement in newer] or [*older]
-    return [{'schemes': {name: _scopes(scopes) for name, scopes in schemes.items()}} for schemes in alternatives]
-
-
-def _scopes(value: Any) -> Any:
-    return cast('Mapping[str, Any]', value).get('list', []) if isinstance(value, Mapping) else value

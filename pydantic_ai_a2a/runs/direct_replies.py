@@ -36,9 +36,12 @@ from ..settings import Rule
 from ..store.ports import Backend, Claim, Finish, Submission
 from ..store.ports.queue import Sink
 from ..types import Message, TaskHeader
-from .agent_job import Job
-from .ends import Outcome, outcome_of, run_failure
-from .recorder import Recorder, Retries, StoreCall, observed_run
+from .ends_without_result import run_failure
+from .job import Job
+from .observed_run import observed_run
+from .outcomes import Outcome, outcome_of
+from .recorder import Recorder
+from .store_outages import StoreCall, StoreRetries
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -48,7 +51,7 @@ _ATTEMPTS = 20
 """Attempts to append a turn to a conversation to which other processes append at the same time."""
 
 
-class Direct:
+class DirectRuns:
     """Answers messages with messages.
 
     Args:
@@ -81,7 +84,7 @@ class Direct:
         self._max_wait = max_wait
         self._running: dict[asyncio.Task[bytes], str] = {}
         """The runs by asyncio task, with their owners."""
-        self._retries = Retries()
+        self._retries = StoreRetries()
         self._contexts: WeakValueDictionary[tuple[int, str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def takes(self, message: Message) -> bool:
@@ -174,7 +177,7 @@ class Direct:
         task = asyncio.current_task()
         async with self._contexts.setdefault(key, asyncio.Lock()):
             claim = await self._claim(submission, header)
-            turn = _Turn(self._backend, self._retries.of(submission.task_id))
+            turn = _ConversationSink(self._backend, self._retries.of(submission.task_id))
             recorder = Recorder(claim, turn, self._backend.now)
             recorder.usage = RunUsage()
             try:
@@ -242,7 +245,7 @@ async def _call_rule(rule: Callable[[Message], Any], message: Message) -> object
         raise Exited.of(error) from error
 
 
-class _Turn(Sink):
+class _ConversationSink(Sink):
     """The writes of a recorder for a run without a task: only the end is stored, as a turn of the conversation.
 
     Args:

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from itertools import chain, dropwhile
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from fasta2a import FastA2A
 from fasta2a.broker import Broker, InMemoryBroker
 from fasta2a.schema import AgentExtension, Task
 from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
-from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..arguments import checked
 from ..audit import audit
-from ..card import CardSettings, CardTemplate
+from ..card.template import CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.aborted_connections import REQUEST
 from ..http.allowed_hosts import AllowedHosts, misdirected
 from ..http.asgi_requests import redact
-from ..http.catalogue import CATALOGUE_PATH, Agents, ReadyTogether
-from ..http.health import LIVE_PATH, READY_PATH, Live
-from ..http.playground.page import Playground
-from ..http.playground.steps import Steps
 from ..http.unread_bodies import closing
-from ..http.urls import quoted
 from ..protocol import stored
 from ..runs.hosting import Hosting
 from ..service.request_flow import Serving
-from ..settings import Limits
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
 if TYPE_CHECKING:
     from ..engines.engine import AtEngine
+
 
 _INSTEAD = (
     'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all other'
@@ -300,212 +288,3 @@ class A2AApp(FastA2A):
 
     def _owner(self, caller: Caller) -> str:
         return self.guard.owning(caller).owner
-
-
-# --- an app in a larger app -------------------------------------------------------------------------------------------
-# Mounts an A2A app in a larger Starlette or FastAPI app.
-
-
-@checked
-def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]) -> None:
-    """Mount an app or an agent under a path, and run its lifespan with the parent's.
-
-    The path without its final slash is answered too. A mount answers all paths below it, so routes and mounts that the
-    parent gets later for such a path are never reached: the log names them at the start.
-
-    A plain `parent.mount(path, app)` works as well: the app then starts with its first request, and the parent answers
-    the bare path with a redirect, which not every client follows.
-
-    Args:
-        parent: A Starlette or FastAPI app that has not started yet.
-        path: Begins with a slash, such as `/agent`; `/` for the parent's own URL.
-        app: The app that `to_a2a` returned, or an agent for the defaults of `to_a2a`.
-
-    Raises:
-        TypeError: An argument has another type.
-        ValueError: The path does not begin with a slash, or an earlier mount of the parent answers it.
-    """
-    if not path.startswith('/'):
-        raise ValueError(f'mount(): path takes a path that begins with a slash, such as /agent, not {path!r}.')
-    served: Starlette = cast('Any', app).to_a2a() if isinstance(app, AbstractAgent) else app
-    mounted = Mount(path, served)
-    earlier = [route.path or '/' for route in parent.routes if isinstance(route, Mount) and _hides(route, mounted)]
-    if earlier:
-        raise ValueError(
-            f'mount(): no request would reach an app at {path}, because the app that is mounted at {earlier[0]} answers'
-            ' there. Choose another path, or mount the longer path first.'
-        )
-    if mounted.path:
-        parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
-    parent.router.routes.append(mounted)
-    before = parent.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(scope_app: Any) -> AsyncGenerator[Any]:
-        later = [*dropwhile(lambda route: route is not mounted, parent.routes)][1:]
-        if hidden := [str(getattr(route, 'path', '')) or '/' for route in later if _hides(mounted, route)]:
-            logger.warning(
-                'No request reaches %s, because the app that is mounted at %s answers there: call mount() after adding'
-                ' the other routes.',
-                ', '.join(hidden),
-                mounted.path or '/',
-            )
-        async with before(scope_app) as state, served.router.lifespan_context(served):
-            yield state
-
-    parent.router.lifespan_context = lifespan
-
-
-def _hides(earlier: Mount, route: BaseRoute) -> bool:
-    """Return whether an earlier mount answers all requests for a route."""
-    path: str | None = getattr(route, 'path', None)  # a `Host` has none
-    scope: Scope = {'type': 'http', 'path': f'{path}/', 'headers': ()}
-    return path is not None and earlier.matches(scope)[0] is Match.FULL
-
-
-class _Bare:
-    """Answers a mount's path as if the final slash had been there."""
-
-    def __init__(self, mounted: Mount) -> None:
-        self._mounted = mounted
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on to the mounted app."""
-        scope['path'] += '/'  # not in a copy: the server's access log reads the scope that the app redacts
-        _, child = self._mounted.matches(scope)
-        scope.update(child)
-        await self._mounted.handle(scope, receive, send)
-
-
-# --- several agents in one app ----------------------------------------------------------------------------------------
-# Each under a path of its own, with one list of all agents.
-
-_READ = ['GET', 'HEAD']
-
-
-@checked
-def catalogue(apps: Sequence[A2AApp] | Mapping[str, A2AApp], *, docs_url: str | None = '/docs') -> Starlette:
-    """Serve several agents in one app, with one list of all agents.
-
-    ```python
-    from pydantic_ai import Agent
-
-    from pydantic_ai_a2a import catalogue, to_a2a
-
-    app = catalogue(
-        [
-            to_a2a(Agent('test', name='translator')),
-            to_a2a(Agent('test', name='summarizer')),
-        ]
-    )
-    ```
-
-    `/.well-known/api-catalog` lists the agents for clients (RFC 9727), and `/` and `docs_url` list the agents for
-    people. `/health/ready` is ready only if all agents are. Each agent authenticates its own callers.
-
-    Args:
-        apps: The apps of `to_a2a`. Each app is mounted at a path that is made of its agent's name, such as
-            `/translator`; or the apps by path.
-        docs_url: Path of the list for people, besides `/`. None: only `/`. Default `/docs`.
-
-    Returns:
-        A Starlette app for `run`, `serve` or uvicorn, or for `mount` in a larger app.
-
-    Raises:
-        ValueError: There is no app, or a path cannot be used, or two apps have the same path.
-    """
-    by_path = dict(apps) if isinstance(apps, Mapping) else _by_name(apps)
-    own = [path for path in (docs_url, CATALOGUE_PATH, LIVE_PATH, READY_PATH) if path is not None]
-    for path in by_path:
-        _check(path, own)
-    if docs_url is not None and not re.fullmatch('/.+', docs_url):
-        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
-    if not by_path:
-        raise ValueError('catalogue() needs at least one app.')
-    agents = Agents(by_path, {path: app.docs_url for path, app in by_path.items() if app.docs_url is not None})
-    parent = Starlette(
-        routes=[
-            Route(CATALOGUE_PATH, agents.linkset, methods=_READ),
-            Route(LIVE_PATH, Live(), methods=_READ),
-            Route(READY_PATH, ReadyTogether(agents), methods=_READ),
-            *(Route(path, agents.page, methods=_READ) for path in ('/', docs_url) if path is not None),
-        ]
-    )
-    for path in sorted(by_path, key=len, reverse=True):  # the longest first: /team/joker is not below /team
-        mount(parent, path, by_path[path])
-    return parent
-
-
-def _by_name(apps: Sequence[A2AApp]) -> dict[str, A2AApp]:
-    by_path: dict[str, A2AApp] = {}
-    for app in apps:
-        slug = re.sub(r'[\W_]+', '-', (app.name or 'agent').lower()).strip('-') or 'agent'
-        if f'/{slug}' in by_path:
-            raise ValueError(
-                f'catalogue(): two agents have the path /{slug}. Give the agents different names, or pass the apps by '
-                'path.'
-            )
-        by_path[f'/{slug}'] = app
-    return by_path
-
-
-def _check(path: str, own: Sequence[str]) -> None:
-    if not re.fullmatch(r'(/[^/{}?#\s]+)+', path):
-        raise ValueError(f'catalogue() takes paths such as /translator, not {path!r}.')
-    if any(path == taken or taken.startswith(f'{path}/') for taken in own):
-        raise ValueError(f'catalogue(): the path {path} is used by the list or the health of all agents.')
-
-
-# --- the playground of an app -----------------------------------------------------------------------------------------
-# Whether the app has the page, and the addresses of the pages of a server.
-
-logger = logging.getLogger('pydantic_ai_a2a')
-
-
-def check_docs_url(path: str | None) -> None:
-    """Refuse a path that no request can have.
-
-    Raises:
-        ValueError: The path does not begin with a slash.
-    """
-    if path is not None and not path.startswith('/'):
-        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {path!r}.')
-
-
-def playground(
-    path: str | None, card: CardSettings, limits: Limits, steps: Steps | None, *, anonymous: bool, durable: bool
-) -> Playground | None:
-    """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
-    if path is None:
-        return None
-    if '1.0' not in card.versions or not card.http_json:
-        logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
-        return None
-    return Playground(path, limits, steps, anonymous=anonymous, durable=durable)
-
-
-def playground_paths(app: ASGIApp) -> Iterator[str]:
-    """Return the paths of the playgrounds of an app and of the mounted apps, as URLs have them."""
-    return map(quoted, _paths(app, set()))
-
-
-def _paths(app: object, seen: set[int]) -> Iterator[str]:
-    """Return the paths below an app, without the paths that a route of the app itself answers."""
-    if id(app) in seen:
-        return
-    seen.add(id(app))
-    inner = (getattr(app, 'app', None), *_routes(app))
-    below = chain.from_iterable(_paths(part, seen) for part in inner if part is not None)
-    own = [app.docs_url] if isinstance(app, A2AApp) and app.docs_url is not None else []
-    prefix = app.path if isinstance(app, Mount) else ''
-    yield from (prefix + path for path in chain(own, below) if not _taken(app, path))
-
-
-def _taken(app: object, path: str) -> bool:
-    """Return whether a route of the app itself answers at a path, such as FastAPI's own page."""
-    scope: Scope = {'type': 'http', 'method': 'GET', 'path': path, 'headers': ()}
-    return any(not isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in _routes(app))
-
-
-def _routes(app: object) -> Sequence[BaseRoute]:
-    return getattr(app, 'routes', None) or ()

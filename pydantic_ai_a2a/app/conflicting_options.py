@@ -1,4 +1,4 @@
-"""The refusal of all contradictory combinations of options."""
+"""The refusal of options that exclude each other, or that need another option."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def check_signing(access: Access, push: Push | None, url: str | None) -> None:
     )
 
 
-def check_parts(
+def check_backend(
     agent: AbstractAgent[Any, Any],
     settings: Settings,
     *,

@@ -1,0 +1,124 @@
+"""One attempt at a claimed task: the run of the agent, from the claim to the recorded end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from time import perf_counter
+
+from pydantic_ai.exceptions import RunCancelled
+
+from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
+from ..quotas import Metering
+from ..settings import Settings
+from ..store.ports import Backend, Claim
+from ..store.ports.queue import Tried
+from .ends_without_result import EndsWithoutResult, run_id
+from .job import CancelToken, Job
+from .observed_run import observed_run
+from .outcomes import Outcome, outcome_of
+from .recorder import Recorder
+from .store_outages import StoreRetries
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_DOUBLED = 5
+"""Number of pauses before tries that are twice as long as the pause before."""
+_LONGEST_PAUSE = 600.0
+"""Seconds. A provider that asks for a longer pause fails the task."""
+
+
+class Attempts:
+    """Runs claimed tasks.
+
+    Args:
+        backend: Stores the events and the ends.
+        job: Runs the agent.
+        settings: Most attempts at a task and tries of a run, and the stream of results.
+        ends: Records the ends without a result.
+        retries: Repeats writes while the store is unavailable.
+        metering: Charges the usage of runs; None for no charges.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job: Job,
+        settings: Settings,
+        *,
+        ends: EndsWithoutResult,
+        retries: StoreRetries,
+        metering: Metering | None,
+    ) -> None:
+        self._backend = backend
+        self._job = job
+        self._workers = settings.workers
+        self._results = settings.results
+        self._ends = ends
+        self._retries = retries
+        self._metering = metering
+
+    async def run(self, claim: Claim, token: CancelToken) -> Claim | None:
+        """Run a claimed task once, and record the end. Return the claim of the task's next message, if any.
+
+        Raises:
+            BaseException: The process exits, the worker stops, or the store is unavailable.
+        """
+        recorder, began = self.recorder(claim), perf_counter()
+        if claim.attempt > self._workers.attempts:
+            return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
+        own_task = asyncio.current_task()
+        try:
+            with observed_run(claim, recorder):
+                try:
+                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
+                except RunCancelled as error:
+                    if outcome_of(error, own_task) is not Outcome.CANCELED:
+                        raise
+                    return await self._ends.canceled(claim, recorder, error)
+                return await self._job.record(claim, recorder, result)
+        except BaseException as error:  # including a PanicException of Rust code
+            outcome = outcome_of(error, own_task)
+            if outcome is Outcome.EXIT:
+                raise
+            if outcome is Outcome.LOST:
+                logger.warning(
+                    'Task %s was taken over or has ended; its late result is dropped.',
+                    claim.header.id,
+                )
+                return await self._ends.charge(claim, recorder)
+            if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
+                await self._ends.release(claim, recorder)
+                raise
+            if error is recorder.transient and (pause := self._pause(claim, recorder, error, began)) is not None:
+                return await self._ends.postpone(claim, recorder, error, *pause)
+            return await self._ends.failed(claim, recorder, classify(error), error)
+
+    def _pause(
+        self, claim: Claim, recorder: Recorder, error: BaseException, began: float
+    ) -> tuple[Tried, float] | None:
+        """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
+        before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
+        number = 1 if recorder.has_stored_steps else before.number + 1
+        backoff = self._workers.backoff * 2 ** min(number - 1, _DOUBLED)
+        # The random part keeps runs apart, and needs no secure random numbers.
+        pause = max(backoff, retry_after(error)) * random.uniform(1, 1.5)  # nosec B311
+        spent = before.spent + perf_counter() - began + pause
+        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
+            return None
+        return Tried(number=number, spent=spent, usage=recorder.usage), pause
+
+    def recorder(self, claim: Claim) -> Recorder:
+        """Return a recorder for a claim."""
+        charges = None if self._metering is None else self._metering.charges
+        return Recorder(
+            claim,
+            self._backend.queue,
+            self._backend.now,
+            flush_delay=self._backend.flush_delay,
+            charges=charges,
+            retries=self._retries,
+            results=self._results,
+        )
