@@ -87,14 +87,10 @@ def test_the_answers_to_the_calls_of_a_task_are_one_result_with_the_caller() -> 
             'local.b': CallAnswer(decision='result', result=3, by='ann'),
         },
     )
-    deferred_tool_results = run_results(several)
-    assert (
-        list(deferred_tool_results.approvals),
-        list(deferred_tool_results.calls),
-        list(deferred_tool_results.metadata),
-    ) == (['local'], [], ['local'])
-    assert deferred_tool_results.answered_by == {'local': 'ann'}
-    [part] = deferred_tool_results.metadata['local'][ANSWER]['parts']
+    results = run_results(several)
+    assert (list(results.approvals), list(results.calls), list(results.metadata)) == (['local'], [], ['local'])
+    assert results.answered_by == {'local': 'ann'}
+    [part] = results.metadata['local'][ANSWER]['parts']
     assert part['data']['callAnswers'] == [
         {'id': 'a', 'decision': 'approve', 'args': {'path': 'b'}},
         {'id': 'b', 'decision': 'result', 'result': 3},
