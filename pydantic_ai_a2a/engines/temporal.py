@@ -48,6 +48,7 @@ from temporalio.worker import (
 )
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
+from ..agent.approved_calls import as_json
 from ..agent.dependencies import Running, running
 from ..agent.options import RunInfo, RunOptions
 from ..agent.refused_files import check_files
@@ -97,14 +98,17 @@ _NONDETERMINISM = '[TMPRL1100]'
 """Temporal's number of the error, which begins its text."""
 _OF_AGENTS = 'agent__'
 """Beginning of the names of Pydantic AI's activities."""
-_FITS_CALL = frozenset({'tool_for_tool_def', 'revalidate_function_args'})
-"""Functions of Pydantic AI that fit a call to the tools of this process, before the tool is called."""
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
 _NO_DATA = (
     'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type that Pydantic'
     ' can write and read, such as a dataclass, and make live objects and secrets in the tools.'
+)
+
+_VALIDATED_TWICE = (
+    'Temporal validates the arguments of a tool twice, and a validator has refused its own result. Let validators'
+    ' accept what they return, or change the values in the tool.'
 )
 
 _PAUSE = 1.0
@@ -526,8 +530,11 @@ class _InTask(ActivityInboundInterceptor):
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
         except Exception as error:
-            if _misfits(error):
-                raise _changed_agent() from error
+            if (misfits := _misfits(error)) is not None:
+                if misfits:
+                    raise _changed_agent() from error
+                logger.error(_VALIDATED_TWICE)
+                raise _as_failure(EngineFailure(*UNKNOWN)) from error
             if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error  # such as for one signal too many
             if (known := _with_failure(error, input.args)) is None:
@@ -542,10 +549,22 @@ async def _unknown(arguments: Sequence[RawValue]) -> None:
     raise _changed_agent() if name.startswith(_OF_AGENTS) else exceptions.ApplicationError(name, type='NotFoundError')
 
 
-def _misfits(error: BaseException | None) -> bool:
-    """Return True for the error of a call that does not fit the tools of this process, of which none was called."""
-    frames = [] if error is None else [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
-    return not _FITS_CALL.isdisjoint(frames) or (error is not None and _misfits(error.__cause__))
+def _misfits(error: BaseException | None) -> bool | None:
+    """Return whether a call does not fit the tools of this process, because they were changed; None for another error.
+
+    False for tools that are the same: a validator has refused an argument that it has changed before. In both cases, no
+    tool was called.
+    """
+    if error is None:
+        return None
+    for frame, _ in walk_tb(error.__traceback__):  # functions of Pydantic AI, before the tool is called
+        if frame.f_code.co_name == 'tool_for_tool_def':
+            return True
+        if frame.f_code.co_name == 'revalidate_function_args':
+            tools, tool = frame.f_locals['toolset'].tools, frame.f_locals['tool']
+            here = tools[tool.original_name].tool_def.parameters_json_schema
+            return as_json(tool.tool_def.parameters_json_schema) != as_json(here)
+    return _misfits(error.__cause__)
 
 
 def _changed_agent() -> exceptions.ApplicationError:
