@@ -126,7 +126,7 @@ class Case:
         )
         arguments: dict[str, Any] = {'model': TestModel(), **self.agent}
         arguments['capabilities'] = [durability, *arguments.get('capabilities', ())]
-        agent = kit.agent(arguments.pop('model'), **arguments)
+        agent = Agent(arguments.pop('model'), name='agent', **arguments)
         if (late := self.late) is not None:
             agent.toolset(lambda _: late)
         return self.dbos if dbos else self.temporal, agent, {**kit.options(), **self.options}
