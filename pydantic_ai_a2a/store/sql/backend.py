@@ -1,4 +1,4 @@
-"""All ports over one database, with the smaller ports."""
+"""All ports over one database: puts them together, and defines the ports of few methods."""
 
 from __future__ import annotations
 
