@@ -37,7 +37,7 @@ _TOGETHER = 0.05
 
 
 class PostgresProcess(Process):
-    """A process's part in a namespace of a database."""
+    """The connections and readers of one process, for one namespace of a database."""
 
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self._pool = shared_pool(settings)

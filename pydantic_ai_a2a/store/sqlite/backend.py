@@ -50,7 +50,7 @@ _AFTER_SWEEP = WriteKind(_after_sweep)
 
 
 class SqliteProcess(Process):
-    """One process's part in one namespace of a file."""
+    """The threads, readers and workers of one process, for one namespace of a file."""
 
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         super().__init__(namespace, reader_lag, clock)
