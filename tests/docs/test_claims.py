@@ -153,6 +153,12 @@ def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
     assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
 
 
+def test_the_room_of_statements_names_each_of_its_modules() -> None:
+    folder = PACKAGE / 'store' / 'sql'
+    named = re.findall(r'`(\w+)`', (folder / '__init__.py').read_text())
+    assert sorted(named) == sorted({path.stem for path in folder.glob('*.py')} - {'__init__'})
+
+
 def test_the_files_of_the_examples_are_there() -> None:
     text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('\n## ')[0]
     files = set(re.findall(r'`((?:\w+/)*\w+\.py)`', text)) - {'__init__.py'}
