@@ -9,9 +9,9 @@ from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from inspect import signature
+from inspect import isabstract, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic_ai import Agent
@@ -34,6 +34,7 @@ from pydantic_ai_a2a import (
     RunOptions,
     Workers,
     errors,
+    store,
     to_a2a,
 )
 from pydantic_ai_a2a.agent.runner import RunArguments, RunOutput
@@ -135,6 +136,13 @@ def test_the_documented_metrics_are_those_that_are_made() -> None:
     documented = [name for name, *_ in table(DOCS / 'observe.md', 'Metric')]
     source = (PACKAGE / 'telemetry.py').read_text()
     assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
+
+
+def test_the_ports_of_a_backend_are_documented_and_public() -> None:
+    hints = get_type_hints(store.Backend).values()
+    ports = {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
+    assert _names(DOCS / 'architecture.md', 'Port') == ports | {'Backend', 'ConversationStore'}
+    assert ports <= {*store.__all__}
 
 
 def test_contributing_has_a_rule_for_each_room() -> None:
