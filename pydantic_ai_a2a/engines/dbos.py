@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,7 +17,8 @@ import dbos
 from dbos import error as errors
 from pydantic_ai import RunContext
 from pydantic_ai.durable_exec.dbos import DBOSDurability
-from pydantic_ai.messages import AgentStreamEvent
+from pydantic_ai.messages import AgentStreamEvent, ModelResponse
+from pydantic_ai.usage import RunUsage
 from sqlalchemy import make_url
 
 from ..agent.runner import RunOutput
@@ -24,7 +26,8 @@ from ..arguments import checked
 from ..clock import STOP_TIME
 from ..conversion.stream import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
-from .engine import AtEngine, Engine, EngineEvent, EngineRun
+from ..store.run_usage import plain_usage
+from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'
@@ -177,7 +180,20 @@ class DBOS(Engine):
             raise EngineFailure(*ENGINE_FAILED) from error
         except Exception as error:
             raise run.error or error from error.__cause__
-        return run.output or ended
+        output: RunOutput = run.output or ended
+        if isinstance(output.output, Canceled):
+            used = await self._used(run)
+            output = max(output, output._replace(usage=used), key=lambda output: output.usage.requests)
+        return output
+
+    async def _used(self, run: EngineRun) -> RunUsage:
+        """Return the usage of a run by its finished steps: the run may have been cancelled before it has read them."""
+        usage = copy(run.used)
+        for step in await dbos.DBOS.list_workflow_steps_async(run.key):
+            if isinstance(response := step['output'], ModelResponse):
+                usage.requests += 1
+                usage.incr(response.usage)
+        return plain_usage(usage)
 
     async def leave(self, run: EngineRun) -> None:
         _runs.pop(run.key, None)

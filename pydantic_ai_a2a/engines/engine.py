@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from contextvars import Context, copy_context
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
@@ -158,6 +159,8 @@ class EngineRun:
     """Options of this run only, such as its `deps`."""
     notes: int
     """Number of the notes of the run that its clients have."""
+    used: RunUsage
+    """Usage of the task before the run."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the worker. A workflow that runs in this process runs there."""
     task: asyncio.Task[Any] | None = None
@@ -285,7 +288,8 @@ class AtEngine:
         assert turn is not None, 'the backend is durable'
         key = f'{current.claim.header.id}.{current.claim.run}'
         known = turn.marked == key
-        run = EngineRun(key, self, current, arguments, options, notes=turn.marks - 1 if known else 0)
+        notes, used = turn.marks - 1 if known else 0, deepcopy(arguments.usage or RunUsage())
+        run = EngineRun(key, self, current, arguments, options, notes, used)
         answer = AnswerStream(arguments.text_output)
         try:
             async with nullcontext() if self.engine.in_server else chains.waiting.get():

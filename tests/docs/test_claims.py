@@ -9,9 +9,9 @@ from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from inspect import signature
+from inspect import isabstract, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic_ai import Agent
@@ -34,6 +34,7 @@ from pydantic_ai_a2a import (
     RunOptions,
     Workers,
     errors,
+    store,
     to_a2a,
 )
 from pydantic_ai_a2a.agent.runner import RunArguments, RunOutput
@@ -77,19 +78,16 @@ def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> 
     assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
 
 
-def test_the_page_of_engines_has_a_row_for_each_argument_and_each_field_of_a_run() -> None:
-    page = DOCS / 'durable-engines.md'
-    arguments = {*signature(to_a2a).parameters} - {'agent', 'run'} | {'options of every run'}
-    documented = {head: {name for names, _ in table(page, head) for name in names.split(', ')} for head in _ENGINES}
-    assert documented == {
-        'Argument': arguments,
-        'Field of a run': {field.name for field in fields(RunArguments)},
-        'Field of an output': {*RunOutput._fields},
-    }
+def test_the_pages_have_a_row_for_each_argument_and_each_field_of_a_run_at_an_engine() -> None:
+    engines, works = DOCS / 'durable-engines.md', DOCS / 'how-it-works.md'
+    assert _names(engines, 'Argument') == {*signature(to_a2a).parameters} - {'agent', 'run'} | {'options of every run'}
+    assert _names(works, 'Field of a run') == {field.name for field in fields(RunArguments)}
+    assert _names(works, 'Field of an output') == {*RunOutput._fields}
 
 
-_ENGINES = ('Argument', 'Field of a run', 'Field of an output')
-"""Headings of the tables of what an engine changes."""
+def _names(page: Path, head: str) -> set[str]:
+    """Return the names in the first column of a table."""
+    return {name for names, _ in table(page, head) for name in names.split(', ')}
 
 
 def _source(default: object) -> str:
@@ -140,6 +138,13 @@ def test_the_documented_metrics_are_those_that_are_made() -> None:
     assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
 
 
+def test_the_ports_of_a_backend_are_documented_and_public() -> None:
+    hints = get_type_hints(store.Backend).values()
+    ports = {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
+    assert _names(DOCS / 'architecture.md', 'Port') == ports | {'Backend', 'ConversationStore'}
+    assert ports <= {*store.__all__}
+
+
 def test_contributing_has_a_rule_for_each_room() -> None:
     documented = [room for room, _ in table(ROOT / 'CONTRIBUTING.md', 'Room')]
     assert sorted(documented) == sorted(room for layer in layers() for room in layer)
@@ -154,6 +159,12 @@ def test_the_boxes_of_the_path_of_a_message_are_rooms() -> None:
 def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
     rooms = {path.relative_to(PACKAGE).parent.as_posix(): path.read_text() for path in PACKAGE.glob('**/__init__.py')}
     assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
+
+
+def test_the_room_of_statements_names_each_of_its_modules() -> None:
+    folder = PACKAGE / 'store' / 'sql'
+    named = re.findall(r'`(\w+)`', (folder / '__init__.py').read_text())
+    assert sorted(named) == sorted({path.stem for path in folder.glob('*.py')} - {'__init__'})
 
 
 def test_the_files_of_the_examples_are_there() -> None:

@@ -277,9 +277,7 @@ async def test_a_cancelled_run_is_charged_once(house: House) -> None:
 
 
 @slow
-async def test_a_run_that_is_cancelled_right_after_a_kill_is_charged_at_temporal(house: House) -> None:
-    if not house.at_temporal:
-        pytest.skip('DBOS cancels the run before its steps are read')
+async def test_a_run_that_is_cancelled_right_after_a_kill_is_charged(house: House) -> None:
     async with house.serving('desk'):
         task = await house.send('text at look')
         await house.kill({'text at look': task})

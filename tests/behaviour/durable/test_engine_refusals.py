@@ -138,7 +138,7 @@ class Case:
         )
         arguments: dict[str, Any] = {'model': TestModel(), **self.agent}
         arguments['capabilities'] = [durability, *arguments.get('capabilities', ())]
-        agent: Agent[Any, Any] = Agent(name='agent', **arguments)
+        agent = Agent(arguments.pop('model'), name='agent', **arguments)
         if (late := self.late) is not None:
             agent.toolset(lambda _: late)
         return self.dbos if dbos else self.temporal, agent, {**kit.options(), **self.options}
