@@ -16,7 +16,6 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from traceback import walk_tb
 from typing import Any, ClassVar, NamedTuple, Union, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -48,8 +47,8 @@ from temporalio.worker import (
 )
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
-from ..agent.approved_calls import as_json
 from ..agent.dependencies import Running, running
+from ..agent.internals import was_changed
 from ..agent.options import RunInfo, RunOptions
 from ..agent.refused_files import check_files
 from ..agent.runner import Added, Emit, RunArguments, RunOutput, stopped
@@ -530,8 +529,8 @@ class _InTask(ActivityInboundInterceptor):
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
         except Exception as error:
-            if (misfits := _misfits(error)) is not None:
-                if misfits:
+            if (changed := was_changed(error)) is not None:
+                if changed:
                     raise _changed_agent() from error
                 logger.error(_VALIDATED_TWICE)
                 raise _as_failure(EngineFailure(*UNKNOWN)) from error
@@ -547,24 +546,6 @@ async def _unknown(arguments: Sequence[RawValue]) -> None:
     """Stand for the activities that the agent of this process does not have. Temporal would try again for ever."""
     name = activity.info().activity_type
     raise _changed_agent() if name.startswith(_OF_AGENTS) else exceptions.ApplicationError(name, type='NotFoundError')
-
-
-def _misfits(error: BaseException | None) -> bool | None:
-    """Return whether a call does not fit the tools of this process, because they were changed; None for another error.
-
-    False for tools that are the same: a validator has refused an argument that it has changed before. In both cases, no
-    tool was called.
-    """
-    if error is None:
-        return None
-    for frame, _ in walk_tb(error.__traceback__):  # functions of Pydantic AI, before the tool is called
-        if frame.f_code.co_name == 'tool_for_tool_def':
-            return True
-        if frame.f_code.co_name == 'revalidate_function_args':
-            tools, tool = frame.f_locals['toolset'].tools, frame.f_locals['tool']
-            here = tools[tool.original_name].tool_def.parameters_json_schema
-            return as_json(tool.tool_def.parameters_json_schema) != as_json(here)
-    return _misfits(error.__cause__)
 
 
 def _changed_agent() -> exceptions.ApplicationError:
