@@ -156,6 +156,7 @@ class TemporalKit(Kit):
 ACTIVITIES = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
     heartbeat_timeout=timedelta(seconds=3),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=3),
 )
 TOPIC = WorkflowStreamTopic('events', batch_interval=timedelta(milliseconds=10))
 EMPTY = 'empty'

@@ -27,6 +27,11 @@ def schema_of(tool: ToolDefinition) -> dict[str, Any]:
     return tool.parameters_json_schema | ({'description': tool.description} if tool.description else {})
 
 
+def as_json(schema: dict[str, Any]) -> Any:
+    """Return a schema as stores and engines return it: with lists in the place of tuples, and without NaN."""
+    return from_json(dump_json(schema, inf_nan_mode='null'))
+
+
 @dataclass
 class AsApproved(WrapperToolset[Any]):
     """All tools of a run, of which an approved call reaches only the tool that the approver has seen."""
@@ -39,8 +44,7 @@ class AsApproved(WrapperToolset[Any]):
     ) -> Any:
         """Call a tool, unless the call was approved for another one."""
         seen = self.approved.get(ctx.tool_call_id or '') if ctx.tool_call_approved else None
-        # Stored schemas are JSON, in which a tuple is a list.
-        if seen is not None and (now := schema_of(tool.tool_def)) != seen and from_json(dump_json(now)) != seen:
+        if seen is not None and (now := schema_of(tool.tool_def)) != seen and as_json(now) != as_json(seen):
             logger.warning('The tool %s was changed after a call was approved: the call is not carried out.', name)
             return _CHANGED
         return await self.wrapped.call_tool(name, tool_args, ctx, tool)

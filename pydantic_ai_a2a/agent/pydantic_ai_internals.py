@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import copy
+from traceback import walk_tb
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
+
+from .approved_calls import as_json
 
 Wrap = Callable[[AbstractCapability[Any]], AbstractCapability[Any]]
 """Returns a capability that calls another capability, or the same capability if already wrapped."""
@@ -203,3 +206,21 @@ def refuses_images(inside: Any) -> bool:
 def has_workspaces(inside: Any) -> bool:
     """Return whether runs in a workflow may have a workspace: a capability of the agent supplies workspaces."""
     return inside._bound_workspace_operation is not None
+
+
+def was_changed(error: BaseException | None) -> bool | None:
+    """Return whether a call at Temporal fails because the tools here were changed; None for another error.
+
+    False for tools that are the same: a validator has refused an argument that it has changed before. In both cases, no
+    tool was called. Replaced by an error of Pydantic AI for each of them.
+    """
+    if error is None:
+        return None
+    for frame, _ in walk_tb(error.__traceback__):  # functions of Pydantic AI, before the tool is called
+        if frame.f_code.co_name == 'tool_for_tool_def':
+            return True
+        if frame.f_code.co_name == 'revalidate_function_args':
+            tools, tool = frame.f_locals['toolset'].tools, frame.f_locals['tool']
+            here = tools[tool.original_name].tool_def.parameters_json_schema
+            return as_json(tool.tool_def.parameters_json_schema) != as_json(here)
+    return was_changed(error.__cause__)

@@ -1,4 +1,4 @@
-"""Verification with trusted keys: configured keys, and key sets of configured origins."""
+"""Finds the trusted key of a signature, fetches key sets for it, and verifies the signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends messages for code that wants text."""
+"""The base of the client and of its conversations: sends a message, for its result, its events or its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that a client trusts: configured keys, and key sets of configured origins."""
+"""The setting for the keys that a client trusts: keys, and origins whose key sets are fetched."""
 
 from __future__ import annotations
 

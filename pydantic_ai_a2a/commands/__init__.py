@@ -1,4 +1,5 @@
-"""The command line `pydantic-ai-a2a`, with a module for related commands.
+"""The command line `pydantic-ai-a2a`, with a module for each command.
 
-Arguments come in. Text, an exit code and a running server go out.
+Arguments come in. Text, an exit code and a running server go out. The module `tasks` also has the command `cancel`. The
+modules without a command have what several commands share.
 """

@@ -1,4 +1,4 @@
-"""The screen of a command for the answers of a remote task: text, with colours if possible, or JSON."""
+"""The choice of a command's screen for the answers of a remote task: text, with colours if possible, or JSON."""
 
 from __future__ import annotations
 

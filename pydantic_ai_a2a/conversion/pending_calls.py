@@ -33,7 +33,7 @@ class PendingCall:
     metadata: dict[str, Any] | None = None
     """Metadata from the tool: shown to clients, and returned to the tool with the answer."""
     schema: dict[str, Any] | None = None
-    """JSON Schema of the arguments that an approval may change, or of the answer to a question; None: any."""
+    """JSON Schema of the arguments, which an approval may change, or of the answer to a question; None: any."""
     changed: dict[str, Any] | None = None
     """Arguments of an earlier approval of the call, in place of the model's."""
     may_change: bool = True

@@ -156,7 +156,7 @@ def _call(
     called = call.tool_name if is_hidden else f'{call.tool_name} {dump_json(args).decode()}'
     match kind:
         case 'approval' if 'message' in marked:
-            kind, text, schema = 'authorization', marked['message'], None
+            kind, text = 'authorization', marked['message']
             metadata |= {name: marked[name] for name in ('schemes', 'url') if marked[name]}
         case 'approval':
             text = f'May I call {called}?'

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
 from .pending_calls import CallAnswer, Pending, PendingCall, deferred_tool_results
-from .remote_calls import ANSWER, CONTINUE, MODEL, WAITING, answers_of, open_calls
+from .remote_calls import ANSWER, CONTINUE, MODEL, PRIVATE, WAITING, answers_of, open_calls
 from .remote_questions import waiting_task
 
 
@@ -39,10 +39,12 @@ def run_results(pending: Pending) -> DeferredToolResults:
 
 
 def approved_schemas(pending: Pending) -> dict[str, dict[str, Any]]:
-    """Return what approvers have seen of the tools of this agent: a JSON Schema by the id of each call."""
+    """Return the tools of this agent that a client has approved, or has signed in for: their JSON Schemas, by call."""
     schemas: dict[str, dict[str, Any]] = {}
     for call in pending.calls:
-        if call.kind == 'approval' and call.schema is not None and not {WAITING, MODEL} & (call.metadata or {}).keys():
+        # Nobody answers a call that waits for a sign-in. It may have been approved before.
+        of_tool = call.kind in ('approval', 'authorization') and not PRIVATE & (call.metadata or {}).keys()
+        if of_tool and call.schema is not None:
             schemas[call.id] = call.schema
     return schemas
 

@@ -16,7 +16,6 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from traceback import walk_tb
 from typing import Any, ClassVar, NamedTuple, Union, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -49,6 +48,7 @@ from temporalio.worker import (
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 
 from ..agent.current_task import Running, running
+from ..agent.pydantic_ai_internals import was_changed
 from ..agent.refused_files import check_files
 from ..agent.run_options import RunInfo, RunOptions
 from ..agent.run_output import RunOutput, stopped
@@ -101,14 +101,17 @@ _NONDETERMINISM = '[TMPRL1100]'
 """Temporal's number of the error, which begins its text."""
 _OF_AGENTS = 'agent__'
 """Beginning of the names of Pydantic AI's activities."""
-_FITS_CALL = frozenset({'tool_for_tool_def', 'revalidate_function_args'})
-"""Functions of Pydantic AI that fit a call to the tools of this process, before the tool is called."""
 _UNTIL_BACK = RetryConfig(max_elapsed_time_millis=None, max_retries=2**31 - 1)
 """A server waits for a Temporal server that does not answer: the workflow goes on meanwhile."""
 
 _NO_DATA = (
     'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type that Pydantic'
     ' can write and read, such as a dataclass, and make live objects and secrets in the tools.'
+)
+
+_VALIDATED_TWICE = (
+    'Temporal validates the arguments of a tool twice, and a validator has refused its own result. Let validators'
+    ' accept what they return, or change the values in the tool.'
 )
 
 _PAUSE = 1.0
@@ -530,8 +533,11 @@ class _InTask(ActivityInboundInterceptor):
         except Rejected as rejected:
             raise _as_failure(rejected) from rejected
         except Exception as error:
-            if _misfits(error):
-                raise _changed_agent() from error
+            if (changed := was_changed(error)) is not None:
+                if changed:
+                    raise _changed_agent() from error
+                logger.error(_VALIDATED_TWICE)
+                raise _as_failure(EngineFailure(*UNKNOWN)) from error
             if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise _as_failure(EngineFailure(*ENGINE_FAILED)) from error  # such as for one signal too many
             if (known := _with_failure(error, input.args)) is None:
@@ -544,12 +550,6 @@ async def _unknown(arguments: Sequence[RawValue]) -> None:
     """Stand for the activities that the agent of this process does not have. Temporal would try again for ever."""
     name = activity.info().activity_type
     raise _changed_agent() if name.startswith(_OF_AGENTS) else exceptions.ApplicationError(name, type='NotFoundError')
-
-
-def _misfits(error: BaseException | None) -> bool:
-    """Return True for the error of a call that does not fit the tools of this process, of which none was called."""
-    frames = [] if error is None else [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
-    return not _FITS_CALL.isdisjoint(frames) or (error is not None and _misfits(error.__cause__))
 
 
 def _changed_agent() -> exceptions.ApplicationError:

@@ -1,4 +1,4 @@
-"""The tools of a remote agent: names, descriptions, parameters, and the parts of a call.
+"""The definitions of tools for a remote agent: names, descriptions, parameters, and the parts of a call.
 
 Names and descriptions on a card are foreign text.
 """

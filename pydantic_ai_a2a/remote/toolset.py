@@ -1,4 +1,4 @@
-"""A remote agent as tools of an agent."""
+"""A remote agent as tools of an agent: the toolset, the calls, and their results."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
 PLACE = 'a2a'
 """Key of the tool, task and conversation in the metadata of a tool return."""
 MOST_WAITING = 10_000
+"""Most waiting remote tasks that this process remembers."""
 _LONGEST_WAITING = 2_000
-"""Most bytes of JSON of a remote task that this process remembers."""
+"""Most bytes of JSON of a waiting remote task that this process remembers."""
 _SHOWN = 200
 _MESSAGE = SchemaValidator(
     core_schema.typed_dict_schema({'message': core_schema.typed_dict_field(core_schema.str_schema())})

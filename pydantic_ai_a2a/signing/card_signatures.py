@@ -1,4 +1,4 @@
-"""Signatures of agent cards (§8.4)."""
+"""Signs agent cards (§8.4), and refuses values that a signature would not cover."""
 
 from __future__ import annotations
 

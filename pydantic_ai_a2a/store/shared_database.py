@@ -45,7 +45,7 @@ _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValue
 
 
 class Process(ABC):
-    """The part of one process in one namespace of a database. A forked child makes a separate instance.
+    """The connections and readers of one process, for one namespace of a database. A forked child makes its own.
 
     Args:
         namespace: Namespace of the agent.
@@ -132,7 +132,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
 
     @property
     def process(self) -> ProcessT:
-        """The part of the running process, made at first use."""
+        """The connections and readers of the running process, made at first use."""
         process = self._processes.get(getpid())
         if process is None:
             process = self._processes.setdefault(getpid(), self._make_process())

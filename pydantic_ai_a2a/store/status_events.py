@@ -1,4 +1,4 @@
-"""The events of the statuses of tasks."""
+"""The event of a status that a task gets."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from inspect import signature
+from inspect import isabstract, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic_ai import Agent
@@ -34,6 +34,7 @@ from pydantic_ai_a2a import (
     RunOptions,
     Workers,
     errors,
+    store,
     to_a2a,
 )
 from pydantic_ai_a2a.agent.run_output import RunOutput
@@ -138,6 +139,13 @@ def test_the_documented_metrics_are_those_that_are_made() -> None:
     assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
 
 
+def test_the_ports_of_a_backend_are_documented_and_public() -> None:
+    hints = get_type_hints(store.Backend).values()
+    ports = {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
+    assert _names(DOCS / 'architecture.md', 'Port') == ports | {'Backend', 'ConversationStore'}
+    assert ports <= {*store.__all__}
+
+
 def test_contributing_has_a_rule_for_each_room() -> None:
     documented = [room for room, _ in table(ROOT / 'CONTRIBUTING.md', 'Room')]
     assert sorted(documented) == sorted(room for layer in layers() for room in layer)
@@ -152,6 +160,12 @@ def test_the_boxes_of_the_path_of_a_message_are_rooms() -> None:
 def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
     rooms = {path.relative_to(PACKAGE).parent.as_posix(): path.read_text() for path in PACKAGE.glob('**/__init__.py')}
     assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
+
+
+def test_the_room_of_statements_names_each_of_its_modules() -> None:
+    folder = PACKAGE / 'store' / 'sql'
+    named = re.findall(r'`(\w+)`', (folder / '__init__.py').read_text())
+    assert sorted(named) == sorted({path.stem for path in folder.glob('*.py')} - {'__init__'})
 
 
 def test_the_files_of_the_examples_are_there() -> None:

@@ -30,6 +30,7 @@ from .housekeeping import (
     Swept,
 )
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
+from .payloads import PayloadStore
 from .push_configs import PushConfig, PushConfigs, Takes
 from .queue import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue, WrappedQueue
 from .quotas import Bucket, Charge, QuotaStore, Spent
@@ -61,6 +62,7 @@ __all__ = [
     'OnExpired',
     'Outbox',
     'Pause',
+    'PayloadStore',
     'PushConfig',
     'PushConfigs',
     'QuotaStore',

@@ -1,7 +1,7 @@
 """All ports over one PostgreSQL database, which several machines may share. Nothing is opened before the first use.
 
-The part of a process has connections, readers, and notifications of other processes. A forked child process makes a
-separate instance.
+`PostgresProcess` has the connections and readers of one process, and notifications of other processes. A forked child
+process makes a separate instance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOGETHER = 0.05
 
 
 class PostgresProcess(Process):
-    """A process's part in a namespace of a database."""
+    """The connections and readers of one process, for one namespace of a database."""
 
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self._pool = shared_pool(settings)

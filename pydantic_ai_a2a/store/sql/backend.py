@@ -1,4 +1,4 @@
-"""All ports over one database, with the smaller ports."""
+"""All ports over one database: puts them together, and defines the ports of few methods."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pydantic_ai.messages import ModelMessage
 from ...types import TERMINAL, StoredTask
 from ..event_bus import BusEnding
 from ..histories import Histories
-from ..ports import Backend, CredentialStore, Ending, EventLog, QuotaStore, Subscription, TaskReader
-from ..ports.payloads import PayloadStore
+from ..ports import Backend, CredentialStore, Ending, EventLog, PayloadStore, QuotaStore, Subscription, TaskReader
 from . import conversations, credentials, event_log, interrupted, payloads, queue_order, queue_pause, quotas, reads
 from .database import Database, Port, WriteKind, reading, writing
 from .housekeeping import SqlHousekeeping

@@ -1,4 +1,4 @@
-"""The sender's side of deliveries: leased, done, failed, dead. Pure, like `sql`.
+"""Deliveries as their sender sees them: leased, done, failed or dead.
 
 Who locks a configuration and one of its deliveries locks the configuration first; its task is locked before both.
 """

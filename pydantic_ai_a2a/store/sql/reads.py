@@ -1,4 +1,4 @@
-"""Reads of tasks, each one transaction so that what comes back belongs together. Pure, like `sql`."""
+"""Reads of tasks, each one transaction so that what comes back belongs together."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ The text is SQL of SQLite, and `store.postgres.statements` translates it. A blan
 - `seq` numbers the rows of a table over all agents.
 
 A SQLite file keeps the comments of a step that was released, so they stay too. Where they name the module `runs`, see
-`filing`; for `contexts`, `queue_order`; for `vocabulary`, `joined_items`.
+`filing`; for `contexts`, `queue_order`; for `vocabulary`, `joined_items`; for `reads`, `totals`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What the processes of a namespace serve, and which other namespaces a store has.
 
-A process that serves an agent has a row in `process` beside the one of `reads`: its `id` goes on with a space and the
-name and the skills of the card. The row hears no notifications, so processes of earlier versions do not notice it.
+A process that serves an agent has a second row in `process`, beside the one that `peers` writes: its `id` goes on with
+a space and the name and the skills of the card. The row hears no notifications, so processes of earlier versions do not
+notice it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of tasks with their messages and artifacts, and common steps of transactions. Pure."""
+"""The rows of tasks with their messages and artifacts, and common steps of transactions."""
 
 from __future__ import annotations
 

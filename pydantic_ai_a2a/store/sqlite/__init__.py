@@ -1,4 +1,4 @@
-"""SQLite files: their connections, the threads that use the connections, and the checks of the file.
+"""SQLite files, and the memory of the process: connections, the threads that use them, and the checks of a file.
 
-Transactions of `backends.sql` come in. Results go out after the commit.
+Transactions of `store.sql` come in. Results go out after the commit.
 """

@@ -1,7 +1,7 @@
 """All ports over one SQLite file, which several processes may share. Nothing is opened before the first use.
 
-The part of a process has threads, readers, workers, and a poll for writes of other processes. A forked child process
-makes a new instance: threads do not survive a fork.
+`SqliteProcess` has the threads, readers and workers of one process, and a poll for writes of other processes. A forked
+child process makes a new instance: threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AFTER_SWEEP = WriteKind(_after_sweep)
 
 
 class SqliteProcess(Process):
-    """One process's part in one namespace of a file."""
+    """The threads, readers and workers of one process, for one namespace of a file."""
 
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         super().__init__(namespace, reader_lag, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from ...client import texts
+from pydantic_ai_a2a import AuthRequired
+
+from ...client import message, state_of, texts
 from ...dialects import unversioned
 from ..asking import answers, approve
 from ..durable_handover import served
@@ -32,9 +35,9 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(str(heard))])
 
 
-def agent_of(tool: Callable[..., Any]) -> Agent[object, str]:
+def agent_of(tool: Callable[..., Any], *, requires_approval: bool = True) -> Agent[object, str]:
     agent: Agent[object, str] = Agent(FunctionModel(model), name='agent')
-    agent.tool_plain(requires_approval=True)(tool)
+    agent.tool_plain(requires_approval=requires_approval)(tool)
     return agent
 
 
@@ -132,3 +135,45 @@ async def test_approved_call_reaches_only_the_tool_that_the_approver_has_seen(
         [answer] = texts(await client.send(answers(task, approve())))
     assert HEARS[tool] in answer
     assert bool(called) == (tool in (first, moved))
+
+
+def numbers() -> Callable[..., Any]:
+    def delete(path: str, age: float = math.nan, size: float = math.inf, most: int = 10**40) -> str:
+        """Delete a file."""
+        called.append(path)
+        return f'deleted {path}'
+
+    return delete
+
+
+async def test_approved_call_reaches_a_tool_whose_schema_has_numbers_that_json_lacks(tmp_path: Path) -> None:
+    called.clear()
+    async with served(agent_of(numbers()), backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal') as client:
+        assert 'deleted a' in texts(await client.send(answers(await client.send('hello'), approve())))[0]
+    assert called == ['a']
+
+
+def with_sign_in() -> Callable[..., Any]:
+    def delete(path: str) -> None:
+        """Delete a file."""
+        raise AuthRequired('Please sign in.')
+
+    return delete
+
+
+@pytest.mark.parametrize('requires_approval', [False, True])
+@pytest.mark.parametrize('tool', [first, other_description], ids=lambda tool: tool.__name__)
+async def test_call_that_has_waited_for_a_sign_in_reaches_only_the_tool_that_was_called(
+    tmp_path: Path, tool: Callable[[], Callable[..., Any]], requires_approval: bool
+) -> None:
+    called.clear()
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with served(agent_of(with_sign_in(), requires_approval=requires_approval), backend=url) as client:
+        task = await client.send('hello')
+        if requires_approval:
+            task = await client.send(answers(task, approve()))
+    assert state_of(task) == 'AUTH_REQUIRED'
+    async with served(agent_of(tool()), backend=url) as client:
+        [answer] = texts(await client.send(message('I have.', taskId=task['id'], contextId=task['contextId'])))
+    assert HEARS[tool] in answer
+    assert bool(called) == (tool is first)

@@ -24,9 +24,12 @@ from pydantic_ai_a2a.commands.queue import cancel_task
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.store.ports import Backend, Slot
+from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
 from ...client import LIMIT, Client, lifespan, state_of, texts
+from ...clocks import HOUR, SetClock
 from ...engines import DbosKit, Kit, TemporalKit, connect, need_dbos
 from ...fixed import fixed
 from ...reserved_ports import port_of, reserved_port
@@ -359,6 +362,26 @@ async def test_cancel_waits_for_the_answer_to_a_start(kit: Kit, sends: bool, err
         assert state_of(await canceling) == 'CANCELED'
         assert await over(kit) == ['done']
     assert waiting.answers <= 1
+
+
+@TEMPORAL
+@pytest.mark.parametrize('starts', [False, True])
+async def test_server_whose_task_was_taken_over_leaves_the_workflow_alone(kit: Kit, starts: bool) -> None:
+    waiting, start = Waiting(kit), Held('start_workflow', sends=True)
+    options = kit.options(interceptors=[start] if starts else [])
+    there = SqliteFileBackend(SqliteFile.of(options['backend']), 'agent', reader_lag=10**6, clock=SetClock(HOUR))
+    async with serving(waiting.agent, workers=Workers(lease=1.0), **options) as client:
+        task_id = await begun(client, 'hello')
+        await waiting.reached.wait()
+        with told_in_log(f'Task {task_id} was taken over or has ended') as dropped:
+            assert await there.queue.claim(Slot('thief', HOUR), at=there.now(), limit=1)
+            start.opened.set()
+            assert await asyncio.to_thread(dropped.wait, LIMIT)
+        assert list((await kit.workflows()).values()) == ['open']
+        waiting.opened.set()
+        assert await over(kit) == ['done']
+    there.close()
+    assert waiting.answers == 2
 
 
 @TEMPORAL

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import pytest
+from pydantic import AfterValidator
 from pydantic_ai import Agent, BinaryImage, RunContext, Tool
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.capabilities import (
@@ -49,6 +50,17 @@ async def look() -> str:
 
 def look_in_thread() -> str:
     return 'a'
+
+
+def once(number: int) -> int:
+    """Take the first value of a `TestModel`, and not its own result."""
+    if number:
+        raise ValueError('only 0')
+    return 1
+
+
+async def count(number: Annotated[int, AfterValidator(once)]) -> int:
+    return number
 
 
 async def draw(ctx: RunContext[Any]) -> None:
@@ -126,7 +138,7 @@ class Case:
         )
         arguments: dict[str, Any] = {'model': TestModel(), **self.agent}
         arguments['capabilities'] = [durability, *arguments.get('capabilities', ())]
-        agent = kit.agent(arguments.pop('model'), **arguments)
+        agent = Agent(arguments.pop('model'), name='agent', **arguments)
         if (late := self.late) is not None:
             agent.toolset(lambda _: late)
         return self.dbos if dbos else self.temporal, agent, {**kit.options(), **self.options}
@@ -213,14 +225,6 @@ AT_MAKING: Mapping[str, Case] = {
 }
 
 
-@pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
-    """Each engine."""
-    if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
-
-
 @pytest.mark.parametrize('case', AT_MAKING)
 async def test_what_each_run_refuses_is_refused_when_the_app_is_made(kit: Kit, case: str) -> None:
     refusal, agent, options = AT_MAKING[case].of(kit)
@@ -241,6 +245,7 @@ IN_RUNS: Mapping[str, Case] = {
         agent={'toolsets': [functions(look_in_thread)], 'capabilities': [SetToolMetadata(**OPT_OUT)]},
     ),
     'metadata of a dynamic toolset': Case('', 'Remove the opt-out', agent={'toolsets': [dynamic(**OPT_OUT)]}),
+    'validator of a parameter': Case('', 'a validator has refused its own result', agent={'tools': [count]}),
     'task in a child workflow': Case(
         '', 'remove child_workflow from the tool', agent={'toolsets': [functions(draw, temporal=CHILD, dbos=CHILD)]}
     ),

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, cast
 
 from pydantic import BaseModel
-from pydantic_ai import RunContext
+from pydantic_ai import RunContext, Tool
 from pydantic_ai.capabilities import ProcessEventStream
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[list[Pieces], Results]] = {
 
 async def watch(play: Play, case: tuple[list[Pieces], Results]) -> None:
     responses, results = case
-    agent = play.agent(streams(*responses), streams=True, tools=[work, look])
+    agent = play.agent(streams(*responses), streams=True, tools=[work, Tool(look, sequential=True)])
     async with play.serving(agent, results=results) as client:
         task = await client.watch()
         await client.watch(message('again', contextId=task['contextId']))

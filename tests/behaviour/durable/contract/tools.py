@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
@@ -162,6 +162,15 @@ async def tools_run_in_parallel(play: Play) -> None:
 @scenario
 async def tools_run_one_after_another(play: Play) -> None:
     await run_two_tools(play, sequential=True)
+
+
+@scenario
+async def a_validator_changes_an_argument(play: Play) -> None:
+    async def work(cents: Annotated[int, AfterValidator(lambda cents: cents * 100)]) -> int:
+        return cents
+
+    async with play.serving(play.agent(says(call('work', cents=7), echo), tools=[work])) as client:
+        await client.send('hello')
 
 
 @scenario
