@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -49,20 +48,19 @@ def temporal_server(port: int = 0, file: Path | None = None, settings: Sequence[
             stderr=subprocess.DEVNULL,
         )
         try:
-            _wait_for(server, port)
+            _wait_for(server, program, port)
             yield f'127.0.0.1:{port}'
         finally:
             server.kill()
             server.wait(LIMIT)
 
 
-def _wait_for(server: subprocess.Popen[bytes], port: int) -> None:
+def _wait_for(server: subprocess.Popen[bytes], program: str, port: int) -> None:
+    """Wait until the server takes calls: for a while, its port is open and it answers that it is not healthy yet."""
+    health = [program, 'operator', 'cluster', 'health', f'--address=127.0.0.1:{port}', '--command-timeout=5s']
     end = time.monotonic() + LIMIT
     while server.poll() is None and time.monotonic() < end:
-        try:
-            socket.create_connection(('127.0.0.1', port), LIMIT).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
+        said = subprocess.run(health, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT)
+        if said.stdout.strip() == b'SERVING':
             return
     raise AssertionError('the Temporal server does not start')

@@ -17,6 +17,8 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from temporalio.client import Client
+
 from pydantic_ai_a2a import A2AClient
 
 HERE = Path(__file__).resolve().parent
@@ -64,6 +66,18 @@ async def until_it_listens(port: int) -> None:
                 return
 
 
+async def until_temporal_answers(address: str) -> None:
+    """Wait until Temporal takes calls. Its port is open a little earlier."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                await Client.connect(address)
+            except RuntimeError:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
 async def until_called(calls: Path, tool: str) -> None:
     async with asyncio.timeout(SECONDS):
         while not calls.exists() or tool not in calls.read_text():  # noqa: ASYNC110 - another process writes the file
@@ -74,14 +88,15 @@ async def main() -> None:
     folder = tempfile.mkdtemp()
     with ExitStack() as stack:
         temporal, first, second = (stack.enter_context(reserved_port()) for _ in range(3))
-        options = {'cwd': folder, 'TEMPORAL': f'127.0.0.1:{temporal}'}
+        address = f'127.0.0.1:{temporal}'
+        options = {'cwd': folder, 'TEMPORAL': address}
 
         def run(*command: object) -> subprocess.Popen[bytes]:
             name, *arguments = command
             return stack.enter_context(running(str(name), *arguments, **options))
 
         run('temporal', 'server', 'start-dev', '--headless', '--port', temporal)
-        await until_it_listens(temporal)
+        await until_temporal_answers(address)
         server = run('uvicorn', 'travel:app', '--port', first)
         await until_it_listens(first)
         run('pydantic-ai-a2a', 'worker', '--engine', 'travel:app')
