@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from starlette.requests import Request
 
 from .arguments import Span, checked
-from .signing.algorithms import Key
-from .types import AgentCard, Caller, Message, WaitingTask, Worker, frozen
+from .types import AgentCard, Caller, Key, Message, WaitingTask, Worker, frozen
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -17,7 +17,7 @@ from decimal import Decimal
 from os import urandom
 from reprlib import recursive_repr
 from string import printable
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
 # What the package uses of FastA2A outside `fasta2a` and `app`: other rooms import it from here.
@@ -55,6 +55,9 @@ from typing_extensions import dataclass_transform
 from .errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
 
 T = TypeVar('T')
+
+Key: TypeAlias = str | bytes | Mapping[str, Any]
+"""A key pair or a public key: the text of a PEM file, or a JSON Web Key (RFC 7517)."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

@@ -10,9 +10,8 @@ from ..http.cached_answers import CachedAnswer
 from ..http.card import KEYS_PATH, key_set
 from ..http.urls import check_url
 from ..settings import Access, Push
-from ..signing.algorithms import Key
 from ..signing.push_signatures import SignPush
-from ..types import frozen
+from ..types import Key, frozen
 from .conflicting_options import check_signing
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from ..auth.invalid_credentials import InvalidCredentials
 from ..auth.issuer_requests import checked_url
 from ..auth.jwks import Jwks
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
-from ..signing.algorithms import Key
 from ..signing.jws import Unverified, protected_header, split_token, verify
 from ..signing.key_pairs import KeyPair, fits, load_keys
-from ..types import as_object
+from ..types import Key, as_object
 from .trust import TrustedKeys
 from .urls import origin, shown
 

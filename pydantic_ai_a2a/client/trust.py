@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arguments import checked
-from ..signing.algorithms import ALGORITHMS, Key, check_algorithms
+from ..signing.algorithms import ALGORITHMS, check_algorithms
+from ..types import Key
 
 
 @checked

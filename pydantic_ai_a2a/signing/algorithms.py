@@ -1,4 +1,4 @@
-"""The accepted algorithms of signatures, and the form of keys.
+"""The accepted algorithms of signatures.
 
 This module needs no package of an extra.
 """
@@ -6,10 +6,6 @@ This module needs no package of an extra.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
-
-Key: TypeAlias = str | bytes | Mapping[str, Any]
-"""A key pair or a public key: the text of a PEM file, or a JSON Web Key (RFC 7517)."""
 
 KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     'RS256': ('RSA', None),

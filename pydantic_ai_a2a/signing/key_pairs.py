@@ -18,7 +18,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
 
-from .algorithms import KEY_TYPES, Key
+from ..types import Key
+from .algorithms import KEY_TYPES
 
 _RSA_BITS = 2048
 _SUPPORTED = 'an RSA key of 2048 bits or more, a key of the curves P-256, P-384 or P-521, or an Ed25519 key'
