@@ -18,10 +18,13 @@ from jwt import PyJWK
 
 from ..errors import OverloadedError
 from ..signing.key_sets import KeyTable, read_key_set
-from .invalid_credentials import InvalidCredentials
 from .issuer_requests import checked_url, connected, fetch_json
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+
+class UnknownKey(Exception):
+    """The issuer has no such key."""
 
 
 class Jwks:
@@ -69,7 +72,7 @@ class Jwks:
         """Return the key with an id; without an id the only key for the algorithm.
 
         Raises:
-            InvalidCredentials: The issuer has no such key.
+            UnknownKey: The issuer has no such key.
             OverloadedError: The issuer does not answer, and the keys from the last fetch are too old.
         """
         key = self._known(kid, algorithm)
@@ -86,7 +89,7 @@ class Jwks:
             text = 'Credentials cannot be checked at the moment; try again later.'
             raise OverloadedError(text, headers={'Retry-After': str(max(wait, 1))})
         if key is None:
-            raise InvalidCredentials('key')
+            raise UnknownKey
         return key
 
     def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:

@@ -20,7 +20,7 @@ from jwt.exceptions import (
 from ..signing.algorithms import ALGORITHMS, check_algorithms
 from .invalid_credentials import InvalidCredentials
 from .issuer_requests import checked_url
-from .jwks import Jwks
+from .jwks import Jwks, UnknownKey
 
 _SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
 """Algorithms with a shared secret, and the minimum bytes of the secret (RFC 7518 §3.2)."""
@@ -91,7 +91,10 @@ class JWTVerifier:
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidCredentials('algorithm')
         keys = self._keys
-        key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
+        try:
+            key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
+        except UnknownKey:
+            raise InvalidCredentials('key') from None
         try:
             return jwt.decode(
                 token,

@@ -8,9 +8,8 @@ from typing import Any
 from jwt import PyJWK
 from pydantic_core import from_json
 
-from ..auth.invalid_credentials import InvalidCredentials
 from ..auth.issuer_requests import checked_url
-from ..auth.jwks import Jwks
+from ..auth.jwks import Jwks, UnknownKey
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.jws import Unverified, protected_header, split_token, verify
 from ..signing.key_pairs import KeyPair, fits, load_keys
@@ -107,7 +106,7 @@ class KeyFinder:
     async def _fetched(self, url: str, kid: str | None, algorithm: str) -> PyJWK:
         try:
             return await self._key_set(url).find(kid, algorithm)
-        except InvalidCredentials:
+        except UnknownKey:
             raise Unverified('names a key that is not in the key set of its origin') from None
         except OverloadedError:
             raise RemoteUnavailable(f'The key set {shown(url)} cannot be fetched. Try again later.') from None
