@@ -6,6 +6,7 @@ The annotations of a function are read at its first call, so that the checks cos
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
@@ -17,6 +18,9 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from typing_extensions import get_type_hints, is_typeddict
+
+HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""A token of HTTP (RFC 9110): the legal names of headers and cookies."""
 
 T = TypeVar('T', bound=Callable[..., Any])
 S = TypeVar('S')

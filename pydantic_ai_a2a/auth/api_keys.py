@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from ..arguments import checked
+from ..arguments import HTTP_NAME, checked
 from ..types import ApiKeySecurityScheme, Caller, SecurityScheme
 from .authenticator import Authenticator
 from .hashed_secrets import HashedSecrets
 from .redaction import redacted
 from .request_info import RequestInfo
-
-HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""A token of HTTP (RFC 9110): the legal names of headers and cookies."""
 
 
 @checked

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import httpx2
 
-from ..auth.api_keys import HTTP_NAME
+from ..arguments import HTTP_NAME
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
 from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
