@@ -1,4 +1,8 @@
-"""Makes `agent.to_a2a(...)` work on every Pydantic AI agent, as it did in Pydantic AI 1."""
+"""Makes `agent.to_a2a(...)` work on every Pydantic AI agent, as it did in Pydantic AI 1.
+
+The client makes the app of an agent by the method `__a2a_app__`, which does the same under a name of its own: agents
+may have another `to_a2a`.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +23,21 @@ _AGENTS = 'pydantic_ai.agent'
 
 
 def attach() -> None:
-    """Give agents the method `to_a2a`: now, or once the program imports Pydantic AI.
+    """Give agents the methods: now, or once the program imports Pydantic AI.
 
     Pydantic AI takes a second to import, and a program without agents, such as most commands, does not need it.
     """
     if _AGENTS in sys.modules:
-        _add_method()
+        _add_methods()
     else:
         sys.meta_path.insert(0, _Finder())
 
 
-def _add_method() -> None:
-    """Add the method, unless agents have one already. A method of a subclass goes before."""
+def _add_methods() -> None:
+    """Add the methods, `to_a2a` only unless agents have one already. A method of a subclass goes before."""
     from pydantic_ai.agent import AbstractAgent  # noqa: PLC0415 - has been imported by the program
 
+    AbstractAgent.__a2a_app__ = _Method()  # pyright: ignore[reportAttributeAccessIssue]
     if not hasattr(AbstractAgent, 'to_a2a'):
         AbstractAgent.to_a2a = _Method()  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -47,7 +52,7 @@ class _Method:
 
 
 class _Finder:
-    """A finder of modules (PEP 451), which adds the method after the module of agents has been executed."""
+    """A finder of modules (PEP 451), which adds the methods after the module of agents has been executed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _AGENTS:
@@ -68,4 +73,4 @@ class _Loader:
     def exec_module(self, module: Any) -> None:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _add_method()
+        _add_methods()

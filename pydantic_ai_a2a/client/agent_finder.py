@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.a2a_app import A2AApp
-from ..app.to_a2a import to_a2a
 from ..errors import needs_extra
 from ..protocol.lenient_reading import AnswerUnreadable
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.received_cards import read_card
 from ..types import AgentCard
+from .asgi import OwnApp
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
@@ -32,6 +31,14 @@ Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
 process."""
 _INSIDE = 'http://localhost/'
 """URL of an app in this process."""
+
+
+class _ServableAgent(Protocol):
+    """Any Pydantic AI agent: the package gives its agents the method."""
+
+    def __a2a_app__(self) -> ASGIApp:
+        """Make the app that serves the agent."""
+        ...
 
 
 class AgentFinder:
@@ -115,7 +122,7 @@ class AgentFinder:
             )
             if isinstance(self._auth, ClientCredentials):
                 self._auth.check(card, 'The agent card' if url is None else shown(url))
-            if isinstance(self._app, A2AApp) and interface.binding != 'GRPC':
+            if isinstance(self._app, OwnApp) and interface.binding != 'GRPC':
                 interface = replace(interface, url=_INSIDE)
             self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
         return self._chosen
@@ -129,7 +136,7 @@ class AgentFinder:
 def app_of(target: Target) -> ASGIApp | None:
     """Return the app of a target in this process; None for an agent over a network."""
     if isinstance(target, AbstractAgent):
-        return to_a2a(cast('AbstractAgent[Any, Any]', target))
+        return cast('_ServableAgent', target).__a2a_app__()
     return None if isinstance(target, (str, Mapping)) else target
 
 

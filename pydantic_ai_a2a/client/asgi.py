@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextvars import Context
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import httpx2
 from starlette.applications import Starlette
@@ -21,6 +21,23 @@ _AHEAD = 16
 """Most messages of an answer that wait for the reader."""
 STOP_TIME = 5.0
 """Seconds for which a caller who leaves waits for the app."""
+
+
+class _Hosting(Protocol):
+    @property
+    def begun(self) -> bool:
+        """True if the app has been started in the current event loop."""
+        ...
+
+
+@runtime_checkable
+class OwnApp(Protocol):
+    """An app of `to_a2a`, as far as its clients in the same process need to know it."""
+
+    @property
+    def hosting(self) -> _Hosting:
+        """The start and the stop of the app."""
+        ...
 
 
 class Lifespan:

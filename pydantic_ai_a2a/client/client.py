@@ -20,7 +20,6 @@ from starlette.types import ASGIApp
 from typing_extensions import TypeVar, Unpack
 
 from .. import chains
-from ..app.a2a_app import A2AApp
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..protocol.own_extensions import REPLAY_URI as REPLAY
@@ -42,7 +41,7 @@ from ..types import (
 )
 from . import card_schemas
 from .agent_finder import AgentFinder, Target, app_of
-from .asgi import Lifespan, StreamingTransport
+from .asgi import Lifespan, OwnApp, StreamingTransport
 from .connections import Auth, Connections
 from .following import Follower
 from .interfaces import Place, extensions_of
@@ -188,7 +187,7 @@ class A2AClient(Sender):
 
     async def _start(self) -> None:
         app = self._app
-        if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
+        if isinstance(app, Starlette) and not (isinstance(app, OwnApp) and app.hosting.begun):
             self._lifespan = await Lifespan.start(app, self._context())
 
     async def _stop(self) -> None:

@@ -16,6 +16,7 @@ from opentelemetry import baggage
 from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -35,6 +36,15 @@ from .proxy import cutting
 
 async def test_an_agent_of_this_process_is_served_for_as_long_as_its_client_is_open() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+        assert text_of((await client.send('hello')).outcome) == ANSWER
+
+
+async def test_agent_with_a_method_to_a2a_of_its_own_is_served_by_the_package() -> None:
+    class Foreign(WrapperAgent[Any, Any]):
+        def to_a2a(self) -> None:
+            raise AssertionError
+
+    async with asyncio.timeout(LIMIT), A2AClient(Foreign(Talker().agent)) as client:
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
