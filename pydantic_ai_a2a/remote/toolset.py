@@ -21,7 +21,6 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
-from ..agent.current_task import a2a
 from ..arguments import checked
 from ..client.agent_finder import Target
 from ..client.answer_content import content_of, digest_id, output_problem, status_message
@@ -315,7 +314,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         call = (ctx.conversation_id, ctx.tool_call_id)
         if len(dump_json(task)) <= _LONGEST_WAITING:
             self._waiting[call] = task
-        if a2a(ctx).task_id:
+        if 'task_id' in as_object((ctx.metadata or {}).get('a2a')):  # the run of a task
             self._of_run.append(call)
         if len(self._waiting) > MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
