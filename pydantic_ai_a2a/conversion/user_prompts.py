@@ -30,16 +30,9 @@ from ..public_hosts import is_public_host
 from ..types import Message, Part
 from .accepted_content import Accepts
 from .base64_text import decode_base64
+from .file_bytes import decode_text, detect_media_type, file_signature
 from .file_parts import url_kind
-from .media_types import (
-    OCTET_STREAM,
-    MediaType,
-    decode_text,
-    detect_media_type,
-    file_signature,
-    is_text,
-    parse_media_type,
-)
+from .media_types import OCTET_STREAM, MediaType, is_text, parse_media_type
 
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
 """File names that cannot break out of their frame in the prompt."""

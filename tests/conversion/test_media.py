@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion.base64_text import decode_base64
-from pydantic_ai_a2a.conversion.media_types import MediaType, detect_media_type, is_text, parse_media_type
+from pydantic_ai_a2a.conversion.file_bytes import detect_media_type
+from pydantic_ai_a2a.conversion.media_types import MediaType, is_text, parse_media_type
 
 MAGIC = {
     'png': b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR',
