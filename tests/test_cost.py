@@ -527,6 +527,12 @@ def test_importing_the_package_loads_only_what_gives_agents_their_method() -> No
     assert loaded('import pydantic_ai_a2a') == {f'pydantic_ai_a2a{name}' for name in own}
 
 
+def test_a_client_loads_no_server() -> None:
+    modules = loaded('from pydantic_ai_a2a import A2AClient')
+    server = ('pydantic_ai_a2a.app.a2a_app', 'pydantic_ai_a2a.http', 'pydantic_ai_a2a.runs', 'pydantic_ai_a2a.service')
+    assert [name for name in modules if name.startswith(server)] == []
+
+
 def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
     backends = ('store.postgres.backend', 'store.sqlite.backend')
