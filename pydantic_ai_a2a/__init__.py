@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from .auth.starlette import StarletteAuth
     from .client.client import A2AClient, Conversation
     from .client.client_credentials import ClientCredentials
-    from .client.notifications import Notification, NotificationVerifier
+    from .client.notification_verifier import Notification, NotificationVerifier
     from .client.questions import PendingRemoteCall, RemoteQuestion
     from .client.results import RemoteResult
-    from .client.trust import TrustedKeys
+    from .client.trusted_keys import TrustedKeys
     from .client.updates import Update
     from .conversion.artifacts import Artifacts
     from .conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
@@ -174,10 +174,10 @@ _NAMES = {
     '.auth.starlette': ('StarletteAuth',),
     '.client.client': ('A2AClient', 'Conversation'),
     '.client.client_credentials': ('ClientCredentials',),
-    '.client.notifications': ('Notification', 'NotificationVerifier'),
+    '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
     '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
     '.client.results': ('RemoteResult',),
-    '.client.trust': ('TrustedKeys',),
+    '.client.trusted_keys': ('TrustedKeys',),
     '.client.updates': ('Update',),
     '.conversion.artifacts': ('Artifacts',),
     '.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),

@@ -19,12 +19,12 @@ from pydantic_core import to_json
 
 from .client.answer_limits import read_json
 from .client.cards import WELL_KNOWN, RemoteCards
-from .client.connections import Connections
-from .client.event_reader import EventReader
+from .client.http_connections import HttpConnections
 from .client.interfaces import Interface, choose, is_local, spoken
+from .client.remote_urls import shown
+from .client.server_sent_events import EventReader
 from .client.transport import Request, Transport
 from .client.updates import START
-from .client.urls import shown
 from .errors import (
     A2AError,
     CardRefused,
@@ -75,7 +75,7 @@ class Finding:
 
 
 async def examine(
-    url: str, connections: Connections, trusted_origins: Collection[str] = ()
+    url: str, connections: HttpConnections, trusted_origins: Collection[str] = ()
 ) -> AsyncGenerator[Finding, None]:
     """Examine an agent. The agent gets harmless text only, and running tasks are canceled.
 
@@ -498,7 +498,7 @@ class Probe:
         connections: Connections with the credentials of the caller.
     """
 
-    def __init__(self, interface: Interface, connections: Connections) -> None:
+    def __init__(self, interface: Interface, connections: HttpConnections) -> None:
         self.interface = interface
         self._connections = connections
         self._transport = Transport(connections, interface)
@@ -510,7 +510,7 @@ class Probe:
 
     def without_credentials(self) -> Probe:
         """Return a probe of the same interface, without credentials."""
-        return Probe(self.interface, Connections(timeout=self._connections.timeout))
+        return Probe(self.interface, HttpConnections(timeout=self._connections.timeout))
 
     async def close(self) -> None:
         """Close the connections."""

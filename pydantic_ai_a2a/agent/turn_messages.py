@@ -15,7 +15,7 @@ from pydantic_ai.usage import RunUsage
 
 from ..store.ports import Checkpoint
 from ..types import Note
-from .enqueued import enqueued_after, with_enqueued, without_enqueued
+from .enqueued_messages import enqueued_after, with_enqueued, without_enqueued
 
 Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
 """Stores a checkpoint, together with the agent's note about the step."""

@@ -13,7 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.agent_inspection import NO_DEPS, NO_ENGINE, NO_MODEL, durability
 from ..agent.dependencies import keep_caller
-from ..auth.credentials import CredentialVault
+from ..auth.credential_vault import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card.template import CardFacts, CardTemplate
@@ -22,8 +22,8 @@ from ..http.health import Ready
 from ..http.request_bodies import request_late
 from ..protocol.versions import Versions
 from ..quotas import Metering
+from ..runs.app_hosting import Hosting
 from ..runs.direct_replies import DirectRuns
-from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard

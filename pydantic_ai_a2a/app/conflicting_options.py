@@ -17,7 +17,7 @@ from ..agent.run_options import RunOptions
 from ..auth.authenticator import Authenticator
 from ..auth.guard import Auth
 from ..errors import AgentUnnamed
-from ..fasta2a.own_parts import foreign_worker
+from ..fasta2a.user_parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
 from ..store.ports import Backend
 

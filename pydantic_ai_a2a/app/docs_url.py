@@ -10,9 +10,9 @@ from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Scope
 
 from ..card.template import CardSettings
+from ..http.app_urls import quoted
 from ..http.playground.page import Playground
 from ..http.playground.steps import Steps
-from ..http.urls import quoted
 from ..settings import Limits
 from .a2a_app import A2AApp
 

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 from ..auth.tenants import Tenants, is_name
 from ..http import http_json
 from ..http.cached_answers import CachedAnswer
-from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery
+from ..http.card_and_keys import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery
+from ..http.encoded_paths import AnyPath
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
-from ..http.routing import AnyPath
 from ..service.request_flow import Serving
 from ..settings import TenantRule
 

@@ -26,10 +26,10 @@ from ..card.template import CardSettings, CardTemplate
 from ..conversion.client_schema import CLIENT_SCHEMA
 from ..conversion.client_tools import CLIENT_TOOLS
 from ..conversion.pending_calls_extension import PENDING_CALLS
-from ..fasta2a.own_parts import OwnParts, own_parts
+from ..fasta2a.user_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
-from ..http.card import Discovery
+from ..http.card_and_keys import Discovery
 from ..http.cors import cors_middleware
 from ..http.index import Index
 from ..http.playground.steps import Steps
@@ -37,7 +37,7 @@ from ..protocol import own_extensions
 from ..protocol.own_extensions import RUN_METADATA
 from ..protocol.versions import Versions
 from ..public_hosts import is_loopback
-from ..runs.hosting import Hosting
+from ..runs.app_hosting import Hosting
 from ..service.extended_card import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend

@@ -24,7 +24,7 @@ from .issuer_requests import checked_url, connected, fetch_json
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-class Jwks:
+class IssuerKeys:
     """The keys of one issuer.
 
     Args:

@@ -19,8 +19,8 @@ from jwt.exceptions import (
 
 from ..signing.algorithms import ALGORITHMS, check_algorithms
 from .invalid_credentials import InvalidCredentials
+from .issuer_keys import IssuerKeys
 from .issuer_requests import checked_url
-from .jwks import Jwks
 
 _SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
 """Algorithms with a shared secret, and the minimum bytes of the secret (RFC 7518 §3.2)."""
@@ -62,13 +62,13 @@ class JWTVerifier:
         self._issuer = issuer
         self._audiences = audiences
         self._leeway = leeway
-        self._keys: Jwks | bytes
+        self._keys: IssuerKeys | bytes
         """The keys of the issuer, or the shared secret."""
         if secret is None:
             self._algorithms = ALGORITHMS if algorithms is None else tuple(algorithms)
             check_algorithms(self._algorithms, ALGORITHMS, 'algorithms=')
             url = checked_url(jwks_url or discovery or '')
-            self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
+            self._keys = IssuerKeys(issuer, url, self._algorithms, times, discovery=jwks_url is None)
         else:
             if jwks_url is not None:
                 raise ValueError('Give secret= or jwks_url=, not both.')
@@ -91,7 +91,7 @@ class JWTVerifier:
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidCredentials('algorithm')
         keys = self._keys
-        key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
+        key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, IssuerKeys) else keys
         try:
             return jwt.decode(
                 token,

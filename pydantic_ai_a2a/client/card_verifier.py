@@ -13,7 +13,7 @@ from ..signing.card_signatures import CARD_DIGEST, card_digest, lost
 from ..signing.jws import Unverified
 from ..types import as_object
 from .key_finder import KeyFinder
-from .trust import TrustedKeys
+from .trusted_keys import TrustedKeys
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

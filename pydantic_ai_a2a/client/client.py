@@ -42,16 +42,16 @@ from ..types import (
 )
 from . import card_schemas
 from .agent_finder import AgentFinder, Target, app_of
-from .asgi import Lifespan, StreamingTransport
-from .connections import Auth, Connections
-from .following import Follower
+from .asgi_transport import Lifespan, StreamingTransport
+from .followed_task import Follower
+from .http_connections import Auth, HttpConnections
 from .interfaces import Place, extensions_of
 from .message_content import Content, message_of
 from .results import RemoteResult, Sent
 from .send_options import SendOptions, WaitOptions, send_params
-from .sender import Sender
+from .text_sender import TextSender
 from .transport import Transport
-from .trust import TrustedKeys
+from .trusted_keys import TrustedKeys
 from .updates import Update
 
 OutputT = TypeVar('OutputT', default=Any)
@@ -79,7 +79,7 @@ class _Users:
 
 
 @checked
-class A2AClient(Sender):
+class A2AClient(TextSender):
     """Calls one remote agent, in the version and over the binding that its card names.
 
     Args:
@@ -128,7 +128,7 @@ class A2AClient(Sender):
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._timeout = seconds(timeout)
-        self._connections = Connections(
+        self._connections = HttpConnections(
             headers=headers or {},
             auth=auth,
             client=http_client,
@@ -463,7 +463,7 @@ class A2AClient(Sender):
         return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
 
 
-class Conversation(Sender):
+class Conversation(TextSender):
     """A conversation with a remote agent: each message continues it, or answers the task that waits.
 
     Args:

@@ -19,7 +19,7 @@ from ..arguments import checked
 from ..auth.issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..types import AgentCard
-from .urls import origin, shown
+from .remote_urls import origin, shown
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""

@@ -17,8 +17,8 @@ from ..errors import (
 )
 from ..types import INTERRUPTED, STOPPED, GetParams, SendParams, StreamResponse, SubscribeParams, Task
 from .answer_limits import MAX_ANSWER, MAX_VALUES
-from .connections import NotConnected, Silent
-from .patience import Patience
+from .http_connections import NotConnected, Silent
+from .request_retries import Patience
 from .transport import Transport
 from .updates import START, TaskSize, Update, task_id_of
 

@@ -44,7 +44,7 @@ _PASSED_ON = ('retry-after', 'www-authenticate', 'x-correlation-id')
 _ = error_details_pb2  # registers the messages of the details
 
 
-class OverGrpc(httpx2.AsyncBaseTransport):
+class GrpcTransport(httpx2.AsyncBaseTransport):
     """The connections of one event loop to gRPC servers."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_
 from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
-from .urls import shown
+from .remote_urls import shown
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
@@ -38,7 +38,7 @@ class Silent(RemoteUnavailable):
     """The agent has got the request, and has not answered in time."""
 
 
-class Connections:
+class HttpConnections:
     """The HTTP client of each event loop.
 
     Args:
@@ -192,10 +192,10 @@ class Connections:
 
 def _grpc() -> httpx2.AsyncBaseTransport:
     try:
-        from .over_grpc import OverGrpc  # noqa: PLC0415 - of an extra, and gRPC takes long to import
+        from .grpc_transport import GrpcTransport  # noqa: PLC0415 - of an extra, and gRPC takes long to import
     except ImportError as error:
         raise CardRefused(needs_extra('The agent is called over gRPC, which', 'grpc')) from error
-    return OverGrpc()
+    return GrpcTransport()
 
 
 def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:

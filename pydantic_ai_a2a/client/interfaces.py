@@ -13,7 +13,7 @@ import httpx2
 
 from ..errors import CardRefused
 from ..types import AgentCard, AgentInterface
-from .urls import origin, shown
+from .remote_urls import origin, shown
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from ..arguments import checked, seconds
 from ..errors import NotificationRefused, RemoteUnavailable, needs_extra
 from ..signing.push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
-from .trust import TrustedKeys
-from .urls import origin
+from .remote_urls import origin
+from .trusted_keys import TrustedKeys
 
 FirstTime: TypeAlias = Callable[[str, float], bool | Awaitable[bool]]
 """A function that remembers the id of a signature for some seconds, and returns False if the id was remembered."""

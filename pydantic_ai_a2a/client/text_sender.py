@@ -19,7 +19,7 @@ from .updates import Update
 OutputT = TypeVar('OutputT', default=Any)
 
 
-class Sender(ABC):
+class TextSender(ABC):
     """Sends messages to a remote agent."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from ..errors import needs_extra
 from ..store.postgres.settings import Postgres
-from ..store.postgres.statements import script_of
+from ..store.postgres.sql_translation import script_of
 from ..store.shared_database import SharedBackend
 from ..store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version

@@ -21,9 +21,9 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
 from ..client.questions import answer_to
+from ..client.remote_urls import shown
 from ..client.send_options import SendOptions
 from ..client.updates import Update
-from ..client.urls import shown
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
@@ -31,7 +31,7 @@ from .answer_prompts import open_approvals, prompt_for_answer
 from .exit_codes import CTRL_C, WAITS
 from .plain_screen import question_of
 from .remote_agent import Remote
-from .screens import Form, screen_for
+from .screen_choice import Form, screen_for
 from .terminal import safe, say
 
 T = TypeVar('T')

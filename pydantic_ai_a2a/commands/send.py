@@ -15,8 +15,8 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..types import Part
 from .remote_agent import Remote, agent_options
-from .screens import Form, json_options
-from .talk import Talk
+from .remote_conversation import Talk
+from .screen_choice import Form, json_options
 
 
 @click.command()

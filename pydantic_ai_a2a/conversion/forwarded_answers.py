@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
+from .forwarded_questions import waiting_task
 from .pending_calls import CallAnswer, Pending, PendingCall, deferred_tool_results
 from .remote_calls import ANSWER, CONTINUE, MODEL, PRIVATE, WAITING, answers_of, open_calls
-from .remote_questions import waiting_task
 
 
 def run_results(pending: Pending) -> DeferredToolResults:

@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..card.template import CardTemplate
 from ..protocol.versions import Versions
+from .app_urls import URLS, base_url, check_url
 from .asgi_requests import requested_version
 from .cached_answers import CachedAnswer
-from .urls import URLS, base_url, check_url
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'

@@ -17,10 +17,10 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .app_urls import base_url, quoted
 from .cached_answers import CachedAnswer
-from .card import CARD_PATH
+from .card_and_keys import CARD_PATH
 from .health import READY_PATH, answer_health
-from .urls import base_url, quoted
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

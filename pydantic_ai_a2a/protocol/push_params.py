@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from ..types import CreatePushParams, ListPushParams, PushParams, PushTarget
-from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId, Tenanted
+from .request_fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId, Tenanted
 
 _Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]
 

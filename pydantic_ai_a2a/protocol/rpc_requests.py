@@ -18,9 +18,9 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, InvalidRequestError, MethodNotFoundError
 from ..types import faults_of
 from .codec import Params, RpcRefused, RpcRequest
-from .fields import MAX_ID
 from .invalid_params import invalid
 from .operations import Operation
+from .request_fields import MAX_ID
 from .strict_json import bad_text, has_lone_surrogates, holds_constants, parse_json, unreadable
 
 _SHAPE: Any = TypedDict

@@ -19,9 +19,9 @@ from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
 from . import push_params, stored
 from .codec import Params, RpcRequest
-from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
+from .request_fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
 from .rpc_requests import RpcRequests
 from .sent_params import older_params
 

@@ -30,7 +30,9 @@ from ..types import (
 )
 from . import push_params, stored
 from .codec import HttpCodec, HttpRequest, Params, RpcRequest
-from .fields import (
+from .http_params import check_params, read_params, read_query
+from .operations import OPERATIONS, Operation
+from .request_fields import (
     PROTO_JSON,
     Count,
     FlatPart,
@@ -46,8 +48,6 @@ from .fields import (
     params_of,
     read_message,
 )
-from .http_params import check_params, read_params, read_query
-from .operations import OPERATIONS, Operation
 from .rpc_requests import RpcRequests
 from .sent_params import newer_params
 

@@ -36,7 +36,7 @@ from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message
-from .outgoing import Outgoing, message_id, outgoing
+from .outgoing_message import Outgoing, message_id, outgoing
 from .remote_tasks import RemoteTasks
 from .remote_turns import RemoteTurn, details, last_turn, local_tools, used
 from .response_parts import response_parts

@@ -26,11 +26,11 @@ from ..arguments import checked
 from ..client.agent_finder import Target
 from ..client.answer_content import content_of, digest_id, output_problem, status_message
 from ..client.client import A2AClient
-from ..client.connections import Auth
+from ..client.http_connections import Auth
 from ..client.interfaces import extensions_of
 from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..client.send_options import SendOptions
-from ..client.trust import TrustedKeys
+from ..client.trusted_keys import TrustedKeys
 from ..client.updates import Update
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, InvalidParamsError, RemoteError

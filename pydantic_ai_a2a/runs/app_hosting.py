@@ -25,7 +25,7 @@ from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend
 from ..telemetry.metrics import metrics
-from .host import ComponentState, Host
+from .loop_host import ComponentState, Host
 from .presence import present
 from .shutdown import Shutdown, SignalHandler
 from .worker import Worker

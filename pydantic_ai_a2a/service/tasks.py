@@ -48,10 +48,10 @@ from .event_streams import FORMS, EventStream, LiveTextForm
 from .message_marks import with_mark
 from .slot_offers import Offers
 from .submissions import Submissions
-from .webhooks import registration_of
+from .webhook_registration import registration_of
 
 if TYPE_CHECKING:
-    from ..auth.credentials import CredentialVault
+    from ..auth.credential_vault import CredentialVault
     from ..push.registration import Registration
 
 

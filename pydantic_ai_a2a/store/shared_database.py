@@ -25,11 +25,11 @@ from .ports import Accepted, Claim, Submission
 from .sql.backend import SqlBackend
 from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from .sql.event_log import events_after
+from .sql.neighbors import Neighbors, announce, neighbors
 from .sql.peers import Peers
-from .sql.services import Neighbors, announce, neighbors
 from .sql.task_queue import SqlQueue
 from .sql.transaction import Transaction
-from .sql.webhooks import Due
+from .sql.webhook_ports import Due
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

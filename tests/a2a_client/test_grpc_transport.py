@@ -32,8 +32,8 @@ from pydantic_ai_a2a import (
     serve_grpc,
     to_a2a,
 )
-from pydantic_ai_a2a.client import over_grpc
-from pydantic_ai_a2a.client.connections import NotConnected, Silent
+from pydantic_ai_a2a.client import grpc_transport
+from pydantic_ai_a2a.client.http_connections import NotConnected, Silent
 from pydantic_ai_a2a.client.interfaces import choose
 from pydantic_ai_a2a.errors import (
     A2AError,
@@ -176,7 +176,7 @@ async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> N
         with pytest.raises(UnsupportedOperationError, match=r'SendMessageRequest has values that protobuf'):
             await client.send([{'data': 10**400}])
     [request] = requests
-    message = over_grpc.Messages(over_grpc.methods()['SendMessage'], 100).read(request)
+    message = grpc_transport.Messages(grpc_transport.methods()['SendMessage'], 100).read(request)
     assert (message['tenant'], message['message']['parts'][1]) == ('blue', {'data': {'n': [1, None]}})
     assert server.calls[0][1]['a2a-extensions'] == 'urn:a, urn:b'
 
@@ -437,8 +437,8 @@ async def test_a_caller_who_leaves_a_stream_ends_the_call(begins: bool) -> None:
     ids=['no message', 'too long', 'too many values', 'no task'],
 )
 async def test_an_answer_that_is_not_a2a(messages: list[bytes], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(over_grpc, 'MAX_ANSWER', 2000)
-    monkeypatch.setattr(over_grpc, 'MAX_VALUES', 300)
+    monkeypatch.setattr(grpc_transport, 'MAX_ANSWER', 2000)
+    monkeypatch.setattr(grpc_transport, 'MAX_VALUES', 300)
 
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         for message in messages:

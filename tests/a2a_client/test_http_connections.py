@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
-from pydantic_ai_a2a.client import asgi
+from pydantic_ai_a2a.client import asgi_transport
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.protocol.own_extensions import REPLAY
 
@@ -265,7 +265,7 @@ async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_
 async def test_an_app_that_ignores_its_cancellation_does_not_keep_its_caller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(asgi, 'STOP_TIME', 0.0)
+    monkeypatch.setattr(asgi_transport, 'STOP_TIME', 0.0)
     released, ended = asyncio.Event(), asyncio.Event()
     canned = Canned(result(TASK))
 

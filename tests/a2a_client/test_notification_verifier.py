@@ -29,8 +29,8 @@ from pydantic_ai_a2a import (
     TrustedKeys,
     to_a2a,
 )
-from pydantic_ai_a2a.client import notifications
-from pydantic_ai_a2a.client.notifications import Remembered
+from pydantic_ai_a2a.client import notification_verifier
+from pydantic_ai_a2a.client.notification_verifier import Remembered
 from pydantic_ai_a2a.signing.app_signer import AppSigner
 
 from ..auth.issuer import Key, issuer
@@ -150,7 +150,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the clocks of the signatures and of their receiver stand."""
     now = time.time()
     monkeypatch.setattr(time, 'time', lambda: now)
-    monkeypatch.setattr(notifications, 'time', lambda: now)
+    monkeypatch.setattr(notification_verifier, 'time', lambda: now)
 
 
 @pytest.mark.usefixtures('clock')

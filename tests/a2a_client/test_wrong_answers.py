@@ -14,7 +14,7 @@ import pytest
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from pydantic_ai_a2a import A2AClient, A2AError, RemoteProtocolError, RemoteUnavailable
-from pydantic_ai_a2a.client import following, transport
+from pydantic_ai_a2a.client import followed_task, transport
 from pydantic_ai_a2a.errors import (
     InternalError,
     MethodNotFoundError,
@@ -201,7 +201,7 @@ async def test_a_stream_that_is_none(answer: Response, kind: type[Exception], te
 
 @pytest.mark.parametrize('kind', ['artifact', 'artifacts', 'metadata'])
 async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, 'MAX_ANSWER', 5_000)
+    monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
     sent = 0
 
     async def endless() -> AsyncGenerator[str]:
@@ -225,7 +225,7 @@ async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: p
 
 @pytest.mark.parametrize('kind', ['artifacts', 'metadata', 'task'])
 async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, 'MOST_ENTRIES', 20)
+    monkeypatch.setattr(followed_task, 'MOST_ENTRIES', 20)
     sent = 0
 
     async def endless() -> AsyncGenerator[str]:
@@ -247,7 +247,7 @@ async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch:
 
 
 async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, 'MAX_ANSWER', 5_000)
+    monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
     artifact = {'artifactId': 'a', 'parts': [{'text': 'x' * 50}]}
     replaced = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
     status = {'statusUpdate': {**STATUS, 'metadata': {'key': 'x' * 50}}}

@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RunUsage
 from pydantic_ai.workspaces import WorkspaceRef
 
-from pydantic_ai_a2a.agent.turn import Turn
+from pydantic_ai_a2a.agent.turn_messages import Turn
 from pydantic_ai_a2a.conversion.conversation_turns import appended, closed_turn
 from pydantic_ai_a2a.store.ports import Checkpoint
 from pydantic_ai_a2a.types import Note

@@ -11,7 +11,7 @@ import pytest
 from jwt.algorithms import ECAlgorithm
 
 from pydantic_ai_a2a import InvalidCredentials
-from pydantic_ai_a2a.auth.jwks import Jwks
+from pydantic_ai_a2a.auth.issuer_keys import IssuerKeys
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.signing.key_sets import read_key_set
 
@@ -31,21 +31,21 @@ class Clock:
 
 
 @asynccontextmanager
-async def keys(*of: Key) -> AsyncGenerator[tuple[Issuer, Jwks, Clock]]:
+async def keys(*of: Key) -> AsyncGenerator[tuple[Issuer, IssuerKeys, Clock]]:
     """An issuer, its keys, and the time."""
     clock = Clock()
     async with issuer(*of) as server, asyncio.timeout(LIMIT):
         url = f'{server.url}/keys'
-        yield server, Jwks(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False, clock=clock), clock
+        yield server, IssuerKeys(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False, clock=clock), clock
 
 
-async def unknown(jwks: Jwks, kid: str) -> bool:
+async def unknown(jwks: IssuerKeys, kid: str) -> bool:
     with pytest.raises(InvalidCredentials) as refused:
         await jwks.find(kid, 'ES256')
     return refused.value.reason == 'key'
 
 
-async def retry_after(jwks: Jwks, kid: str) -> str:
+async def retry_after(jwks: IssuerKeys, kid: str) -> str:
     with pytest.raises(OverloadedError) as refused:
         await jwks.find(kid, 'ES256')
     return refused.value.headers['Retry-After']
@@ -153,7 +153,7 @@ async def test_what_is_no_set_of_keys_is_no_answer(
 async def test_nobody_is_there_is_no_answer_either(caplog: pytest.LogCaptureFixture) -> None:
     async with issuer() as server:
         url = f'{server.url}/keys'
-    await retry_after(Jwks(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False), 'one')
+    await retry_after(IssuerKeys(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False), 'one')
     assert 'ConnectError' in caplog.text
 
 

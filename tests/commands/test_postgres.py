@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store import postgres as postgres_room
 from pydantic_ai_a2a.store.postgres.settings import Postgres
-from pydantic_ai_a2a.store.postgres.statements import script_of
+from pydantic_ai_a2a.store.postgres.sql_translation import script_of
 from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 
 from ..client import message

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.updates import Update
-from pydantic_ai_a2a.commands import talk
+from pydantic_ai_a2a.commands import remote_conversation
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
 from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
@@ -48,7 +48,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look often for a Ctrl-C that came just before they began to wait."""
-    monkeypatch.setattr(talk, 'WAKE', 0.001)
+    monkeypatch.setattr(remote_conversation, 'WAKE', 0.001)
 
 
 def plain(text: str) -> str:
@@ -289,7 +289,7 @@ def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Captu
 
 
 def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    say, screen_for, reported, shown = talk.say, talk.screen_for, Event(), Event()
+    say, screen_for, reported, shown = remote_conversation.say, remote_conversation.screen_for, Event(), Event()
 
     def saying(text: str) -> None:
         say(text)
@@ -318,9 +318,9 @@ def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: py
         with served(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
             return command(capsys, 'send', server.url, 'hello')
 
-    monkeypatch.setattr(talk, 'QUEUED', 0.0)
-    monkeypatch.setattr(talk, 'say', saying)
-    monkeypatch.setattr(talk, 'screen_for', screen_that_tells)
+    monkeypatch.setattr(remote_conversation, 'QUEUED', 0.0)
+    monkeypatch.setattr(remote_conversation, 'say', saying)
+    monkeypatch.setattr(remote_conversation, 'screen_for', screen_that_tells)
     queued, begun = sent('SUBMITTED', 'COMPLETED'), sent('WORKING', 'WORKING', 'COMPLETED')
     assert (queued.code, begun.code) == (0, 0)
     assert queued.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')

@@ -9,6 +9,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import Approvals, to_a2a
+from pydantic_ai_a2a.conversion.answers_in_words import verdict
+from pydantic_ai_a2a.conversion.forwarded_answers import run_results
+from pydantic_ai_a2a.conversion.forwarded_questions import calls_for_clients
 from pydantic_ai_a2a.conversion.pending_calls import (
     CallAnswer,
     Pending,
@@ -16,10 +19,7 @@ from pydantic_ai_a2a.conversion.pending_calls import (
     deferred_tool_results,
     still_shown,
 )
-from pydantic_ai_a2a.conversion.plain_words import verdict
-from pydantic_ai_a2a.conversion.remote_answers import run_results
 from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, sign_in
-from pydantic_ai_a2a.conversion.remote_questions import calls_for_clients
 
 
 @pytest.mark.parametrize(

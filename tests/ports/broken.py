@@ -32,7 +32,7 @@ from pydantic_ai_a2a.store.sql.backend import SqlEvents, SqlReader
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
-from pydantic_ai_a2a.store.sql.webhooks import SqlOutbox
+from pydantic_ai_a2a.store.sql.webhook_ports import SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile

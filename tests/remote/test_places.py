@@ -24,7 +24,7 @@ from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.client.questions import RemoteQuestion, answer_to, waiting_task
 
 from ..a2a_client.canned import TASK, Canned, result, stream
-from ..a2a_client.test_answers import calling
+from ..a2a_client.test_wrong_answers import calling
 from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import caller

@@ -13,7 +13,7 @@ from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.histories import Histories, StoredEntry, memory_of
+from pydantic_ai_a2a.store.history_cache import Histories, StoredEntry, memory_of
 from pydantic_ai_a2a.store.model_messages import dump_message, load_message_rows
 from pydantic_ai_a2a.store.ports import Backend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend

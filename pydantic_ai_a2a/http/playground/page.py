@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
 from ...types import new_correlation_id
+from ..app_urls import quoted
 from ..cached_answers import CachedAnswer
-from ..routing import AnyPath
-from ..urls import quoted
+from ..encoded_paths import AnyPath
 from .steps import Steps
 
 _STATIC = Path(__file__).with_name('static')

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from .backend import Backend
 from .credentials import CredentialStore, SealedCredential
-from .events import Ending, EventLog, Subscription
+from .event_log import Ending, EventLog, Subscription
 from .housekeeping import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -32,9 +32,21 @@ from .housekeeping import (
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfig, PushConfigs, Takes
-from .queue import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue, WrappedQueue
 from .quotas import Bucket, Charge, QuotaStore, Spent
-from .reader import Pause, TaskReader
+from .task_queue import (
+    Accepted,
+    Answer,
+    Checkpoint,
+    Claim,
+    Finish,
+    Marks,
+    Slot,
+    Status,
+    Submission,
+    TaskQueue,
+    WrappedQueue,
+)
+from .task_reader import Pause, TaskReader
 
 __all__ = [
     'DEAD_LETTER',

@@ -14,7 +14,7 @@ from ...types import TaskEvent, TaskHeader, TaskState, frozen
 from .credentials import SealedCredential
 from .push_configs import PushConfig
 from .quotas import Charge
-from .reader import Pause
+from .task_reader import Pause
 
 MethodT = TypeVar('MethodT', bound=Callable[..., Any])
 

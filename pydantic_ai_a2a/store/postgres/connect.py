@@ -15,7 +15,7 @@ from .database_clock import DatabaseClock
 from .driver_errors import unusable
 from .execution import LATE, Connection, in_transaction, perform
 from .settings import Postgres
-from .statements import begin, key_of, steps_of
+from .sql_translation import begin, key_of, steps_of
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -19,7 +19,7 @@ from ..sql.queue_order import lock_rounds
 from ..sql.submitting import replay_key
 from ..sql.transaction import LockName
 from .settings import Postgres
-from .statements import key_of
+from .sql_translation import key_of
 
 _RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND owner = $2 AND id = $3'
 

@@ -30,7 +30,7 @@ from .database_clock import DatabaseClock
 from .driver_errors import CONFLICTS, connection_error, is_away
 from .execution import Connection, in_transaction, perform
 from .settings import Postgres
-from .statements import READ, begin
+from .sql_translation import READ, begin
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -9,21 +9,31 @@ from pydantic_ai.messages import ModelMessage
 
 from ...types import TERMINAL, StoredTask
 from ..event_bus import BusEnding
-from ..histories import Histories
+from ..history_cache import Histories
 from ..ports import Backend, CredentialStore, Ending, EventLog, PayloadStore, QuotaStore, Subscription, TaskReader
-from . import conversations, credentials, event_log, interrupted, payloads, queue_order, queue_pause, quotas, reads
+from . import (
+    conversations,
+    credentials,
+    event_log,
+    interrupted_tasks,
+    payloads,
+    queue_order,
+    queue_pause,
+    quotas,
+    task_reads,
+)
 from .database import Database, Port, WriteKind, reading, writing
 from .housekeeping import SqlHousekeeping
 from .task_queue import SqlQueue
-from .webhooks import Due, SqlOutbox, SqlPushConfigs
+from .webhook_ports import Due, SqlOutbox, SqlPushConfigs
 
-_WATCH = WriteKind(reads.watch)
+_WATCH = WriteKind(task_reads.watch)
 
 
 class SqlReader(Port, TaskReader):
     """Reads the tasks of a database."""
 
-    load = reading(reads.load)
+    load = reading(task_reads.load)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         self.database.wake()
@@ -32,9 +42,9 @@ class SqlReader(Port, TaskReader):
             return task
         return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
 
-    list = reading(reads.page)
-    pause = reading(interrupted.pause)
-    unread = reading(reads.unread)
+    list = reading(task_reads.page)
+    pause = reading(interrupted_tasks.pause)
+    unread = reading(task_reads.unread)
 
 
 class SqlEvents(Port, EventLog):

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage
 from ...audit import audit
 from ...conversion.conversation_turns import appended
 from ...types import new_correlation_id
-from ..histories import StoredEntry, load_entries
+from ..history_cache import StoredEntry, load_entries
 from ..model_messages import dump_message, dump_record, load_message_rows, load_record
 from ..run_usage import plain_usage
 from .database import Database, WriteKind

@@ -8,9 +8,9 @@ from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...types import INTERRUPTED, LIVE, TaskEvent
 from ..ports import Erased, Status
 from ..status_events import status_event
-from . import conversations, ranges, totals
+from . import conversations, task_ranges, totals
 from .deletion import ROWS, TASKS, drop_batch, drop_tasks
-from .ranges import tasks_of_owner
+from .task_ranges import tasks_of_owner
 from .task_rows import HEADER, find_row_locked, header_of
 from .transaction import LockName, Rows, Transaction
 
@@ -54,7 +54,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
 
 
 def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
-    live, values = ranges.union(ranges.LIVE_RANGES, 'id', *tasks_of_owner(agent, owner, context_id))
+    live, values = task_ranges.union(task_ranges.LIVE_RANGES, 'id', *tasks_of_owner(agent, owner, context_id))
     rows = yield f'{live} LIMIT 1', values
     if rows:
         raise UnsupportedOperationError(
@@ -67,7 +67,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     tasks_of, values = tasks_of_owner(agent, owner, context_id)
     # A new message may have created or continued a task since the check: select and lock only idle tasks.
     rows: Rows = []
-    for idle in (ranges.FILED, ranges.UNFILED):
+    for idle in (task_ranges.FILED, task_ranges.UNFILED):
         rows = rows or (
             yield (
                 # Without the order, SQLite finds the tasks in an index of lists. PostgreSQL locks in the order of ids.

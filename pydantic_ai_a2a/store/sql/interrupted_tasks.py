@@ -6,7 +6,7 @@ from ...errors import AnswerNeeded, InvalidParamsError
 from ...types import INTERRUPTED, TaskEvent, TaskHeader
 from ..ports import Answer, Pause, Status, Submission
 from ..status_events import status_event
-from . import deliveries
+from . import enqueued_deliveries
 from .event_log import add_events
 from .task_rows import LAST_EVENT, MESSAGE_OF_TASK, TASK, set_status
 from .transaction import Transaction, Write
@@ -50,7 +50,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
     yield [*set_status(agent, header.id, status), add_events(agent, header.id, [event])]
     rows = yield _ASKED, (answer.pending, event.n, agent, header.id)
     if rows[0][0]:
-        yield from deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
+        yield from enqueued_deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
     return [event]
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from ...settings import Retention
 from ...types import STOPPED
 from ..ports import Swept
-from . import conversations, deletion, filing, quotas, ranges, totals
+from . import conversations, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
 from .expiry import EXPIRED, Expired, expired_status
@@ -25,9 +25,12 @@ _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
 _UNENDED = (
-    *ranges.LIVE_RANGES,
-    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
-    f'{ranges.UNFILED} AND {_UNKNOWN}',
+    *task_ranges.LIVE_RANGES,
+    *(
+        f"state IN ('auth-required', 'input-required') AND {stopped}"
+        for stopped in (task_ranges.FILED, task_ranges.UNFILED)
+    ),
+    f'{task_ranges.UNFILED} AND {_UNKNOWN}',
 )
 _IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
@@ -225,7 +228,8 @@ def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]
     same = {tuple(row) for row in rows} & {tuple(row) for row in idle}
     of_contexts, _ = among('agent, owner, context_id', keys)
     damaged = yield (
-        f'SELECT id, state, owner, context_id FROM task WHERE {of_contexts} AND {ranges.FILED} AND {_UNKNOWN} LIMIT ?',
+        f'SELECT id, state, owner, context_id FROM task WHERE {of_contexts} AND {task_ranges.FILED} AND {_UNKNOWN}'
+        ' LIMIT ?',
         (*values, TASKS),
     )
     yield from _lock_known(agent, damaged)  # the next sweep finds these tasks in `_IDLE`

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import StoredDamaged
 from ...protocol import stored
 from ...types import TERMINAL, Page, StoredTask, TaskQuery
-from . import ranges
+from . import task_ranges
 from .damaged_bodies import check_stored
 from .event_log import log_from_now, updates
 from .joined_items import split_items
@@ -107,13 +107,13 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
         'context_id = ?': query.context_id,
         'status_at >= ?': query.since,
     }
-    of_state = ranges.of_state(query.state)
+    of_state = task_ranges.of_state(query.state)
     if query.context_id is None and query.since is None:
         total = yield count_tasks(agent, query.owner, () if query.state is None else (query.state,))
     else:
-        total = yield ranges.number(of_state, *where(listed))
+        total = yield task_ranges.number(of_state, *where(listed))
     older, values = where({**listed, '(status_at, id) < (?, ?)': query.before})
-    found, all_values = ranges.union(
+    found, all_values = task_ranges.union(
         of_state, 'status_at, id', older, (*values, query.page_size + 1), f'{_NEWEST} LIMIT ?'
     )
     rows = yield (

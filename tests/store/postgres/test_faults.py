@@ -14,7 +14,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim
 from pydantic_ai_a2a.store.postgres import connect, execution, pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import lock
+from pydantic_ai_a2a.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.store.sql import sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryNames

@@ -12,7 +12,7 @@ from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.postgres import connect, execution
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.connect import migrate, once
-from pydantic_ai_a2a.store.postgres.statements import lock, script_of
+from pydantic_ai_a2a.store.postgres.sql_translation import lock, script_of
 from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sql.transaction import LockName
 

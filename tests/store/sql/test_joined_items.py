@@ -9,7 +9,7 @@ from cProfile import Profile
 import pytest
 
 from pydantic_ai_a2a.errors import StoredDamaged
-from pydantic_ai_a2a.store.sql import joined_items, reads
+from pydantic_ai_a2a.store.sql import joined_items, task_reads
 from pydantic_ai_a2a.store.sql.damaged_bodies import check_stored
 from pydantic_ai_a2a.store.sqlite.execution import perform
 
@@ -74,7 +74,7 @@ def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact
         )
         profile = Profile()
         profile.enable()
-        task = perform(connection, reads.load('agent', str(number), None, history_length=None, artifacts=True))
+        task = perform(connection, task_reads.load('agent', str(number), None, history_length=None, artifacts=True))
         profile.disable()
         counts.append(sum(entry.callcount for entry in profile.getstats()))
         assert task is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic_ai_a2a.store.sql.webhooks import Due
+from pydantic_ai_a2a.store.sql.webhook_ports import Due
 
 
 def test_a_process_remembers_a_bounded_number_of_tasks_with_webhooks() -> None:
