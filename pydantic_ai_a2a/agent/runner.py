@@ -49,7 +49,7 @@ from .mcp_connections import MCPConnections
 from .option_checks import check_options
 from .output_checks import check_outputs
 from .partial_outputs import PartialOutputs
-from .playground_trace import Trace
+from .playground_steps import Trace
 from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
 from .refused_files import check_files
 from .run_options import RunInfo, RunOptions

@@ -18,8 +18,8 @@ from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
 from ..agent.known_tools import check_tools, known_tools
 from ..agent.mcp_connections import MCPConnections
-from ..agent.option_checks import check_partial_data
-from ..agent.playground_trace import Trace
+from ..agent.partial_outputs import check_partial_data
+from ..agent.playground_steps import Trace
 from ..agent.referenced_tasks import read_referenced
 from ..agent.run_options import RunOptions
 from ..agent.runner import Runner, RunsAgent

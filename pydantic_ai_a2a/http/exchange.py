@@ -25,8 +25,9 @@ from ..types import StoredTask, TaskEvent, new_correlation_id
 from .aborted_connections import abort, abort_later
 from .asgi_requests import request_info
 from .cached_answers import CachedAnswer
+from .client_watch import ClientWatch
 from .replies import NO_SNIFF, reply, start_reply
-from .request_bodies import JSON, ClientWatch, check_content_type, read_body
+from .request_bodies import JSON, check_content_type, read_body
 from .unread_bodies import CLOSE, discarding, has_body
 
 logger = logging.getLogger('pydantic_ai_a2a')

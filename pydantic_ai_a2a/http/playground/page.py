@@ -17,7 +17,7 @@ from ...types import new_correlation_id
 from ..app_urls import quoted
 from ..cached_answers import CachedAnswer
 from ..encoded_paths import AnyPath
-from .steps import Steps
+from .steps_endpoint import Steps
 
 _STATIC = Path(__file__).with_name('static')
 _TYPES = {

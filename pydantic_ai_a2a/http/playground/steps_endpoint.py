@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.types import Receive, Scope, Send
 
-from ...agent.playground_trace import Trace
+from ...agent.playground_steps import Trace
 from ...auth.client_machine import other_machine
 from ...auth.request_info import RequestInfo, header
 from ...auth.tenants import Tenants

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Scope
 from ..card.template import CardSettings
 from ..http.app_urls import quoted
 from ..http.playground.page import Playground
-from ..http.playground.steps import Steps
+from ..http.playground.steps_endpoint import Steps
 from ..settings import Limits
 from .a2a_app import A2AApp
 
