@@ -18,8 +18,8 @@ from .errors import QuotaExceededError
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
 from .store.ports import Bucket, Charge, QuotaStore, Spent
+from .store.ports.claim import Tried
 from .store.ports.quotas import amounts_of
-from .store.ports.task_queue import Tried
 from .types import Caller
 
 _ALL = '*'

@@ -38,7 +38,8 @@ from ..store.ports import (
     Swept,
     WrappedQueue,
 )
-from ..store.sql.backend import SqlEvents, SqlReader
+from ..store.sql.event_port import SqlEvents
+from ..store.sql.reader_port import SqlReader
 from ..store.sqlite.memory import MemoryBackend
 from ..types import (
     INTERRUPTED,

@@ -16,7 +16,7 @@ from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..errors import LeaseLost
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
-from ..store.ports.task_queue import Tried
+from ..store.ports.claim import Tried
 from ..telemetry.metrics import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Recorder

@@ -3,7 +3,7 @@
 Calls of the ports come in. Stored rows and published events go out.
 
 `ports` has the contract, `sql` the transactions of all databases, and `sqlite` and `postgres` execute them. The modules
-beside these folders are for several of them: what processes share (`shared_database`), what a process remembers
+beside these folders are for several of them: what processes share (`shared_backend`), what a process remembers
 (`event_bus`, `history_cache`), and the forms of stored values.
 """
 

@@ -123,8 +123,9 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 def test_that_the_driver_is_missing_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
 ) -> None:
-    monkeypatch.delattr(postgres_room, 'connect', raising=False)
-    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.store.postgres.connect', raising=False)
+    for name in ('connect', 'migration'):
+        monkeypatch.delattr(postgres_room, name, raising=False)
+        monkeypatch.delitem(sys.modules, f'pydantic_ai_a2a.store.postgres.{name}', raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(error) as raised:
         main(['migrate', '--backend', 'postgresql://host/db', '--check'])

@@ -40,7 +40,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.agent.run_output import RunOutput
 from pydantic_ai_a2a.agent.runner import RunArguments
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.store.sql.expiry import EXPIRED
+from pydantic_ai_a2a.store.sql.unanswered_tasks import EXPIRED
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table

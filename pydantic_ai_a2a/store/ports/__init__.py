@@ -16,6 +16,7 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from .backend import Backend
+from .claim import Checkpoint, Claim, Finish, Marks, Status
 from .credentials import CredentialStore, SealedCredential
 from .event_log import Ending, EventLog, Subscription
 from .housekeeping import (
@@ -33,20 +34,10 @@ from .outbox import DeadDelivery, Delivery, Leased, Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent
-from .task_queue import (
-    Accepted,
-    Answer,
-    Checkpoint,
-    Claim,
-    Finish,
-    Marks,
-    Slot,
-    Status,
-    Submission,
-    TaskQueue,
-    WrappedQueue,
-)
+from .submission import Accepted, Answer, Slot, Submission
+from .task_queue import TaskQueue
 from .task_reader import Pause, TaskReader
+from .wrapped_queue import WrappedQueue
 
 __all__ = [
     'DEAD_LETTER',

@@ -9,6 +9,7 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ...clock import SYSTEM, Clock
+from .claim import Claim
 from .credentials import CredentialStore
 from .event_log import EventLog
 from .housekeeping import Erased, Housekeeping
@@ -16,7 +17,7 @@ from .outbox import Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfigs
 from .quotas import QuotaStore
-from .task_queue import Claim, TaskQueue
+from .task_queue import TaskQueue
 from .task_reader import TaskReader
 
 

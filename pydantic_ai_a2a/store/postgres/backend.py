@@ -18,7 +18,7 @@ from typing import Any
 from ...clock import STOP_TIME
 from ...errors import StoreUnavailable
 from ...types import STOPPED
-from ..shared_database import Process, SharedBackend
+from ..shared_backend import Process, SharedBackend
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
 from ..thread_future import ThreadFuture

@@ -41,7 +41,7 @@ from typing import Any, TypeAlias
 from ...types import TaskEvent, TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
 from ..ports import Charge, Claim, Marks, Slot, Status
-from ..ports.task_queue import Tried
+from ..ports.claim import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import KEPT_CHECKPOINTS, load_checkpoint

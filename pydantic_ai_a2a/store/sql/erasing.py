@@ -8,7 +8,7 @@ from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...types import INTERRUPTED, LIVE, TaskEvent
 from ..ports import Erased, Status
 from ..status_events import status_event
-from . import conversations, task_ranges, totals
+from . import conversation_deletion, task_ranges, totals
 from .deletion import ROWS, TASKS, drop_batch, drop_tasks
 from .task_ranges import tasks_of_owner
 from .task_rows import HEADER, find_row_locked, header_of
@@ -43,7 +43,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     yield from _check_idle(agent, owner, context_id)
     erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
-        erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
+        erased = Erased(entries=(yield from conversation_deletion.drop_left(agent, owner, ROWS)))
     if not erased:
         erased = yield from _erase_conversations(agent, owner, context_id)
     if not erased and context_id is None:
@@ -91,7 +91,7 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
     if not rows:
         return Erased()
     yield LockName((agent, owner))
-    number, entries = yield from conversations.erase(agent, [(owner, row[0]) for row in rows], ROWS)
+    number, entries = yield from conversation_deletion.erase(agent, [(owner, row[0]) for row in rows], ROWS)
     return Erased(conversations=number, entries=entries)
 
 

@@ -11,8 +11,8 @@ from ...types import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
 from . import conversations, dead_letters, erasing, erasure_marks, export, queue_counts, queue_pause, sweep, task_reads
 from .database import Port, Published, WriteKind, always, reading, writing
-from .expiry import Expired, report_expired
 from .transaction import Rows, Transaction
+from .unanswered_tasks import Expired, report_expired
 
 _RETRY_TASK = WriteKind(dead_letters.retry_task, ready=always)
 

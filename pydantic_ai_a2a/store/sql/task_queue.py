@@ -15,7 +15,7 @@ from ...errors import LeaseLost
 from ...types import TERMINAL, TaskEvent, TaskHeader
 from ..ended_task import ended_task
 from ..ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
-from ..ports.task_queue import Tried
+from ..ports.claim import Tried
 from . import canceling, claims, emitting, filing, finishing, queue_counts, submitting
 from .database import Database, Port, Published, WriteKind, always
 from .rehearsal import Rehearsal

@@ -14,7 +14,7 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.ports import Backend
-from pydantic_ai_a2a.store.postgres import connect as postgres_connect
+from pydantic_ai_a2a.store.postgres import migration
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.sql_translation import migrations_of, script_of
 from pydantic_ai_a2a.store.sql import task_reads, totals
@@ -122,7 +122,7 @@ async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await fill(backend)
     backend.close()
-    monkeypatch.setattr(postgres_connect, 'MIGRATIONS', LATER)
+    monkeypatch.setattr(migration, 'MIGRATIONS', LATER)
     for _ in range(2):
         backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
         assert await state_of(backend, 'queued') == 'submitted'
