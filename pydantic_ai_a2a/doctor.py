@@ -33,9 +33,8 @@ from .errors import (
     RemoteProtocolError,
     TaskNotFoundError,
 )
-from .protocol.codec import Params
 from .protocol.lenient_reading import AnswerUnreadable
-from .protocol.operations import OPERATIONS
+from .protocol.operations import OPERATIONS, Params
 from .protocol.received_tasks import read_event
 from .protocol.value_count import count_values
 from .types import (

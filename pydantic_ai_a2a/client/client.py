@@ -25,7 +25,7 @@ from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..protocol.own_extensions import REPLAY_URI as REPLAY
 from ..protocol.own_extensions import SHORTEST_ID
-from ..protocol.push_params import read_target
+from ..protocol.push_targets import read_target
 from ..types import (
     INTERRUPTED,
     AgentCard,

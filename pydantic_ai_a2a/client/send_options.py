@@ -15,7 +15,7 @@ from ..conversion.client_schema import CLIENT_SCHEMA_URI, check_client_schema, w
 from ..conversion.client_tools import CLIENT_TOOLS_URI, metadata_of
 from ..conversion.foreign_schemas import UnusableSchema
 from ..errors import UnsupportedOperationError
-from ..protocol.push_params import read_target
+from ..protocol.push_targets import read_target
 from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
 from .interfaces import extensions_of
 

@@ -20,9 +20,9 @@ from pydantic_core import to_json
 from .. import chains
 from ..conversion.json_depth import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.codec import Codec, HttpCodec, Params
+from ..protocol.codec import Codec, HttpCodec
 from ..protocol.lenient_reading import AnswerUnreadable, reading
-from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.operations import OPERATIONS, Operation, Params
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.received_errors import http_error, rpc_error, status_error
 from ..protocol.received_push_configs import read_config, read_configs

@@ -30,8 +30,9 @@ from ..errors import (
     InvalidParamsError,
     QuotaExceededError,
 )
-from ..protocol.codec import Codec, Params
-from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
+from ..protocol.codec import Codec
+from ..protocol.missing_capabilities import refuse_unsupported
+from ..protocol.operations import OPERATIONS, Operation, Params
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal

@@ -16,10 +16,10 @@ from pydantic_core import from_json, to_json
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import lenient_reading
-from pydantic_ai_a2a.protocol.codec import Codec, Params
+from pydantic_ai_a2a.protocol.codec import Codec
 from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
 from pydantic_ai_a2a.protocol.lenient_reading import AnswerUnreadable
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params
 from pydantic_ai_a2a.protocol.received_errors import http_error, rpc_error, status_error
 from pydantic_ai_a2a.protocol.received_push_configs import read_config, read_configs
 from pydantic_ai_a2a.protocol.received_tasks import read_event, read_list, read_streamed, read_task

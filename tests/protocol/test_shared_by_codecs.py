@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError, PayloadTooLargeError
-from pydantic_ai_a2a.protocol.codec import RpcRefused
 from pydantic_ai_a2a.protocol.invalid_params import bad_fields, invalid_fields
+from pydantic_ai_a2a.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.protocol.request_fields import MAX_ID, MAX_ITEMS
 from pydantic_ai_a2a.protocol.rpc_requests import encode_id, request_id
 from pydantic_ai_a2a.protocol.strict_json import parse_json

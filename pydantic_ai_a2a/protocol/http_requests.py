@@ -1,22 +1,33 @@
-"""Readers of the params of HTTP requests (§11): in the body without an envelope, in the query and in the path."""
+"""The requests of HTTP+JSON (§11), and readers of their params: in the body, in the query and in the path."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from ..errors import InvalidParamsError, InvalidRequestError
-from .codec import RpcRefused
 from .invalid_params import invalid
+from .refused_requests import RpcRefused
 from .strict_json import bad_text, holds_constants, parse_json, unreadable
 
 _MAX_QUERY = 100
 _FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
+
+
+class HttpRequest(NamedTuple):
+    """One request of the HTTP+JSON binding."""
+
+    verb: str
+    path: str
+    """Path below the interface's URL, quoted."""
+    query: str
+    body: bytes | None
+    """A JSON object; None for verbs without a body."""
 
 
 def read_params(body: bytes, path: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
