@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from .client.answer_limits import read_json
 from .client.cards import WELL_KNOWN, RemoteCards
 from .client.http_connections import HttpConnections
-from .client.interfaces import Interface, choose, is_local, spoken
+from .client.interfaces import Interface, choose, spoken
 from .client.remote_urls import shown
 from .client.server_sent_events import EventReader
 from .client.transport import Request, Transport
@@ -37,6 +37,7 @@ from .protocol.lenient_reading import AnswerUnreadable
 from .protocol.operations import OPERATIONS, Params
 from .protocol.received_tasks import read_event
 from .protocol.value_count import count_values
+from .public_hosts import is_local
 from .types import (
     TERMINAL,
     AgentCard,

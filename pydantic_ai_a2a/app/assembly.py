@@ -40,7 +40,7 @@ from .configured_agent import ConfiguredAgent
 if TYPE_CHECKING:
     from ..engines.engine import AtEngine, Engine
     from ..push.registration import Registration
-    from ..push.sender import Sending
+    from ..push.webhooks import Sending
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -48,7 +48,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 def _webhooks(backend: Backend, push: Push, sign: SignPush | None) -> tuple[Registration, Sending]:
     try:
-        from ..push.sender import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
+        from ..push.webhooks import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
     except ImportError as error:
         raise ImportError(needs_extra('push=', 'push')) from error
     return webhooks(backend, push, backend.now, sign)

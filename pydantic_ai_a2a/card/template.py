@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
 from functools import lru_cache
-from hashlib import sha256
 from itertools import chain
 from typing import Any, cast
 from urllib.parse import quote
@@ -227,11 +226,6 @@ def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterf
     if tenant:
         interface['tenant'] = tenant
     return interface
-
-
-def etag(card: bytes) -> str:
-    """Return a strong entity tag of a rendered card (§8.6.1)."""
-    return f'"{sha256(card).hexdigest()}"'
 
 
 def _capabilities(settings: CardSettings) -> frozenset[str]:

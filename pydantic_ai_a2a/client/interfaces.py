@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from collections.abc import Collection
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import httpx2
 
 from ..errors import CardRefused
+from ..public_hosts import is_local
 from ..types import AgentCard, AgentInterface
 from .remote_urls import origin, shown
 
@@ -166,12 +166,3 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
         'origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
         '`--trusted-origin`.'
     )
-
-
-def is_local(host: str) -> bool:
-    """Return True for a name or an address that means the machine itself."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == 'localhost' or host.endswith('.localhost')
-    return address.is_loopback or address.is_unspecified

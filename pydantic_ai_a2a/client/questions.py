@@ -10,14 +10,13 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..conversion.adk_function_calls import function_call
-from ..conversion.foreign_schemas import UnusableSchema, check_schema
+from ..conversion.foreign_schemas import UnusableSchema, check_schema, warn_ignored
 from ..conversion.json_depth import MOST_LEVELS, deeper_than
 from ..conversion.pending_calls_extension import MEDIA_TYPE
 from ..conversion.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
 from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
-from .card_schemas import warn
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -160,7 +159,7 @@ def _usable(schema: object, field: str) -> dict[str, Any] | None:
     try:
         return None if schema is None else check_schema(schema, field, of_object=False)
     except UnusableSchema as error:
-        warn(f'A remote agent asks with a JSON Schema that cannot be used: {str(error)[:500]!r}.')
+        warn_ignored(f'A remote agent asks with a JSON Schema that cannot be used: {str(error)[:500]!r}.')
         return None
 
 

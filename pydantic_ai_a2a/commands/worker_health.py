@@ -15,8 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app.listening_sockets import listen, url_of
 from ..app.uvicorn_server import behind_host_check
-from ..http.catalogue import Agents, ReadyTogether
+from ..http.catalogue import Agents
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
+from ..http.joined_health import ReadyTogether
 from .terminal import say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)

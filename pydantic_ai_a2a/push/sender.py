@@ -11,19 +11,16 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing
 from contextvars import Context
-from typing import TypeAlias
 
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..signing.push_signatures import SignPush
-from ..store.ports import Backend, Delivery, Outbox, TaskReader
+from ..store.ports import Delivery, Outbox, TaskReader
 from ..telemetry.metrics import metrics
 from ..telemetry.propagation import trace_headers
 from ..telemetry.spans import push_span
-from .registration import Registration
 from .stored_targets import TargetCipher, TargetUnreadable
 from .webhook_client import Undelivered, WebhookClient
 
@@ -198,26 +195,3 @@ class Sender:
             return codec.encode_event(delivery.event, False)
         task = await self._reader.load(delivery.task_id, delivery.owner)
         return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
-
-
-Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[Sender]]
-"""Makes a sender for the running event loop, which sends until the context is left."""
-
-
-def webhooks(
-    backend: Backend, settings: Push, now: Callable[[], int], sign: SignPush | None = None
-) -> tuple[Registration, Sending]:
-    """Return the registration and the sending of webhooks.
-
-    Raises:
-        ValueError: The backend has no push notifications, or a key is malformed.
-        ImportError: There are keys, and `cryptography` is not installed.
-    """
-    configs, outbox, cipher = backend.push_configs, backend.outbox, TargetCipher(settings.keys)
-    if configs is None or outbox is None:
-        raise ValueError(
-            'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
-        )
-    return Registration(configs, settings, cipher), lambda: aclosing(
-        Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
-    )

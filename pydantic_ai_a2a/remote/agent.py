@@ -19,8 +19,8 @@ from ..client.agent_finder import Target
 from ..client.client import A2AClient
 from ..client.http_connections import Auth
 from ..client.trusted_keys import TrustedKeys
+from .local_tools import APPROVAL, QUESTION
 from .model import A2AModel
-from .remote_turns import APPROVAL, QUESTION
 
 OutputT = TypeVar('OutputT', default=str)
 

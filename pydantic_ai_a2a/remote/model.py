@@ -36,9 +36,10 @@ from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message
+from .local_tools import local_tools
 from .outgoing_message import Outgoing, message_id, outgoing
 from .remote_tasks import RemoteTasks
-from .remote_turns import RemoteTurn, details, last_turn, local_tools, used
+from .remote_turns import RemoteTurn, details, last_turn, used
 from .response_parts import response_parts
 
 _REPLACED = 'replaced_text'

@@ -25,13 +25,14 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
-from ..client.answer_content import as_text, digest_id
-from ..client.message_content import part_of
+from ..client.answer_content import as_text
+from ..client.message_content import digest_id, part_of
 from ..client.questions import PendingRemoteCall, RemoteQuestion, answer_to
-from ..client.send_options import usable
+from ..conversion.client_schema import usable_schema
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..types import Part
-from .remote_turns import APPROVAL, QUESTION, RemoteTurn, local_tools
+from .local_tools import APPROVAL, QUESTION, local_tools
+from .remote_turns import RemoteTurn
 
 _DENIED = ToolDenied().message
 _DATA = ('application/json', 'text/plain')
@@ -77,7 +78,7 @@ def outgoing(turn: RemoteTurn, parameters: ModelRequestParameters, *, takes_sche
         raise UserError('There is nothing to send to the remote agent. Give the run a prompt.')
     instructions = [part.content for part in parameters.instruction_parts or () if part.content]
     schema = _schema(parameters)
-    by_extension = usable(schema) if takes_schemas else None
+    by_extension = usable_schema(schema) if takes_schemas else None
     if schema is not None and by_extension is None:
         instructions.append(_SCHEMA + to_json(schema).decode())
     return Outgoing(

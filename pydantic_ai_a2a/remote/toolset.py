@@ -24,10 +24,11 @@ from typing_extensions import TypedDict, Unpack
 from ..agent.current_task import a2a
 from ..arguments import checked
 from ..client.agent_finder import Target
-from ..client.answer_content import content_of, digest_id, output_problem, status_message
+from ..client.answer_content import content_of, output_problem, status_message
 from ..client.client import A2AClient
 from ..client.http_connections import Auth
 from ..client.interfaces import extensions_of
+from ..client.message_content import digest_id
 from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
 from ..client.send_options import SendOptions
 from ..client.trusted_keys import TrustedKeys

@@ -43,8 +43,9 @@ from ..types import (
 from .answers import answered, audit_answers
 from .approvers import ApproverAccess
 from .bounded_wait import bounded_wait
-from .cancellation import canceled, loaded
+from .cancellation import canceled
 from .event_streams import FORMS, EventStream, LiveTextForm
+from .loaded_task import loaded
 from .message_marks import with_mark
 from .slot_offers import Offers
 from .submissions import Submissions
