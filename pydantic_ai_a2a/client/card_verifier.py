@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..signing.card_forms import NotSignable, canonical, everything, known_fields, signed_content
+from ..signing.canonical_cards import NotSignable, canonical, everything, known_fields, signed_content
 from ..signing.card_signatures import CARD_DIGEST, card_digest, lost
 from ..signing.jws import Unverified
 from ..types import as_object

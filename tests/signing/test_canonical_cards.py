@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jwt.utils import base64url_decode
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.signing.card_forms import (
+from pydantic_ai_a2a.signing.canonical_cards import (
     FIELDS,
     NotSignable,
     canonical,
