@@ -162,7 +162,7 @@ class Metering:
 
 
 def audit_refusal(error: QuotaExceededError, caller: Caller, address: str | None, correlation_id: str) -> None:
-    """Record the refusal of a caller."""
+    """Record in the audit log that a quota has refused a caller."""
     audit(
         'quota-exceeded',
         correlation_id=correlation_id,

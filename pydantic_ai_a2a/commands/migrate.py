@@ -16,7 +16,8 @@ from ..store.postgres.sql_translation import script_of
 from ..store.shared_backend import SharedBackend
 from ..store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
-from .named_app import apart, find, place_options
+from .named_app import find, place_options
+from .shared_apps import apart
 from .terminal import echo, say
 
 

@@ -13,7 +13,8 @@ import click
 
 from ..app.a2a_app import A2AApp
 from ..app.garbage_collection import frozen_objects
-from .named_app import PORT, apart, find, place_options
+from .named_app import PORT, find, place_options
+from .shared_apps import apart
 from .terminal import say
 from .worker_health import health_server, routed_app
 
