@@ -17,8 +17,8 @@ from uuid import uuid4
 import httpx2
 from pydantic_core import to_json
 
-from .client.answer_limits import read_json
 from .client.cards import WELL_KNOWN, RemoteCards
+from .client.foreign_json import read_json
 from .client.http_connections import HttpConnections
 from .client.interfaces import Interface, choose, spoken
 from .client.remote_urls import shown

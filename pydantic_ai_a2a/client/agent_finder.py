@@ -18,8 +18,9 @@ from ..protocol.received_cards import read_card
 from ..types import AgentCard
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials
+from .conversation_place import Place
 from .http_connections import Auth, HttpConnections
-from .interfaces import Place, choose, extensions_of
+from .interfaces import choose, extensions_of
 from .remote_urls import check_url, shown
 from .transport import Transport
 from .trusted_keys import TrustedKeys

@@ -13,7 +13,7 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.lenient_reading import AnswerUnreadable, reading
 from ..protocol.received_cards import read_card
 from ..types import AgentCard
-from .answer_limits import read_json
+from .foreign_json import read_json
 from .http_connections import Cut, HttpConnections
 from .interfaces import BINDINGS
 from .remote_urls import check_url, shown

@@ -43,9 +43,10 @@ from ..types import (
 from . import card_schemas
 from .agent_finder import AgentFinder, Target, app_of
 from .asgi_transport import Lifespan, StreamingTransport
+from .conversation_place import Place
 from .followed_task import Follower
 from .http_connections import Auth, HttpConnections
-from .interfaces import Place, extensions_of
+from .interfaces import extensions_of
 from .message_content import Content, message_of
 from .results import RemoteResult, Sent
 from .send_options import SendOptions, WaitOptions, send_params

@@ -32,9 +32,11 @@ from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
-from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, TooDeep, TooManyValues, read_json
+from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES
+from .conversation_place import Place
+from .foreign_json import TooDeep, TooManyValues, read_json
 from .http_connections import HttpConnections
-from .interfaces import Interface, Place
+from .interfaces import Interface
 from .remote_urls import origin, shown
 from .server_sent_events import EventReader, EventTooLong
 

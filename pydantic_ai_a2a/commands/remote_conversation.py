@@ -20,7 +20,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
-from ..client.questions import answer_to
+from ..client.question_answers import answer_to
 from ..client.remote_urls import shown
 from ..client.send_options import SendOptions
 from ..client.updates import Update

@@ -17,7 +17,8 @@ from ..errors import ClientGone, InvalidRequestError, OverloadedError, is_cancel
 from ..protocol.codec import HttpCodec
 from ..protocol.operations import Operation
 from ..protocol.versions import HTTP, CodecChoice
-from ..service.dispatch import DirectMessage, stored_size
+from ..service.answer_size import stored_size
+from ..service.dispatch import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer

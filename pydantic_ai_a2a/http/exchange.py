@@ -16,7 +16,8 @@ from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
 from ..protocol.codec import Codec
 from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
-from ..service.dispatch import DirectMessage, stored_size
+from ..service.answer_size import stored_size
+from ..service.dispatch import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import RequestFlow, Serving
 from ..service.unsent_answers import CHUNK, AnswerUnread, UnsentAnswer

@@ -26,7 +26,8 @@ from pydantic_ai.tools import RunContext
 
 from ..arguments import checked
 from ..client.client import A2AClient
-from ..client.interfaces import Place, extensions_of
+from ..client.conversation_place import Place
+from ..client.interfaces import extensions_of
 from ..client.live_text import LiveText
 from ..client.send_options import SendOptions
 from ..client.updates import Update

@@ -27,7 +27,8 @@ from pydantic_core import to_json, to_jsonable_python
 
 from ..client.answer_content import as_text
 from ..client.message_content import digest_id, part_of
-from ..client.questions import PendingRemoteCall, RemoteQuestion, answer_to
+from ..client.question_answers import answer_to
+from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..conversion.client_schema import usable_schema
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from ..types import Part

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RequestUsage
 
-from ..client.interfaces import Place
+from ..client.conversation_place import Place
 from ..client.questions import waiting_task
 from ..conversion.remote_calls import SYSTEM, sign_in
 from ..types import INTERRUPTED, Message, Task

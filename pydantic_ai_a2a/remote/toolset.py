@@ -29,7 +29,8 @@ from ..client.client import A2AClient
 from ..client.http_connections import Auth
 from ..client.interfaces import extensions_of
 from ..client.message_content import digest_id
-from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
+from ..client.question_answers import RemoteAnswer, approval_of
+from ..client.questions import PendingRemoteCall, RemoteQuestion, waiting_task
 from ..client.send_options import SendOptions
 from ..client.trusted_keys import TrustedKeys
 from ..client.updates import Update

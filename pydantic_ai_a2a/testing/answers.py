@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..client.answer_content import status_message
-from ..client.questions import PendingRemoteCall, RemoteQuestion, answer_to
+from ..client.question_answers import answer_to
+from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..client.results import OutputT, RemoteResult
 from ..conversion.remote_calls import open_calls
 from ..types import STOPPED

@@ -17,7 +17,8 @@ from typing_extensions import Unpack
 from ..arguments import seconds
 from ..client.client import A2AClient
 from ..client.message_content import Content
-from ..client.questions import RemoteQuestion, answer_to
+from ..client.question_answers import answer_to
+from ..client.questions import RemoteQuestion
 from ..client.results import OutputT, RemoteResult, answering
 from ..client.send_options import SendOptions, WaitOptions
 from ..client.updates import Update
