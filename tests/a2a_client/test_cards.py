@@ -23,7 +23,7 @@ from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
 from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.client.interfaces import Interface
-from pydantic_ai_a2a.doctor import interfaces
+from pydantic_ai_a2a.doctor.card_steps import interfaces
 from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import lenient_reading
 from pydantic_ai_a2a.protocol.received_cards import read_card

@@ -16,7 +16,7 @@ import pytest
 
 from pydantic_ai_a2a import A2AClient
 from pydantic_ai_a2a.client.http_connections import HttpConnections
-from pydantic_ai_a2a.doctor import examine
+from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ..bounds import LIMIT
