@@ -19,8 +19,9 @@ from ..types import INTERRUPTED, STOPPED, GetParams, SendParams, StreamResponse,
 from .answer_limits import MAX_ANSWER, MAX_VALUES
 from .http_connections import NotConnected, Silent
 from .request_retries import Patience
+from .task_size import TaskSize
 from .transport import Transport
-from .updates import START, TaskSize, Update, task_id_of
+from .updates import START, Update, task_id_of
 
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0

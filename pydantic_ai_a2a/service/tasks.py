@@ -45,7 +45,8 @@ from .answers import answered, audit_answers
 from .approvers import ApproverAccess
 from .bounded_wait import bounded_wait
 from .cancellation import canceled
-from .event_streams import FORMS, EventStream, LiveTextForm
+from .event_streams import EventStream
+from .live_text_form import FORMS, LiveTextForm
 from .loaded_task import loaded
 from .message_marks import with_mark
 from .slot_offers import Offers
