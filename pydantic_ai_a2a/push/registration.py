@@ -1,4 +1,4 @@
-"""Registration of webhooks: the check of their URLs, and their ids; or the refusal of a server without webhooks."""
+"""Registration of webhooks: the check of their URLs, and their ids."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 
-from ..errors import (
-    InternalError,
-    InvalidParamsError,
-    PrivateAddressError,
-    PushNotificationNotSupportedError,
-    TaskNotFoundError,
-)
+from ..errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
 from ..protocol.page_tokens import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
@@ -129,14 +123,3 @@ class Registration:
         rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
         page = rest[:page_size]
         return page, '' if len(page) == len(rest) else config_token(page[-1].id, task_id)
-
-
-def registration_of(push: Registration | None) -> Registration:
-    """Return the webhooks of clients.
-
-    Raises:
-        PushNotificationNotSupportedError: The server has no push notifications.
-    """
-    if push is None:
-        raise PushNotificationNotSupportedError
-    return push

@@ -17,11 +17,11 @@ from ..conversion.user_prompts import check_types
 from ..errors import InvalidParamsError, OverloadedError
 from ..protocol import stored
 from ..protocol.own_extensions import LIVE
-from ..push.registration import registration_of
 from ..settings import LONG, Settings
 from ..store.ports import Submission
 from ..types import Call, Message, SendParams
 from .message_marks import without_marks
+from .webhook_registration import registration_of
 
 if TYPE_CHECKING:
     from ..push.registration import Registration

@@ -14,7 +14,6 @@ from ..conversion.message_limits import check_metadata
 from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..protocol.page_tokens import task_before, task_token
-from ..push.registration import registration_of
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Submission, Subscription
@@ -51,6 +50,7 @@ from .loaded_task import loaded
 from .message_marks import with_mark
 from .slot_offers import Offers
 from .submissions import Submissions
+from .webhook_registration import registration_of
 
 if TYPE_CHECKING:
     from ..auth.credential_vault import CredentialVault
