@@ -74,7 +74,10 @@ class JWTVerifier:
                 raise ValueError('Give secret= or jwks_url=, not both.')
             self._algorithms = ('HS256',) if algorithms is None else tuple(algorithms)
             check_algorithms(self._algorithms, _SHARED, 'algorithms=')
-            self._keys = _checked_secret(secret, self._algorithms)
+            needed = max(_SHARED[name] for name in self._algorithms)
+            if len(secret) < needed:
+                raise ValueError(f'A secret for {" and ".join(self._algorithms)} needs at least {needed} bytes.')
+            self._keys = secret
 
     async def claims(self, token: str) -> dict[str, Any]:
         """Return the verified claims of a token.
@@ -106,10 +109,3 @@ class JWTVerifier:
             raise InvalidCredentials('expired', 'The token has expired') from None
         except PyJWTError as error:
             raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
-
-
-def _checked_secret(secret: bytes, algorithms: Sequence[str]) -> bytes:
-    needed = max(_SHARED[name] for name in algorithms)
-    if len(secret) < needed:
-        raise ValueError(f'A secret for {" and ".join(algorithms)} needs at least {needed} bytes.')
-    return secret

@@ -295,7 +295,8 @@ def _checked(card: AgentCard) -> AgentCard:
     for n, extension in enumerate(card['capabilities'].get('extensions', ())):
         _need(f'extensions[{n}]', extension, 'uri')
     valid = agent_card_ta.validate_python(card, by_alias=False, by_name=True)
-    if repeated := _repeated(skill['id'] for skill in valid['skills']):
+    ids = Counter(skill['id'] for skill in valid['skills'])
+    if repeated := next((name for name, count in ids.items() if count > 1), None):
         raise ValueError(f'Two skills have the id {repeated!r}: give one of them another id.')
     schemes = valid.get('security_schemes', {})
     check_schemes(schemes)
@@ -311,10 +312,6 @@ def _need(what: str, values: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
         if not values.get(key):
             raise ValueError(f'{what} needs {key}.')
-
-
-def _repeated(names: Iterable[str]) -> str | None:
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _requirements(card: AgentCard) -> list[SecurityRequirement]:

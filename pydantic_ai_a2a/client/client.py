@@ -161,8 +161,9 @@ class A2AClient(TextSender):
         """
         users = self._users.setdefault(asyncio.get_running_loop(), _Users())
         async with users.lock:
-            if not users.count:
-                await self._start()
+            app = self._app
+            if not users.count and isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
+                self._lifespan = await Lifespan.start(app, self._context())
             users.count += 1
         return self
 
@@ -186,11 +187,6 @@ class A2AClient(TextSender):
         Context variables of the caller, such as a deadline of its run, do not reach an app over a network either.
         """
         return Context()
-
-    async def _start(self) -> None:
-        app = self._app
-        if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
-            self._lifespan = await Lifespan.start(app, self._context())
 
     async def _stop(self) -> None:
         lifespan, self._lifespan = self._lifespan, None

@@ -117,13 +117,10 @@ class ClientCredentials:
             RemoteUnavailable: The issuer does not answer.
             RemoteProtocolError: The answer of the issuer is no metadata of the issuer, or no bearer token.
         """
-        if (token := self._usable(refused)) is None:
+        token = self._token
+        if token is None or token.value == refused or token.until <= time.monotonic():
             token = await self._fetched()
         return token.value
-
-    def _usable(self, refused: str | None) -> _Token | None:
-        token = self._token
-        return None if token is None or token.value == refused or token.until <= time.monotonic() else token
 
     async def _fetched(self) -> _Token:
         """Return the next token. Calls at the same time in one event loop share one request, and its error."""

@@ -127,7 +127,10 @@ class NotificationVerifier:
             raise NotificationRefused('The body of the notification was changed.')
         issued, expires = self._times(claims)
         token_id, notification_id = (_text(claims, name) for name in ('jti', NOTIFICATION_ID))
-        content: Any = _content(body)
+        try:
+            content = from_json(body)
+        except ValueError:
+            raise NotificationRefused('The body of the notification is not JSON.') from None
         first = self._first_time(token_id, expires + _LEEWAY - time())  # longer, for the clocks of several processes
         if not (await first if isawaitable(first) else first):
             raise NotificationRefused('The notification is repeated: a request with the same signature came before.')
@@ -177,10 +180,3 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
         raise NotificationRefused(f'The signature of the notification has no {name}.')
     return value
-
-
-def _content(body: bytes) -> object:
-    try:
-        return from_json(body)
-    except ValueError:
-        raise NotificationRefused('The body of the notification is not JSON.') from None

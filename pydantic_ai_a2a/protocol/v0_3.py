@@ -111,17 +111,14 @@ def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if 'text' in part:
         written = {'kind': 'text', 'text': part['text']}
     elif 'data' not in part:
-        written = {'kind': 'file', 'file': _wire_file(part)}
+        file = {_FILE_NAMES[key]: value for key, value in part.items() if key in _FILE_NAMES}
+        written = {'kind': 'file', 'file': file}
     elif isinstance(part['data'], dict):
         written = {'kind': 'data', 'data': part['data']}
     else:
         written = {'kind': 'data', 'data': {'value': part['data']}}
         metadata = {**(metadata or {}), WRAPPED: True}
     return written if metadata is None else {**written, 'metadata': metadata}
-
-
-def _wire_file(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {_FILE_NAMES[key]: value for key, value in part.items() if key in _FILE_NAMES}
 
 
 def _own_name(match: re.Match[str]) -> str:

@@ -157,7 +157,11 @@ class Sender:
         try:
             target = self._cipher.load(delivery.config.body)
             codec = codec_of(delivery.config.version)
-            body = await self._body(delivery)
+            if codec.pushes_tasks:
+                task = await self._reader.load(delivery.task_id, delivery.owner)
+                body = codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
+            else:
+                body = codec.encode_event(delivery.event, False)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):
                 signature = None if self._sign is None else self._sign(target.url, delivery.id, body, self._now())
                 # The caller chose the webhook, and baggage may be of others: the webhook gets the trace only.
@@ -187,11 +191,3 @@ class Sender:
         if metrics.instruments is not None:
             metrics.instruments.deliver('dead' if pause is None else 'failed')
         await self._outbox.failed(delivery, at=self._now(), pause=pause, error=error)
-
-    async def _body(self, delivery: Delivery) -> bytes:
-        """Return the body: the event, or the task after the event."""
-        codec = codec_of(delivery.config.version)
-        if not codec.pushes_tasks:
-            return codec.encode_event(delivery.event, False)
-        task = await self._reader.load(delivery.task_id, delivery.owner)
-        return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))

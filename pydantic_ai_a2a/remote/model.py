@@ -197,7 +197,9 @@ class _RemoteStream(StreamedResponse):
         try:
             update = None
             async for update in self.updates:
-                self._take(update)
+                answer = update.outcome if update.state in INTERRUPTED else update.head
+                self.provider_details = details(self.agent, self.place, answer)
+                self._usage = used(self.turn, answer)
                 for piece, in_place in self._live.add(update) if update.state is not None else ():
                     for event in self._more(piece, in_place=in_place):
                         yield event
@@ -215,11 +217,6 @@ class _RemoteStream(StreamedResponse):
                         yield event
                 yield self._parts_manager.handle_part(vendor_part_id=f'part-{n}', part=part)
         self.finish_reason = 'stop'
-
-    def _take(self, update: Update) -> None:
-        answer = update.outcome if update.state in INTERRUPTED else update.head
-        self.provider_details = details(self.agent, self.place, answer)
-        self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""

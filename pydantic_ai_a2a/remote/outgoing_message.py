@@ -140,7 +140,8 @@ def _answers(calls: Sequence[ToolCallPart], turn: RemoteTurn) -> list[Part]:
     """Return the parts that answer the pending calls of a task."""
     parts = [part for message in turn.new if isinstance(message, ModelRequest) for part in message.parts]
     returns = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
-    open_calls = [call.tool_call_id for call in calls if not _is_answered(returns.get(call.tool_call_id))]
+    answered = {call_id for call_id, result in returns.items() if result.outcome != 'interrupted'}
+    open_calls = [call.tool_call_id for call in calls if call.tool_call_id not in answered]
     if open_calls or any(isinstance(part, UserPromptPart) for part in parts):
         raise UserError(
             f'The remote task {turn.waiting_task} waits for answers to its calls, so no prompt is sent to it. Run the '
@@ -149,23 +150,16 @@ def _answers(calls: Sequence[ToolCallPart], turn: RemoteTurn) -> list[Part]:
         )
     first = calls[0]
     if first.tool_name == QUESTION and 'id' not in (first.provider_details or {}):
-        return _question_answer(returns[first.tool_call_id])
+        # A question of the remote agent itself.
+        content: Any = returns[first.tool_call_id].content
+        if isinstance(content, str):
+            return [Part(text=content)]
+        return [Part(data=to_jsonable_python(content), media_type='application/json')]
     waiting = RemoteQuestion(
         agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls]
     )
     answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
     return answer_to(waiting, answers).get('parts', [])
-
-
-def _is_answered(result: ToolReturnPart | None) -> bool:
-    return result is not None and result.outcome != 'interrupted'
-
-
-def _question_answer(result: ToolReturnPart) -> list[Part]:
-    """Return the answer to a question of the remote agent itself."""
-    if isinstance(result.content, str):
-        return [Part(text=result.content)]
-    return [Part(data=to_jsonable_python(result.content), media_type='application/json')]
 
 
 def _pending(call: ToolCallPart) -> PendingRemoteCall:

@@ -297,7 +297,8 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             self._remember(ctx, question)
             raise ApprovalRequired({WAITING: question})
         if state != 'completed':
-            self._fail(_end(agent, outcome), None)
+            text, correlation_id = status_message(outcome)
+            self._fail(f'The task of the agent {agent} was {state}: {text}{_named(correlation_id)}', None)
         return _returned(place, outcome, outcome['id'])
 
     def _remember(self, ctx: RunContext[AgentDepsT], question: RemoteQuestion) -> None:
@@ -394,12 +395,6 @@ def _sentence(agent: str, error: A2AError | RemoteError) -> str:
     if isinstance(error, A2AError):
         return f'The agent {agent} has refused the request: {error.message}' + _named(error.correlation_id)
     return f'The agent {agent} has not answered: {error}'
-
-
-def _end(agent: str, task: Task) -> str:
-    """Return the sentence about a task that has not completed."""
-    text, correlation_id = status_message(task)
-    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}{_named(correlation_id)}'
 
 
 def _named(correlation_id: str | None) -> str:

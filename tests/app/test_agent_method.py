@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,9 +67,19 @@ def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_public_names_are_there() -> None:
-    assert [name for name in pydantic_ai_a2a.__all__ if not hasattr(pydantic_ai_a2a, name)] == []
-    assert set(pydantic_ai_a2a.__all__) <= set(dir(pydantic_ai_a2a))
+    public = vars(pydantic_ai_a2a)['__all__']
+    assert [name for name in public if not hasattr(pydantic_ai_a2a, name)] == []
+    assert set(public) <= set(dir(pydantic_ai_a2a))
     assert not hasattr(pydantic_ai_a2a, 'to_a3a')
+
+
+def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
+    [block] = [node for node in ast.parse(Path(pydantic_ai_a2a.__file__).read_text()).body if isinstance(node, ast.If)]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    modules = {name.asname: f'.{node.module}' for node in imports for name in node.names}
+    assert {name: getattr(import_module(module, 'pydantic_ai_a2a'), str(name)) for name, module in modules.items()} == {
+        name: getattr(pydantic_ai_a2a, name) for name in vars(pydantic_ai_a2a)['__all__']
+    }
 
 
 @pytest.mark.parametrize('option', ['message_history', 'run_id', 'timout'])

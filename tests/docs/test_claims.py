@@ -55,7 +55,7 @@ DOCS = ROOT / 'docs'
 def test_the_reference_has_every_public_name() -> None:
     text = '\n'.join((DOCS / f'{page}.md').read_text() for page in ('reference', 'reference-clients'))
     members = re.findall(r'^::: pydantic_ai_a2a\.(?:app\.serve\.)?(\w+)$', text, re.MULTILINE)
-    assert sorted(members) == sorted(pydantic_ai_a2a.__all__)
+    assert sorted(members) == sorted(vars(pydantic_ai_a2a)['__all__'])
 
 
 def test_the_settings_have_the_documented_defaults() -> None:
