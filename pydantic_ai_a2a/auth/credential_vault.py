@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from ..base_exceptions import ends_task
 from ..encryption import Encryption, Unreadable
-from ..errors import InternalError, OverloadedError, ends_task
+from ..errors import InternalError, OverloadedError
 from ..protocol import stored
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from grpc import aio
 
 from ..auth.request_info import header
-from ..errors import ClientGone, InvalidRequestError, OverloadedError, is_cancelled, is_for_the_process
+from ..base_exceptions import is_cancelled, is_for_the_process
+from ..errors import ClientGone, InvalidRequestError, OverloadedError
 from ..protocol.codec import HttpCodec
 from ..protocol.operations import Operation
 from ..protocol.versions import HTTP, CodecChoice

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
-from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
+from ..base_exceptions import ends_task
+from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
 from ..protocol.codec import Codec
 from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
