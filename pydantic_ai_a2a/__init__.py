@@ -8,151 +8,6 @@ from typing import TYPE_CHECKING
 
 from .app.agent_method import attach
 
-if TYPE_CHECKING:
-    from .agent.current_task import CurrentTask, a2a
-    from .agent.dependencies import CallContext
-    from .agent.hooks import RunFailure, ToolCall, ToolResult
-    from .agent.run_options import RunOptions
-    from .app.a2a_app import A2AApp
-    from .app.catalogue_app import catalogue
-    from .app.mount import mount
-    from .app.serve import Server, run, serve
-    from .app.serve_grpc import serve_grpc
-    from .app.to_a2a import to_a2a
-    from .auth.api_keys import APIKeyAuth
-    from .auth.authenticator import AllOf, Authenticator
-    from .auth.bearer_tokens import BearerAuth
-    from .auth.hashed_secrets import hash_key
-    from .auth.invalid_credentials import InvalidCredentials
-    from .auth.jwt import JWTAuth
-    from .auth.request_info import RequestInfo
-    from .auth.starlette import StarletteAuth
-    from .client.client import A2AClient, Conversation
-    from .client.client_credentials import ClientCredentials
-    from .client.notifications import Notification, NotificationVerifier
-    from .client.questions import PendingRemoteCall, RemoteQuestion
-    from .client.results import RemoteResult
-    from .client.trust import TrustedKeys
-    from .client.updates import Update
-    from .conversion.artifacts import Artifacts
-    from .conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
-    from .conversion.skills import tool_skills
-    from .conversion.typed_input import NoInput
-    from .errors import (
-        A2AError,
-        CardRefused,
-        CardUnverified,
-        NotificationRefused,
-        RemoteError,
-        RemoteProtocolError,
-        RemoteUnavailable,
-        TokenRefused,
-    )
-    from .fasta2a.agent_worker import AgentWorker
-    from .remote.agent import RemoteAgent
-    from .remote.capability import A2A
-    from .remote.deferred_results import remote_results
-    from .remote.model import A2AModel
-    from .remote.task_events import A2ATaskEvent, RemoteTaskEvent
-    from .remote.toolset import A2AToolset
-    from .settings import (
-        TLS,
-        Access,
-        Approvals,
-        Budget,
-        Credential,
-        Credentials,
-        Limits,
-        Messages,
-        Progress,
-        Push,
-        Quotas,
-        Rate,
-        Results,
-        Retention,
-        Workers,
-    )
-    from .store.postgres.settings import Postgres
-    from .types import Caller, WaitingTask
-
-__all__ = (
-    'A2A',
-    'TLS',
-    'A2AApp',
-    'A2AClient',
-    'A2AError',
-    'A2AModel',
-    'A2ATaskEvent',
-    'A2AToolset',
-    'APIKeyAuth',
-    'Access',
-    'AgentWorker',
-    'AllOf',
-    'Approvals',
-    'Artifacts',
-    'AuthRequired',
-    'Authenticator',
-    'BearerAuth',
-    'Budget',
-    'CallContext',
-    'Caller',
-    'CardRefused',
-    'CardUnverified',
-    'ClientCredentials',
-    'Conversation',
-    'Credential',
-    'Credentials',
-    'CurrentTask',
-    'InputRequired',
-    'InvalidCredentials',
-    'JWTAuth',
-    'Limits',
-    'Messages',
-    'NoCredential',
-    'NoInput',
-    'Notification',
-    'NotificationRefused',
-    'NotificationVerifier',
-    'PendingRemoteCall',
-    'Postgres',
-    'Progress',
-    'Push',
-    'Quotas',
-    'Rate',
-    'Rejected',
-    'RemoteAgent',
-    'RemoteError',
-    'RemoteProtocolError',
-    'RemoteQuestion',
-    'RemoteResult',
-    'RemoteTaskEvent',
-    'RemoteUnavailable',
-    'RequestInfo',
-    'Results',
-    'Retention',
-    'RunFailure',
-    'RunOptions',
-    'Server',
-    'StarletteAuth',
-    'TokenRefused',
-    'ToolCall',
-    'ToolResult',
-    'TrustedKeys',
-    'Update',
-    'WaitingTask',
-    'Workers',
-    'a2a',
-    'catalogue',
-    'hash_key',
-    'mount',
-    'remote_results',
-    'run',
-    'serve',
-    'serve_grpc',
-    'to_a2a',
-    'tool_skills',
-)
-
 _NAMES = {
     '.agent.current_task': ('CurrentTask', 'a2a'),
     '.agent.dependencies': ('CallContext',),
@@ -174,10 +29,10 @@ _NAMES = {
     '.auth.starlette': ('StarletteAuth',),
     '.client.client': ('A2AClient', 'Conversation'),
     '.client.client_credentials': ('ClientCredentials',),
-    '.client.notifications': ('Notification', 'NotificationVerifier'),
+    '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
     '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
     '.client.results': ('RemoteResult',),
-    '.client.trust': ('TrustedKeys',),
+    '.client.trusted_keys': ('TrustedKeys',),
     '.client.updates': ('Update',),
     '.conversion.artifacts': ('Artifacts',),
     '.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
@@ -222,6 +77,85 @@ _NAMES = {
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+if TYPE_CHECKING:  # a name that is imported as itself is public for type checkers
+    from .agent.current_task import CurrentTask as CurrentTask
+    from .agent.current_task import a2a as a2a
+    from .agent.dependencies import CallContext as CallContext
+    from .agent.hooks import RunFailure as RunFailure
+    from .agent.hooks import ToolCall as ToolCall
+    from .agent.hooks import ToolResult as ToolResult
+    from .agent.run_options import RunOptions as RunOptions
+    from .app.a2a_app import A2AApp as A2AApp
+    from .app.catalogue_app import catalogue as catalogue
+    from .app.mount import mount as mount
+    from .app.serve import Server as Server
+    from .app.serve import run as run
+    from .app.serve import serve as serve
+    from .app.serve_grpc import serve_grpc as serve_grpc
+    from .app.to_a2a import to_a2a as to_a2a
+    from .auth.api_keys import APIKeyAuth as APIKeyAuth
+    from .auth.authenticator import AllOf as AllOf
+    from .auth.authenticator import Authenticator as Authenticator
+    from .auth.bearer_tokens import BearerAuth as BearerAuth
+    from .auth.hashed_secrets import hash_key as hash_key
+    from .auth.invalid_credentials import InvalidCredentials as InvalidCredentials
+    from .auth.jwt import JWTAuth as JWTAuth
+    from .auth.request_info import RequestInfo as RequestInfo
+    from .auth.starlette import StarletteAuth as StarletteAuth
+    from .client.client import A2AClient as A2AClient
+    from .client.client import Conversation as Conversation
+    from .client.client_credentials import ClientCredentials as ClientCredentials
+    from .client.notification_verifier import Notification as Notification
+    from .client.notification_verifier import NotificationVerifier as NotificationVerifier
+    from .client.questions import PendingRemoteCall as PendingRemoteCall
+    from .client.questions import RemoteQuestion as RemoteQuestion
+    from .client.results import RemoteResult as RemoteResult
+    from .client.trusted_keys import TrustedKeys as TrustedKeys
+    from .client.updates import Update as Update
+    from .conversion.artifacts import Artifacts as Artifacts
+    from .conversion.chosen_states import AuthRequired as AuthRequired
+    from .conversion.chosen_states import InputRequired as InputRequired
+    from .conversion.chosen_states import NoCredential as NoCredential
+    from .conversion.chosen_states import Rejected as Rejected
+    from .conversion.skills import tool_skills as tool_skills
+    from .conversion.typed_input import NoInput as NoInput
+    from .errors import A2AError as A2AError
+    from .errors import CardRefused as CardRefused
+    from .errors import CardUnverified as CardUnverified
+    from .errors import NotificationRefused as NotificationRefused
+    from .errors import RemoteError as RemoteError
+    from .errors import RemoteProtocolError as RemoteProtocolError
+    from .errors import RemoteUnavailable as RemoteUnavailable
+    from .errors import TokenRefused as TokenRefused
+    from .fasta2a.agent_worker import AgentWorker as AgentWorker
+    from .remote.agent import RemoteAgent as RemoteAgent
+    from .remote.capability import A2A as A2A
+    from .remote.deferred_results import remote_results as remote_results
+    from .remote.model import A2AModel as A2AModel
+    from .remote.task_events import A2ATaskEvent as A2ATaskEvent
+    from .remote.task_events import RemoteTaskEvent as RemoteTaskEvent
+    from .remote.toolset import A2AToolset as A2AToolset
+    from .settings import TLS as TLS
+    from .settings import Access as Access
+    from .settings import Approvals as Approvals
+    from .settings import Budget as Budget
+    from .settings import Credential as Credential
+    from .settings import Credentials as Credentials
+    from .settings import Limits as Limits
+    from .settings import Messages as Messages
+    from .settings import Progress as Progress
+    from .settings import Push as Push
+    from .settings import Quotas as Quotas
+    from .settings import Rate as Rate
+    from .settings import Results as Results
+    from .settings import Retention as Retention
+    from .settings import Workers as Workers
+    from .store.postgres.settings import Postgres as Postgres
+    from .types import Caller as Caller
+    from .types import WaitingTask as WaitingTask
+else:
+    __all__ = tuple(_MODULES)
 
 
 def __getattr__(name: str) -> object:

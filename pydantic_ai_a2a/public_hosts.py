@@ -76,3 +76,12 @@ def is_loopback(host: str) -> bool | None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped  # a dual-stack socket shows IPv4 clients so
     return address.is_loopback
+
+
+def is_local(host: str) -> bool:
+    """Return True for a host that each machine takes for itself: `*.localhost`, a loopback address, or `0.0.0.0`."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == 'localhost' or host.endswith('.localhost')
+    return address.is_loopback or address.is_unspecified

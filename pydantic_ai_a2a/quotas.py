@@ -18,7 +18,7 @@ from .errors import QuotaExceededError
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
 from .store.ports import Bucket, Charge, QuotaStore, Spent
-from .store.ports.queue import Tried
+from .store.ports.claim import Tried
 from .store.ports.quotas import amounts_of
 from .types import Caller
 
@@ -162,7 +162,7 @@ class Metering:
 
 
 def audit_refusal(error: QuotaExceededError, caller: Caller, address: str | None, correlation_id: str) -> None:
-    """Record the refusal of a caller."""
+    """Record in the audit log that a quota has refused a caller."""
     audit(
         'quota-exceeded',
         correlation_id=correlation_id,

@@ -23,7 +23,8 @@ from fasta2a.schema import (
 )
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.card.template import CardFacts, CardSettings, CardTemplate, etag
+from pydantic_ai_a2a.card.template import CardFacts, CardSettings, CardTemplate
+from pydantic_ai_a2a.http.cached_answers import etag
 
 FACTS = CardFacts(
     name='Weather_Agent 2',

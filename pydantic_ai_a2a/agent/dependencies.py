@@ -17,8 +17,8 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_core import from_json
 
 from ..arguments import seconds
+from ..base_exceptions import is_cancelled
 from ..conversion.typed_input import ValidatedInput, input_of
-from ..errors import is_cancelled
 from ..protocol import stored
 from ..store.ports import Claim
 from ..types import Caller, Message, SecurityScheme, dump_caller, load_caller, sender_of

@@ -18,7 +18,7 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
-from ..errors import ends_task
+from ..base_exceptions import ends_task
 from ..types import Caller, frozen
 from .pydantic_ai_internals import wrap_toolset
 from .system_exits import contained, contained_call

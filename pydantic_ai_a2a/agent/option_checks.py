@@ -7,8 +7,6 @@ from typing import Any
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 
 from ..arguments import seconds
-from ..conversion.output_types import has_output_functions
-from .agent_inspection import unwrapped_agent
 from .pydantic_ai_internals import has_output_validators
 from .run_options import RunOptions
 
@@ -52,18 +50,4 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     if options.get('output_type') is not None and has_output_validators(agent):  # the agent may get validators later
         raise TypeError(
             'output_type= cannot be combined with output validators of the agent: set output_type= on the agent itself.'
-        )
-
-
-def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
-    """Refuse partial data for an agent whose functions would run on each partial output.
-
-    Raises:
-        TypeError: The agent has output functions or output validators.
-    """
-    output_type = options.get('output_type') or agent.output_type
-    if has_output_functions(output_type) or has_output_validators(unwrapped_agent(agent)):
-        raise TypeError(
-            'Progress.partial_data cannot be combined with output functions or output validators of the agent, which'
-            " would run on each partial output. Progress.partial_data='with-functions' allows that."
         )

@@ -1,4 +1,8 @@
-"""Partial outputs: the structured output of a response, validated while the model writes the response."""
+"""Partial outputs: the structured output of a response, validated while the model writes the response.
+
+The functions of the agent for outputs would run on each partial output, so `to_a2a` refuses an agent with
+such functions unless `Progress.partial_data` allows the calls.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import AgentStreamEvent, FinalResultEvent, PartDeltaEvent
 from pydantic_ai.result import AgentStream
 from pydantic_ai.run import AgentRun
 
-from .pydantic_ai_internals import validates_output
+from ..conversion.output_types import has_output_functions
+from .agent_inspection import unwrapped_agent
+from .pydantic_ai_internals import has_output_validators, validates_output
+from .run_options import RunOptions
 from .system_exits import contained
 
 Observe = Callable[[AgentStreamEvent], Awaitable[None]]
@@ -38,6 +46,20 @@ class PartialOutputs:
         if not isinstance(events, AgentStream) or (validates_output(run) and not self._with_validators):
             return None
         return _Response(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
+
+
+def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse partial data for an agent whose functions would run on each partial output.
+
+    Raises:
+        TypeError: The agent has output functions or output validators.
+    """
+    output_type = options.get('output_type') or agent.output_type
+    if has_output_functions(output_type) or has_output_validators(unwrapped_agent(agent)):
+        raise TypeError(
+            'Progress.partial_data cannot be combined with output functions or output validators of the agent, which'
+            " would run on each partial output. Progress.partial_data='with-functions' allows that."
+        )
 
 
 class _Response:

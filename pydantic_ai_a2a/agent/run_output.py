@@ -15,7 +15,7 @@ from ..conversion.chosen_states import State
 from ..types import Artifact
 from .approved_calls import schema_of
 from .pydantic_ai_internals import tool_of
-from .turn import AddedMessages, Turn
+from .turn_messages import AddedMessages, Turn
 
 Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
 """An answer as its task gets it: the artifacts, and the answer itself if it is a text."""

@@ -30,10 +30,10 @@ from ..arguments import seconds
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.chosen_states import STATES
 from ..conversion.client_output import ClientOutput
+from ..conversion.forwarded_questions import question_of
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.output_types import states_of
 from ..conversion.progress_steps import StepsShown
-from ..conversion.remote_questions import question_of
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
@@ -43,13 +43,13 @@ from .approved_calls import AsApproved
 from .budget import charge_unanswered, within
 from .client_toolset import add_client_tools
 from .downloads import Downloads, has_files
-from .enqueued import enqueue_again, enqueued_in
+from .enqueued_messages import enqueue_again, enqueued_in
 from .hooks import Hooks, observe_tools
 from .mcp_connections import MCPConnections
 from .option_checks import check_options
 from .output_checks import check_outputs
 from .partial_outputs import PartialOutputs
-from .playground_trace import Trace
+from .playground_steps import Trace
 from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
 from .refused_files import check_files
 from .run_options import RunInfo, RunOptions
@@ -58,7 +58,7 @@ from .run_token import Entering, RunToken
 from .steering import Steering
 from .system_exits import Exited, contain_exits, contain_model_exits, contain_prepare_exits
 from .tool_events import ToolEvents
-from .turn import AddedMessages, Turn
+from .turn_messages import AddedMessages, Turn
 
 _WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]

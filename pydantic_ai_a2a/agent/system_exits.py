@@ -18,7 +18,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
-from ..errors import is_for_the_process
+from ..base_exceptions import is_for_the_process
 from .pydantic_ai_internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
 T = TypeVar('T')

@@ -23,7 +23,7 @@ from ..http.allowed_hosts import AllowedHosts, misdirected
 from ..http.asgi_requests import redact
 from ..http.unread_bodies import closing
 from ..protocol import stored
-from ..runs.hosting import Hosting
+from ..runs.app_hosting import Hosting
 from ..service.request_flow import Serving
 from ..store.ports import Backend
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id

@@ -13,7 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.agent_inspection import NO_DEPS, NO_ENGINE, NO_MODEL, durability
 from ..agent.dependencies import keep_caller
-from ..auth.credentials import CredentialVault
+from ..auth.credential_vault import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card.template import CardFacts, CardTemplate
@@ -22,8 +22,8 @@ from ..http.health import Ready
 from ..http.request_bodies import request_late
 from ..protocol.versions import Versions
 from ..quotas import Metering
+from ..runs.app_hosting import Hosting
 from ..runs.direct_replies import DirectRuns
-from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard
@@ -40,7 +40,7 @@ from .configured_agent import ConfiguredAgent
 if TYPE_CHECKING:
     from ..engines.engine import AtEngine, Engine
     from ..push.registration import Registration
-    from ..push.sender import Sending
+    from ..push.webhooks import Sending
 
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -48,7 +48,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 def _webhooks(backend: Backend, push: Push, sign: SignPush | None) -> tuple[Registration, Sending]:
     try:
-        from ..push.sender import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
+        from ..push.webhooks import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
     except ImportError as error:
         raise ImportError(needs_extra('push=', 'push')) from error
     return webhooks(backend, push, backend.now, sign)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..errors import needs_extra
-from ..fasta2a.own_parts import OwnParts
+from ..fasta2a.user_parts import OwnParts
 from ..settings import Limits
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from ..store.sqlite.memory import MemoryBackend
-from .processes import server_processes
+from .process_count import server_processes
 
 
 def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:

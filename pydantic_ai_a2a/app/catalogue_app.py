@@ -9,8 +9,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ..arguments import checked
-from ..http.catalogue import CATALOGUE_PATH, Agents, ReadyTogether
+from ..http.catalogue import CATALOGUE_PATH, Agents
 from ..http.health import LIVE_PATH, READY_PATH, Live
+from ..http.joined_health import ReadyTogether
 from .a2a_app import A2AApp
 from .mount import mount
 

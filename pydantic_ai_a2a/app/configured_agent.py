@@ -18,12 +18,12 @@ from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
 from ..agent.known_tools import check_tools, known_tools
 from ..agent.mcp_connections import MCPConnections
-from ..agent.option_checks import check_partial_data
-from ..agent.playground_trace import Trace
+from ..agent.partial_outputs import check_partial_data
+from ..agent.playground_steps import Trace
 from ..agent.referenced_tasks import read_referenced
 from ..agent.run_options import RunOptions
 from ..agent.runner import Runner, RunsAgent
-from ..auth.credentials import CredentialVault
+from ..auth.credential_vault import CredentialVault
 from ..card.schemas_extension import CardSchemas
 from ..conversion import client_schema
 from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
@@ -34,7 +34,7 @@ from ..conversion.output_mapper import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..conversion.user_prompts import check_parts, check_types
 from ..errors import UnsupportedOperationError
-from ..fasta2a.own_parts import agent_worker, foreign_worker
+from ..fasta2a.user_parts import agent_worker, foreign_worker
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob
 from ..runs.job import Job

@@ -17,7 +17,7 @@ from ..agent.run_options import RunOptions
 from ..auth.authenticator import Authenticator
 from ..auth.guard import Auth
 from ..errors import AgentUnnamed
-from ..fasta2a.own_parts import foreign_worker
+from ..fasta2a.user_parts import foreign_worker
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
 from ..store.ports import Backend
 
@@ -188,7 +188,7 @@ def check_namespace(namespace: str | None, card_name: str, backend: object) -> N
 
 
 def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:
-    """Check what every run of the agent is given.
+    """Check the options of runs, which conflict with each other or with a worker of the user's own.
 
     Raises:
         TypeError: The options do not go together.

@@ -6,22 +6,22 @@ No tenant may have a name that a path of the app begins with.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
-from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
+from starlette.types import ExceptionHandler, Scope
 
 from ..auth.tenants import Tenants, is_name
 from ..http import http_json
 from ..http.cached_answers import CachedAnswer
-from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery
+from ..http.card_and_keys import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery
+from ..http.encoded_paths import AnyPath
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
-from ..http.routing import AnyPath
 from ..service.request_flow import Serving
 from ..settings import TenantRule
 
@@ -117,35 +117,6 @@ class _PostOnly(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         return (match, child) if match is Match.FULL else (Match.NONE, {})
-
-
-class ExactPaths:
-    """The innermost middleware: calls the endpoints of some routes without the router.
-
-    The endpoints answer all errors themselves, so they need none of the app's exception handlers. A call through the
-    router takes twenty function calls more, and each pause of the endpoint another eight.
-
-    Args:
-        app: The router with its exception handlers, for the other requests.
-        routes: Routes without params in their paths.
-    """
-
-    def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
-        self._app = app
-        self._endpoints: dict[tuple[str, str], ASGIApp] = {
-            (route.path, method): route.app for route in routes for method in route.methods or ()
-        }
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request."""
-        if scope['type'] == 'http':
-            path = scope['path'].removeprefix(scope.get('root_path', '')) or '/'
-            endpoint = self._endpoints.get((path, scope['method']))
-            if endpoint is not None:
-                scope['endpoint'] = endpoint
-                scope.setdefault('path_params', {})
-                return endpoint(scope, receive, send)
-        return self._app(scope, receive, send)
 
 
 def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:

@@ -20,9 +20,9 @@ from ..http.allowed_hosts import AllowedHosts
 from ..notebooks import server_html
 from ..settings import TLS
 from .anonymous_callers import check_anonymous
-from .docs_url import playground_paths
-from .frozen_objects import frozen_objects
-from .listeners import listen, url_of
+from .garbage_collection import frozen_objects
+from .listening_sockets import listen, url_of
+from .playground import playground_paths
 from .serve_grpc import serve_grpc
 from .served_apps import app_of, served_apps
 from .uvicorn_server import run_server, uvicorn_server

@@ -19,7 +19,7 @@ from ..protocol import own_extensions
 from ..settings import TLS
 from .a2a_app import A2AApp
 from .anonymous_callers import check_anonymous
-from .processes import server_processes
+from .process_count import server_processes
 from .served_apps import app_of, served_apps
 
 _END = 1.0

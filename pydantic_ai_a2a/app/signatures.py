@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import needs_extra
+from ..http.app_urls import check_url
 from ..http.cached_answers import CachedAnswer
-from ..http.card import KEYS_PATH, key_set
-from ..http.urls import check_url
+from ..http.card_and_keys import KEYS_PATH, key_set
 from ..settings import Access, Push
 from ..signing.push_signatures import SignPush
 from ..types import Key, frozen

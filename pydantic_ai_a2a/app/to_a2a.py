@@ -26,18 +26,19 @@ from ..card.template import CardSettings, CardTemplate
 from ..conversion.client_schema import CLIENT_SCHEMA
 from ..conversion.client_tools import CLIENT_TOOLS
 from ..conversion.pending_calls_extension import PENDING_CALLS
-from ..fasta2a.own_parts import OwnParts, own_parts
+from ..fasta2a.user_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
-from ..http.card import Discovery
+from ..http.card_and_keys import Discovery
 from ..http.cors import cors_middleware
+from ..http.exact_paths import ExactPaths
 from ..http.index import Index
-from ..http.playground.steps import Steps
+from ..http.playground.steps_endpoint import Steps
 from ..protocol import own_extensions
 from ..protocol.own_extensions import RUN_METADATA
 from ..protocol.versions import Versions
 from ..public_hosts import is_loopback
-from ..runs.hosting import Hosting
+from ..runs.app_hosting import Hosting
 from ..service.extended_card import ExtendedCard
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from ..store.ports import Backend
@@ -48,8 +49,8 @@ from .assembly import Assembly
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
 from .conflicting_options import check_auth, check_backend, check_engine, check_namespace, check_run
-from .docs_url import check_docs_url, playground
-from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
+from .playground import check_docs_url, playground
+from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Scope
 
 from ..http.allowed_hosts import AllowedHosts, HostCheck
 from ..http.asgi_requests import redact as redact_query
-from .docs_url import playground_paths
-from .listeners import url_of
+from .listening_sockets import url_of
+from .playground import playground_paths
 from .serve_grpc import GrpcState
 from .served_apps import served_apps
 

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 
 from ..audit import Event, Fact, audit
 from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
-from ..protocol.fields import MAX_ID
+from ..protocol.request_fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller, SecurityRequirement, SecurityScheme
 from .authenticator import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
+from .caller_claims import MAX_CLAIMS, are_claims
 from .challenges import challenges
-from .claims import MAX_CLAIMS, are_claims
 from .client_machine import PROXY_HEADERS, other_machine
 from .invalid_credentials import InvalidCredentials
 from .redaction import credential_parameters, is_token, redacted

@@ -18,7 +18,7 @@ from ..types import (
 )
 from .authenticator import Authenticator
 from .bearer_tokens import bearer_token
-from .claims import are_claims
+from .caller_claims import are_claims
 from .invalid_credentials import InvalidCredentials
 from .issuer_requests import openid_url
 from .request_info import RequestInfo

@@ -19,8 +19,8 @@ from jwt.exceptions import (
 
 from ..signing.algorithms import ALGORITHMS, check_algorithms
 from .invalid_credentials import InvalidCredentials
+from .issuer_keys import IssuerKeys, UnknownKey
 from .issuer_requests import checked_url
-from .jwks import Jwks, UnknownKey
 
 _SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
 """Algorithms with a shared secret, and the minimum bytes of the secret (RFC 7518 §3.2)."""
@@ -62,19 +62,22 @@ class JWTVerifier:
         self._issuer = issuer
         self._audiences = audiences
         self._leeway = leeway
-        self._keys: Jwks | bytes
+        self._keys: IssuerKeys | bytes
         """The keys of the issuer, or the shared secret."""
         if secret is None:
             self._algorithms = ALGORITHMS if algorithms is None else tuple(algorithms)
             check_algorithms(self._algorithms, ALGORITHMS, 'algorithms=')
             url = checked_url(jwks_url or discovery or '')
-            self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
+            self._keys = IssuerKeys(issuer, url, self._algorithms, times, discovery=jwks_url is None)
         else:
             if jwks_url is not None:
                 raise ValueError('Give secret= or jwks_url=, not both.')
             self._algorithms = ('HS256',) if algorithms is None else tuple(algorithms)
             check_algorithms(self._algorithms, _SHARED, 'algorithms=')
-            self._keys = _checked_secret(secret, self._algorithms)
+            needed = max(_SHARED[name] for name in self._algorithms)
+            if len(secret) < needed:
+                raise ValueError(f'A secret for {" and ".join(self._algorithms)} needs at least {needed} bytes.')
+            self._keys = secret
 
     async def claims(self, token: str) -> dict[str, Any]:
         """Return the verified claims of a token.
@@ -92,7 +95,7 @@ class JWTVerifier:
             raise InvalidCredentials('algorithm')
         keys = self._keys
         try:
-            key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, Jwks) else keys
+            key = await keys.find(header.get('kid'), algorithm) if isinstance(keys, IssuerKeys) else keys
         except UnknownKey:
             raise InvalidCredentials('key') from None
         try:
@@ -109,10 +112,3 @@ class JWTVerifier:
             raise InvalidCredentials('expired', 'The token has expired') from None
         except PyJWTError as error:
             raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
-
-
-def _checked_secret(secret: bytes, algorithms: Sequence[str]) -> bytes:
-    needed = max(_SHARED[name] for name in algorithms)
-    if len(secret) < needed:
-        raise ValueError(f'A secret for {" and ".join(algorithms)} needs at least {needed} bytes.')
-    return secret

@@ -44,14 +44,10 @@ def redacted(query: bytes, names: Iterable[str], is_secret: Callable[[str], bool
     word = re.compile(rf'(?<![a-z0-9])(?:{words})(?![a-z0-9])')
     parts = re.split('([&;])', query.decode('latin-1'))
     for index, part in enumerate(parts):
-        decoded = _decoded(part)
+        decoded = part
+        for _ in range(_DECODINGS):
+            decoded = unquote_plus(decoded)
         value = decoded.partition('=')[2] or decoded
         if (named := word.search(decoded.lower())) is not None or is_secret(value):
             parts[index] = f'{named[0] if named else "secret"}=redacted'
     return ''.join(parts).encode('latin-1')
-
-
-def _decoded(part: str) -> str:
-    for _ in range(_DECODINGS):
-        part = unquote_plus(part)
-    return part

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import cast
 
-from ..protocol.fields import MAX_ID
+from ..protocol.request_fields import MAX_ID
 from ..settings import TenantRule
 from ..types import Caller
 from .operator_functions import allows

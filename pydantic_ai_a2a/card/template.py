@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
 from functools import lru_cache
-from hashlib import sha256
 from itertools import chain
 from typing import Any, cast
 from urllib.parse import quote
@@ -229,11 +228,6 @@ def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterf
     return interface
 
 
-def etag(card: bytes) -> str:
-    """Return a strong entity tag of a rendered card (§8.6.1)."""
-    return f'"{sha256(card).hexdigest()}"'
-
-
 def _capabilities(settings: CardSettings) -> frozenset[str]:
     has = {
         'streaming': settings.streaming,
@@ -301,7 +295,8 @@ def _checked(card: AgentCard) -> AgentCard:
     for n, extension in enumerate(card['capabilities'].get('extensions', ())):
         _need(f'extensions[{n}]', extension, 'uri')
     valid = agent_card_ta.validate_python(card, by_alias=False, by_name=True)
-    if repeated := _repeated(skill['id'] for skill in valid['skills']):
+    ids = Counter(skill['id'] for skill in valid['skills'])
+    if repeated := next((name for name, count in ids.items() if count > 1), None):
         raise ValueError(f'Two skills have the id {repeated!r}: give one of them another id.')
     schemes = valid.get('security_schemes', {})
     check_schemes(schemes)
@@ -317,10 +312,6 @@ def _need(what: str, values: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
         if not values.get(key):
             raise ValueError(f'{what} needs {key}.')
-
-
-def _repeated(names: Iterable[str]) -> str | None:
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _requirements(card: AgentCard) -> list[SecurityRequirement]:

@@ -14,17 +14,18 @@ from ..protocol.lenient_reading import AnswerUnreadable
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.received_cards import read_card
 from ..types import AgentCard
-from .asgi import OwnApp
+from .asgi_transport import OwnApp
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials
-from .connections import Auth, Connections
-from .interfaces import Place, choose, extensions_of
+from .conversation_place import Place
+from .http_connections import Auth, HttpConnections
+from .interfaces import choose, extensions_of
+from .remote_urls import check_url, shown
 from .transport import Transport
-from .trust import TrustedKeys
-from .urls import check_url, shown
+from .trusted_keys import TrustedKeys
 
 if TYPE_CHECKING:
-    from .card_signatures import CardVerifier
+    from .card_verifier import CardVerifier
 
 Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
 """A remote agent: the URL of the agent or of its card, its card or the JSON of its card, or an app or agent in this
@@ -65,7 +66,7 @@ class AgentFinder:
         self,
         target: Target,
         app: ASGIApp | None,
-        connections: Connections,
+        connections: HttpConnections,
         *,
         auth: Auth | None,
         binding: str | None,
@@ -152,7 +153,7 @@ def _given(card: Mapping[str, Any]) -> AgentCard:
 
 def _verifier(trusted: TrustedKeys) -> CardVerifier:
     try:
-        from .card_signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+        from .card_verifier import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
         raise ImportError(needs_extra('card_keys', 'jwt')) from error
     return CardVerifier(trusted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import takewhile
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -136,11 +135,6 @@ def named(part: Part) -> Part:
     if 'raw' not in part:
         return part
     return Part(data=f'[{part.get("filename", "a file")}: {part.get("media_type", _UNKNOWN)}]')
-
-
-def digest_id(*values: Any) -> str:
-    """Return an id for a message, made from JSON values: equal values make equal ids."""
-    return sha256(dump_json(values)).hexdigest()[:32]
 
 
 def items_of(parts: Sequence[Part]) -> list[Any]:

@@ -5,10 +5,8 @@ Cards are foreign text.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from copy import deepcopy
-from functools import lru_cache
 from typing import Any
 
 from pydantic_ai import StructuredDict
@@ -17,8 +15,6 @@ from ..card.schemas_extension import CardSchemas
 from ..conversion.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused
 from ..types import AgentCard
-
-logger = logging.getLogger('pydantic_ai_a2a')
 
 
 def input_schema(card: AgentCard, skill_id: str | None = None) -> dict[str, Any] | None:
@@ -59,9 +55,3 @@ def _checked(card: AgentCard, check: Callable[[], dict[str, Any]]) -> dict[str, 
     except UnusableSchema as error:
         name, fault = card['name'][:200], str(error)[:1_000]
         raise CardRefused(f'The agent card of {name} has a JSON Schema that cannot be used: {fault}.') from None
-
-
-@lru_cache(maxsize=1_000)
-def warn(error: str) -> None:
-    """Log that a schema is ignored. Each fault is logged once."""
-    logger.warning('%s The schema is ignored.', error)

@@ -13,14 +13,14 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.lenient_reading import AnswerUnreadable, reading
 from ..protocol.received_cards import read_card
 from ..types import AgentCard
-from .answer_limits import read_json
-from .connections import Connections, Cut
+from .foreign_json import read_json
+from .http_connections import Cut, HttpConnections
 from .interfaces import BINDINGS
-from .patience import Patience
-from .urls import check_url, shown
+from .remote_urls import check_url, shown
+from .request_retries import Patience
 
 if TYPE_CHECKING:
-    from .card_signatures import CardVerifier
+    from .card_verifier import CardVerifier
 
 WELL_KNOWN = ('.well-known/agent-card.json', '.well-known/agent.json')
 """Paths of a card below the URL of an agent, the newer one first."""
@@ -59,7 +59,7 @@ class RemoteCards:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: HttpConnections,
         target: str,
         verifier: CardVerifier | None = None,
         card_url: str | None = None,

@@ -24,7 +24,7 @@ from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..protocol.own_extensions import REPLAY_URI as REPLAY
 from ..protocol.own_extensions import SHORTEST_ID
-from ..protocol.push_params import read_target
+from ..protocol.push_targets import read_target
 from ..types import (
     INTERRUPTED,
     AgentCard,
@@ -41,16 +41,17 @@ from ..types import (
 )
 from . import card_schemas
 from .agent_finder import AgentFinder, Target, app_of
-from .asgi import Lifespan, OwnApp, StreamingTransport
-from .connections import Auth, Connections
-from .following import Follower
-from .interfaces import Place, extensions_of
+from .asgi_transport import Lifespan, OwnApp, StreamingTransport
+from .conversation_place import Place
+from .followed_task import Follower
+from .http_connections import Auth, HttpConnections
+from .interfaces import extensions_of
 from .message_content import Content, message_of
 from .results import RemoteResult, Sent
 from .send_options import SendOptions, WaitOptions, send_params
-from .sender import Sender
+from .text_sender import TextSender
 from .transport import Transport
-from .trust import TrustedKeys
+from .trusted_keys import TrustedKeys
 from .updates import Update
 
 OutputT = TypeVar('OutputT', default=Any)
@@ -78,7 +79,7 @@ class _Users:
 
 
 @checked
-class A2AClient(Sender):
+class A2AClient(TextSender):
     """Calls one remote agent, in the version and over the binding that its card names.
 
     Args:
@@ -127,7 +128,7 @@ class A2AClient(Sender):
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._timeout = seconds(timeout)
-        self._connections = Connections(
+        self._connections = HttpConnections(
             headers=headers or {},
             auth=auth,
             client=http_client,
@@ -159,8 +160,9 @@ class A2AClient(Sender):
         """
         users = self._users.setdefault(asyncio.get_running_loop(), _Users())
         async with users.lock:
-            if not users.count:
-                await self._start()
+            app = self._app
+            if not users.count and isinstance(app, Starlette) and not (isinstance(app, OwnApp) and app.hosting.begun):
+                self._lifespan = await Lifespan.start(app, self._context())
             users.count += 1
         return self
 
@@ -184,11 +186,6 @@ class A2AClient(Sender):
         Context variables of the caller, such as a deadline of its run, do not reach an app over a network either.
         """
         return Context()
-
-    async def _start(self) -> None:
-        app = self._app
-        if isinstance(app, Starlette) and not (isinstance(app, OwnApp) and app.hosting.begun):
-            self._lifespan = await Lifespan.start(app, self._context())
 
     async def _stop(self) -> None:
         lifespan, self._lifespan = self._lifespan, None
@@ -462,7 +459,7 @@ class A2AClient(Sender):
         return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
 
 
-class Conversation(Sender):
+class Conversation(TextSender):
     """A conversation with a remote agent: each message continues it, or answers the task that waits.
 
     Args:

@@ -19,7 +19,7 @@ from ..arguments import checked
 from ..auth.issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..types import AgentCard
-from .urls import origin, shown
+from .remote_urls import origin, shown
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""
@@ -117,13 +117,10 @@ class ClientCredentials:
             RemoteUnavailable: The issuer does not answer.
             RemoteProtocolError: The answer of the issuer is no metadata of the issuer, or no bearer token.
         """
-        if (token := self._usable(refused)) is None:
+        token = self._token
+        if token is None or token.value == refused or token.until <= time.monotonic():
             token = await self._fetched()
         return token.value
-
-    def _usable(self, refused: str | None) -> _Token | None:
-        token = self._token
-        return None if token is None or token.value == refused or token.until <= time.monotonic() else token
 
     async def _fetched(self) -> _Token:
         """Return the next token. Calls at the same time in one event loop share one request, and its error."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import httpx2
 
 from ..errors import CardRefused
+from ..public_hosts import is_local
 from ..types import AgentCard, AgentInterface
-from .urls import origin, shown
+from .conversation_place import Place
+from .remote_urls import origin, shown
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -39,19 +39,6 @@ class Interface:
     def place(self) -> Place:
         """The agent of the interface, without the query and the credentials of the URL."""
         return Place(shown(self.url), self.tenant)
-
-
-class Place(NamedTuple):
-    """The agent to which a conversation belongs. No other agent gets the ids of its contexts and tasks.
-
-    Each agent chooses the name on its card, so only an agent in this process, which has no origin, is told by its name.
-    """
-
-    url: str
-    """Origin and path of the interface."""
-    tenant: str
-    name: str = ''
-    """Name of an agent in this process."""
 
 
 def extensions_of(card: AgentCard) -> set[str]:
@@ -166,12 +153,3 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
         'origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
         '`--trusted-origin`.'
     )
-
-
-def is_local(host: str) -> bool:
-    """Return True for a name or an address that means the machine itself."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == 'localhost' or host.endswith('.localhost')
-    return address.is_loopback or address.is_unspecified

@@ -8,14 +8,14 @@ from typing import Any
 from jwt import PyJWK
 from pydantic_core import from_json
 
+from ..auth.issuer_keys import IssuerKeys, UnknownKey
 from ..auth.issuer_requests import checked_url
-from ..auth.jwks import Jwks, UnknownKey
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.jws import Unverified, protected_header, split_token, verify
 from ..signing.key_pairs import KeyPair, fits, load_keys
 from ..types import Key, as_object
-from .trust import TrustedKeys
-from .urls import origin, shown
+from .remote_urls import origin, shown
+from .trusted_keys import TrustedKeys
 
 KEY_TIMES = (600.0, 0.0, 30.0)
 """Seconds until a key set is fetched again; seconds more if the fetch fails; seconds between attempts."""
@@ -40,7 +40,7 @@ class KeyFinder:
         urls = [checked_url(url) for url in trusted.origins]
         self._exact = frozenset(urls)
         self._origins = frozenset(origin(url) for url in urls if url.removesuffix('/') == _bare_origin(url))
-        self._sets: dict[str, Jwks] = {}
+        self._sets: dict[str, IssuerKeys] = {}
         self._known = {*self._exact, *(f'{place}/.well-known/jwks.json' for place in self._origins)}
         """URLs that no forged header has made up: configured key sets, the usual ones of configured origins, and sets
         that have verified a signature."""
@@ -111,11 +111,11 @@ class KeyFinder:
         except OverloadedError:
             raise RemoteUnavailable(f'The key set {shown(url)} cannot be fetched. Try again later.') from None
 
-    def _key_set(self, url: str) -> Jwks:
+    def _key_set(self, url: str) -> IssuerKeys:
         if url not in self._sets:
             if url not in self._known:
                 self._make_room()
-            self._sets[url] = Jwks(shown(url), url, self._algorithms, KEY_TIMES, discovery=False)
+            self._sets[url] = IssuerKeys(shown(url), url, self._algorithms, KEY_TIMES, discovery=False)
         return self._sets[url]
 
     def _make_room(self) -> None:

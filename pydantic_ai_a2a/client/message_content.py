@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from hashlib import sha256
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 from uuid import uuid4
 
@@ -99,3 +100,8 @@ def _is_object(item: object) -> bool:
 
 def _data(value: object) -> Part:
     return Part(data=to_jsonable_python(value), media_type='application/json')
+
+
+def digest_id(*values: Any) -> str:
+    """Return an id for a message, made from JSON values: equal values make equal ids."""
+    return sha256(dump_json(values)).hexdigest()[:32]

@@ -1,23 +1,20 @@
-"""Remote tasks that wait for their client: the questions, and the parts that answer them. Pure."""
+"""The questions of remote tasks that wait for their client. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NotRequired, cast
 
-from pydantic_ai.exceptions import ModelRetry, UserError
-from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..conversion.adk_function_calls import function_call
-from ..conversion.foreign_schemas import UnusableSchema, check_schema
+from ..conversion.foreign_schemas import UnusableSchema, check_schema, warn_ignored
 from ..conversion.json_depth import MOST_LEVELS, deeper_than
 from ..conversion.pending_calls_extension import MEDIA_TYPE
-from ..conversion.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
+from ..conversion.remote_calls import open_calls
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
 from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
-from .card_schemas import warn
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -62,15 +59,6 @@ class RemoteQuestion(TypedDict):
     """Security schemes and URL of a sign-in."""
     usage: NotRequired[dict[str, int]]
     """Usage of the task so far."""
-
-
-class RemoteAnswer(TypedDict, total=False):
-    """The answer to a remote task: exactly one of the two."""
-
-    parts: list[Part]
-    """Parts of the message to the task."""
-    denied: str
-    """Reason for which the task is canceled: the agent waits for information or a sign-in, and gets none."""
 
 
 def waiting_task(agent: str, task: Task) -> RemoteQuestion:
@@ -160,86 +148,5 @@ def _usable(schema: object, field: str) -> dict[str, Any] | None:
     try:
         return None if schema is None else check_schema(schema, field, of_object=False)
     except UnusableSchema as error:
-        warn(f'A remote agent asks with a JSON Schema that cannot be used: {str(error)[:500]!r}.')
+        warn_ignored(f'A remote agent asks with a JSON Schema that cannot be used: {str(error)[:500]!r}.')
         return None
-
-
-def answer_to(waiting: RemoteQuestion, answer: Any) -> RemoteAnswer:
-    """Return the answer to a task that waits.
-
-    Args:
-        waiting: The task.
-        answer: The answer to the one pending call, or to the question of the agent itself. For several pending calls, a
-            mapping of answers by the ids of the calls. False denies, but answers a question for a boolean.
-
-    Raises:
-        UserError: The answer does not suit the pending calls.
-    """
-    calls = open_calls(waiting)
-    if calls:
-        answers = _by_call(calls, answer)
-        decisions = [(call, _answer(call, answers[call['id']])) for call in calls if call['id'] in answers]
-        return RemoteAnswer(parts=cast('list[Part]', answers_of(decisions)))
-    if _is_denial(answer) and not _is_boolean(answer, waiting.get('schema')):
-        return RemoteAnswer(denied=answer.message if isinstance(answer, ToolDenied) else ToolDenied().message)
-    if answer is True or isinstance(answer, ToolApproved):
-        return RemoteAnswer(parts=[Part(text=CONTINUE)])
-    return RemoteAnswer(parts=[Part(text=answer) if isinstance(answer, str) else Part(data=answer)])
-
-
-def approval_of(waiting: RemoteQuestion) -> RemoteAnswer:
-    """Return the answer of a local call that was approved without `remote_results`.
-
-    Raises:
-        UserError: The task asks a question, which an approval does not answer.
-    """
-    calls = open_calls(waiting)
-    if waiting['state'] == 'input-required' and not (calls and all(call['kind'] == 'approval' for call in calls)):
-        raise UserError(
-            f'The remote task {waiting["task"]} asks: {waiting["text"]!r}. An approval is no answer: answer with '
-            '`remote_results`.'
-        )
-    return answer_to(waiting, True)
-
-
-def _is_denial(answer: object) -> bool:
-    return answer is False or isinstance(answer, ToolDenied)
-
-
-def _is_boolean(answer: object, schema: object) -> bool:
-    """Return True for False as the answer to a question whose answer is a boolean."""
-    return answer is False and 'boolean' in (as_object(schema).get('type'), (wanted_schema(schema) or {}).get('type'))
-
-
-def _by_call(pending: Sequence[PendingRemoteCall], answer: Any) -> Mapping[str, Any]:
-    ids = {call['id'] for call in pending}
-    answers = as_object(answer)
-    if answers and answers.keys() <= ids:
-        return answers
-    if len(ids) == 1 or answer is True or _is_denial(answer):
-        return dict.fromkeys(ids, answer)
-    raise UserError(f'The remote task waits with several calls. Answer with a mapping of call ids: {sorted(ids)}.')
-
-
-def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
-    call_id = call['id']
-    if call['kind'] != 'approval':
-        if isinstance(answer, ToolApproved):
-            raise UserError(f'The remote call {call_id!r} asks for a value. An approval is no answer.')
-        if (_is_denial(answer) and not _is_boolean(answer, call.get('answerSchema'))) or isinstance(answer, ModelRetry):
-            return {'id': call_id, 'decision': 'retry', 'reason': getattr(answer, 'message', 'No answer was given.')}
-        return {'id': call_id, 'decision': 'result', 'result': answer}
-    if answer is True:
-        return {'id': call_id, 'decision': 'approve'}
-    if isinstance(answer, ToolApproved):
-        if answer.override_args is not None and call.get('reply'):
-            raise UserError(f'The remote call {call_id!r} takes no other arguments. Deny the call with the reason.')
-        changed = {} if answer.override_args is None else {'args': answer.override_args}
-        return {'id': call_id, 'decision': 'approve', **changed}
-    if _is_denial(answer):
-        reason = {'reason': answer.message} if isinstance(answer, ToolDenied) else {}
-        return {'id': call_id, 'decision': 'deny', **reason}
-    raise UserError(
-        f'The remote call {call_id!r} waits for an approval. Answer with True, False, ToolApproved or ToolDenied, not '
-        f'{answer!r}.'
-    )

@@ -34,7 +34,8 @@ from .answer_content import (
 )
 from .card_schemas import output_schema
 from .message_content import Content
-from .questions import PendingRemoteCall, RemoteQuestion, answer_to, waiting_task
+from .question_answers import answer_to
+from .questions import PendingRemoteCall, RemoteQuestion, waiting_task
 from .send_options import SendOptions, WaitOptions
 
 OutputT = TypeVar('OutputT', default=Any)

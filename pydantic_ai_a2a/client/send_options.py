@@ -11,11 +11,10 @@ from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..conversion.client_schema import CLIENT_SCHEMA_URI, check_client_schema, with_client_schema
+from ..conversion.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
 from ..conversion.client_tools import CLIENT_TOOLS_URI, metadata_of
-from ..conversion.foreign_schemas import UnusableSchema
 from ..errors import UnsupportedOperationError
-from ..protocol.push_params import read_target
+from ..protocol.push_targets import read_target
 from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
 from .interfaces import extensions_of
 
@@ -56,14 +55,6 @@ class WaitOptions(SendOptions, total=False):
     """Seconds of the whole call, after which the task is returned as it is. The task goes on. Default: no limit."""
 
 
-def usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a schema if the extension for schemas of clients supports the schema."""
-    try:
-        return None if schema is None else check_client_schema(schema, 'schema')
-    except UnusableSchema:
-        return None
-
-
 def send_params(message: Message, options: SendOptions, card: AgentCard, output_type: type[Any] | None) -> SendParams:
     """Return the params that send a message with its options.
 
@@ -73,7 +64,7 @@ def send_params(message: Message, options: SendOptions, card: AgentCard, output_
     is_file = isinstance(output_type, type) and issubclass(output_type, BinaryContent | FileUrl)
     schema = None
     if output_type is not None and not is_file and CLIENT_SCHEMA_URI in extensions_of(card):
-        schema = usable(TypeAdapter[Any](output_type).json_schema())
+        schema = usable_schema(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
     for name in ('context_id', 'task_id', 'reference_task_ids'):

@@ -20,9 +20,9 @@ from pydantic_core import to_json
 from .. import chains
 from ..conversion.json_depth import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.codec import Codec, HttpCodec, Params
+from ..protocol.codec import Codec, HttpCodec
 from ..protocol.lenient_reading import AnswerUnreadable, reading
-from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.operations import OPERATIONS, Operation, Params
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.received_errors import http_error, rpc_error, status_error
 from ..protocol.received_push_configs import read_config, read_configs
@@ -32,11 +32,13 @@ from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
-from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES, TooDeep, TooManyValues, read_json
-from .connections import Connections
-from .event_reader import EventReader, EventTooLong
-from .interfaces import Interface, Place
-from .urls import origin, shown
+from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES
+from .conversation_place import Place
+from .foreign_json import TooDeep, TooManyValues, read_json
+from .http_connections import HttpConnections
+from .interfaces import Interface
+from .remote_urls import origin, shown
+from .server_sent_events import EventReader, EventTooLong
 
 _ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
 """Operations whose answer is a task or a message."""
@@ -71,7 +73,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
 
 
 class Request(NamedTuple):
-    """One request of HTTP, as `Connections.open` takes it."""
+    """One request of HTTP, as `HttpConnections.open` takes it."""
 
     method: str
     url: str
@@ -88,7 +90,7 @@ class Transport:
         live: True to ask for live text in streams: the agent declares the extension.
     """
 
-    def __init__(self, connections: Connections, interface: Interface, *, live: bool = False) -> None:
+    def __init__(self, connections: HttpConnections, interface: Interface, *, live: bool = False) -> None:
         self._connections = connections
         self._interface = interface
         self._live = live

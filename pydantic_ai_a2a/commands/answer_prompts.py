@@ -9,7 +9,8 @@ from typing import Any, cast
 import click
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, answer_to
+from ..client.question_answers import RemoteAnswer, answer_to
+from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..conversion.remote_calls import open_calls, wanted_schema
 from .terminal import ask, echo
 

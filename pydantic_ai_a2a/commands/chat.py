@@ -10,7 +10,7 @@ import click
 from ..types import Part
 from .exit_codes import CTRL_C, WAITS
 from .remote_agent import Remote, agent_options
-from .talk import Talk
+from .remote_conversation import Talk
 from .terminal import say
 
 _HELP = '/new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running task'

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         SystemExit: Always: the command has ended, or uvicorn could not serve the app.
     """
     try:
-        from .group import run  # noqa: PLC0415 - Ctrl-C may come during this import
+        from .command_group import run  # noqa: PLC0415 - Ctrl-C may come during this import
 
         run(arguments)
     except KeyboardInterrupt:

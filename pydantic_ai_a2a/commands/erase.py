@@ -107,19 +107,15 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
 
 
 async def _would_erase(backend: Backend, owner: str, context_id: str | None, what: str) -> str:
-    tasks, conversations = await _count(backend, owner, context_id)
-    if not tasks and not conversations:
-        return f'no data is stored for {what}'
-    counted = f'{_counted(tasks, "task")} and {_counted(conversations, "conversation")}'
-    return f'{counted} of {what} would be erased: add --yes to erase'
-
-
-async def _count(backend: Backend, owner: str, context_id: str | None) -> tuple[int, int]:
     query = TaskQuery(owner=owner, context_id=context_id, page_size=1, history_length=0)
     tasks = (await backend.reader.list(query)).total
     store = backend.conversations(owner)
     records = await store.read_records() if context_id is None else [await store.read_record(context_id)]
-    return tasks, sum(record is not None for record in records)
+    conversations = sum(record is not None for record in records)
+    if not tasks and not conversations:
+        return f'no data is stored for {what}'
+    counted = f'{_counted(tasks, "task")} and {_counted(conversations, "conversation")}'
+    return f'{counted} of {what} would be erased: add --yes to erase'
 
 
 def _counted(number: int, what: str) -> str:

@@ -12,11 +12,12 @@ from starlette.types import ASGIApp
 
 from ..errors import needs_extra
 from ..store.postgres.settings import Postgres
-from ..store.postgres.statements import script_of
-from ..store.shared_database import SharedBackend
+from ..store.postgres.sql_translation import script_of
+from ..store.shared_backend import SharedBackend
 from ..store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..store.sqlite.connect import SqliteFile, connect, stored_version
-from .named_app import apart, find, place_options
+from .named_app import find, place_options
+from .shared_apps import apart
 from .terminal import echo, say
 
 
@@ -95,13 +96,14 @@ def _of_file(file: SqliteFile) -> _Schema:
 
 def _of_postgres(settings: Postgres) -> _Schema:
     try:
-        from ..store.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
+        from ..store.postgres import migration  # noqa: PLC0415 - its driver is not always installed
+        from ..store.postgres.connect import once  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise
         raise UsageError(needs_extra('PostgreSQL', 'postgres')) from error
     return _Schema(
         partial(script_of, settings, MIGRATIONS),
-        lambda: asyncio.run(postgres.once(settings, postgres.stored_version)),
-        lambda: asyncio.run(postgres.once(settings, postgres.migrate)),
+        lambda: asyncio.run(once(settings, migration.stored_version)),
+        lambda: asyncio.run(once(settings, migration.migrate)),
     )

@@ -15,14 +15,12 @@ from starlette.types import ASGIApp
 from ..app.a2a_app import A2AApp
 from ..app.agent_names import telling_name
 from ..app.conflicting_options import check_namespace
-from ..app.served_apps import served_apps
 from ..app.to_a2a import to_a2a
 from ..auth.authenticator import Authenticator
 from .async_commands import Command
 
 PORT = IntRange(0, 65535)
 """The type of options for ports."""
-_SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"
 
 
 def place_options(command: Command) -> Command:
@@ -95,20 +93,3 @@ def _authenticators(target: str) -> list[Authenticator]:
     if len(authenticators) < len(values):
         raise UsageError(f'{target} is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.')
     return authenticators
-
-
-def apart(app: ASGIApp, target: str) -> list[A2AApp]:
-    """Return the A2A apps in an app, if worker processes can run the tasks of these apps.
-
-    Raises:
-        UsageError: The app has no A2A app, or keeps its tasks in memory.
-    """
-    apps = list(served_apps(app))
-    if not apps:
-        raise UsageError(f'{target} is not an app of to_a2a(), and has no mounted app of to_a2a().')
-    if not all(app.hosting.durable for app in apps):
-        raise UsageError(
-            f'{target} keeps its tasks in the memory of one process, which has to serve and run them.'
-            f' Give it a backend that processes can share, such as {_SHARED}.'
-        )
-    return apps

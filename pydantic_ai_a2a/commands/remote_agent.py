@@ -16,10 +16,10 @@ import click
 from click import ClickException, UsageError
 
 from ..client.cards import RemoteCards
-from ..client.connections import Connections
+from ..client.http_connections import HttpConnections
 from ..client.interfaces import choose
+from ..client.remote_urls import check_url, origin
 from ..client.transport import Transport
-from ..client.urls import check_url, origin
 from ..errors import A2AError, RemoteError
 from .async_commands import Command
 from .terminal import echo, safe
@@ -37,7 +37,7 @@ class Remote(NamedTuple):
     timeout: float
     trusted_origins: Sequence[str]
 
-    def connections(self) -> Connections:
+    def connections(self) -> HttpConnections:
         """Return connections to the agent.
 
         Raises:
@@ -45,12 +45,12 @@ class Remote(NamedTuple):
         """
         try:
             check_url(self.url)
-            return Connections(headers=self.headers, auth=self.token, timeout=self.timeout)
+            return HttpConnections(headers=self.headers, auth=self.token, timeout=self.timeout)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
     @asynccontextmanager
-    async def cards(self) -> AsyncGenerator[tuple[Connections, RemoteCards]]:
+    async def cards(self) -> AsyncGenerator[tuple[HttpConnections, RemoteCards]]:
         """Yield connections to the agent, and the card of the agent."""
         connections = self.connections()
         try:

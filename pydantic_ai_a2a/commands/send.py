@@ -15,8 +15,8 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..types import Part
 from .remote_agent import Remote, agent_options
-from .screens import Form, json_options
-from .talk import Talk
+from .remote_conversation import Talk
+from .screen_choice import Form, json_options
 
 
 @click.command()
@@ -66,20 +66,15 @@ def send(
         denial = ToolDenied(deny) if deny else False
         with Talk(remote, form) as talk:
             return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
-    parts = [*_text(text), *_data(data), *map(_file, files)]
+    words = sys.stdin.read() if text == '-' else text
+    parts = [Part(text=words)] if words else []
+    if data is not None:
+        parts.append(Part(data=_json(data), media_type='application/json'))
+    parts += map(_file, files)
     if not parts:
         raise click.UsageError('There is nothing to send: give TEXT, --file or --data.')
     with Talk(remote, form) as talk:
         return talk.send(parts, task_id=task, context_id=context)
-
-
-def _text(text: str | None) -> list[Part]:
-    words = sys.stdin.read() if text == '-' else text
-    return [Part(text=words)] if words else []
-
-
-def _data(data: str | None) -> list[Part]:
-    return [] if data is None else [Part(data=_json(data), media_type='application/json')]
 
 
 def _json(data: str) -> Any:

@@ -13,7 +13,8 @@ from ..app.anonymous_callers import check_anonymous
 from ..app.serve import run
 from ..app.serve_grpc import grpc_agent_of
 from ..http.allowed_hosts import AllowedHosts
-from .named_app import PORT, apart, find, place_options
+from .named_app import PORT, find, place_options
+from .shared_apps import apart
 
 
 @click.command()

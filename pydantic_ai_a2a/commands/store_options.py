@@ -13,7 +13,8 @@ from ..app.backend_choice import open_store
 from ..store.ports import Backend
 from ..store.sqlite.connect import SqliteFile
 from .async_commands import Command
-from .named_app import apart, find, place_options
+from .named_app import find, place_options
+from .shared_apps import apart
 
 
 class Store(NamedTuple):

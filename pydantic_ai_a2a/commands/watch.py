@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from .remote_agent import Remote, agent_options
-from .screens import Form, json_options
-from .talk import Talk
+from .remote_conversation import Talk
+from .screen_choice import Form, json_options
 
 
 @click.command()

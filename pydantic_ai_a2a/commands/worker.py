@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from ..app.a2a_app import A2AApp
-from ..app.frozen_objects import frozen_objects
-from .named_app import PORT, apart, find, place_options
+from ..app.garbage_collection import frozen_objects
+from .named_app import PORT, find, place_options
+from .shared_apps import apart
 from .terminal import say
 from .worker_health import health_server, routed_app
 

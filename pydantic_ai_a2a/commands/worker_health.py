@@ -13,10 +13,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..app.listeners import listen, url_of
+from ..app.listening_sockets import listen, url_of
 from ..app.uvicorn_server import behind_host_check
-from ..http.catalogue import Agents, ReadyTogether
+from ..http.catalogue import Agents
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
+from ..http.joined_health import ReadyTogether
 from .terminal import say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)

@@ -9,11 +9,11 @@ from typing import Any, cast
 from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import Message, Part
+from .answers_in_words import from_words, is_closed, takes_words, typed, verdict
 from .edited_arguments import fault_of
 from .json_schema import Problem, problem
 from .pending_calls import CallAnswer, Pending, PendingCall
 from .pending_calls_extension import KEY
-from .plain_words import from_words, is_closed, takes_words, typed, verdict
 from .questions import to_write
 
 _DECISIONS: Mapping[str, tuple[str, str]] = {

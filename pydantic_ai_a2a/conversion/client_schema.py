@@ -86,3 +86,11 @@ def with_client_schema(message: Message, schema: Mapping[str, Any]) -> Message:
         'metadata': {**metadata, CLIENT_SCHEMA_URI: {'schema': schema}},
         'extensions': [*extensions, CLIENT_SCHEMA_URI],
     }
+
+
+def usable_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a schema if the extension for schemas of clients supports the schema."""
+    try:
+        return None if schema is None else check_client_schema(schema, 'schema')
+    except UnusableSchema:
+        return None

@@ -6,8 +6,9 @@ later code reads the schema without checks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -17,6 +18,8 @@ from typing_extensions import TypedDict
 from ..types import faults_of
 from .json_depth import deeper_than
 from .validation_paths import place_of
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 MAX_BYTES = 32_000
 """Most bytes of JSON of a schema, before and after its references are replaced."""
@@ -250,3 +253,9 @@ class _Inlining:
         target = self.schema(self._definitions[name])
         self._open.pop()
         return target
+
+
+@lru_cache(maxsize=1_000)
+def warn_ignored(error: str) -> None:
+    """Log that a schema is ignored. Each fault is logged once."""
+    logger.warning('%s The schema is ignored.', error)

@@ -14,13 +14,13 @@ from pydantic_core import from_json
 
 from ..settings import Approvals
 from ..types import Part, TaskState, dump_json, frozen
+from .answers_in_words import SEVERAL, instruction, takes_words
 from .chosen_states import MARK, AuthRequired, Rejected, State
+from .forwarded_questions import calls_for_clients
 from .json_depth import MOST_LEVELS, deeper_than
 from .pending_calls import Kind, Pending, PendingCall
 from .pending_calls_extension import MEDIA_TYPE
-from .plain_words import SEVERAL, instruction, takes_words
 from .remote_calls import PRIVATE
-from .remote_questions import calls_for_clients
 
 _DEFS = '#/$defs/'
 _TEXT = {'type': 'string', 'minLength': 1}

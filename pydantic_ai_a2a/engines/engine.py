@@ -24,7 +24,7 @@ from ..agent.run_options import RunOptions
 from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
 from ..agent.runner import Emit, RunArguments, Runner
-from ..agent.turn import Turn
+from ..agent.turn_messages import Turn
 from ..agent.workflow_checks import check_in_workflow
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.failures import EngineFailure, classify

@@ -53,7 +53,7 @@ from ..agent.refused_files import check_files
 from ..agent.run_options import RunInfo, RunOptions
 from ..agent.run_output import RunOutput, stopped
 from ..agent.runner import Emit, RunArguments
-from ..agent.turn import AddedMessages
+from ..agent.turn_messages import AddedMessages
 from ..arguments import checked
 from ..conversion.artifacts import Artifacts
 from ..conversion.chosen_states import STATES, Rejected

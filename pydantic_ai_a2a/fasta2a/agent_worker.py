@@ -28,7 +28,6 @@ from typing_extensions import Unpack
 
 from ..agent.agent_inspection import models_of
 from ..agent.run_options import RunInfo, RunOptions
-from ..agent.run_output import RunOutput
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner
 from ..clock import STOP_TIME
@@ -307,19 +306,17 @@ class AgentWorker(Worker[list[ModelMessage]]):
             await _stored(self.storage.update_context(context_id, [*context, *closed_turn(canceled.new_messages())]))
             await _stored(self.storage.update_task(task_id, 'canceled'))
             return
-        artifacts = self._artifacts(result, chunks.artifact_id, accepted)
-        await _stored(self.storage.update_context(context_id, [*(result.rewritten or (*context, *result.messages))]))
-        await _stored(
-            self.storage.update_task(task_id, 'completed', new_artifacts=artifacts, new_messages=_answer(result.output))
+        artifacts = self.outputs.artifacts(
+            result.output, artifact_id=chunks.artifact_id, files=result.files, accepted=accepted
         )
+        if not self.builds_itself:
+            artifacts = in_fasta2as_form(artifacts)
+        await _stored(self.storage.update_context(context_id, [*(result.rewritten or (*context, *result.messages))]))
+        text = text_of(result.output)
+        answer = [] if text is None else [_agent_message(text)]
+        await _stored(self.storage.update_task(task_id, 'completed', new_artifacts=artifacts, new_messages=answer))
         for artifact in artifacts:
             await self.publish_artifact(task_id, context_id, artifact)
-
-    def _artifacts(self, result: RunOutput, artifact_id: str, accepted: OutputModes) -> list[Artifact]:
-        artifacts = self.outputs.artifacts(
-            result.output, artifact_id=artifact_id, files=result.files, accepted=accepted
-        )
-        return artifacts if self.builds_itself else in_fasta2as_form(artifacts)
 
     async def _fail(self, task: Task, failure: Failure, error: BaseException | None = None) -> None:
         task_id, context_id = task['id'], task['context_id']
@@ -368,12 +365,6 @@ class _Chunks:
         else:
             assert isinstance(event, Note), 'a runner that is not told to shows no steps'
             await self._worker.publish_status(self._task_id, self._context_id, 'working', _agent_message(event.text))
-
-
-def _answer(output: Any) -> list[Message]:
-    """Return the messages of the agent for the task's history."""
-    text = text_of(output)
-    return [] if text is None else [_agent_message(text)]
 
 
 def _agent_message(text: str, metadata: dict[str, Any] | None = None) -> Message:

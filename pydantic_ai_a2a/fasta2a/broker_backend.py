@@ -20,7 +20,7 @@ from ..clock import STOP_TIME
 from ..errors import A2AError
 from ..protocol import stored
 from ..store.ports import Accepted, Backend, Claim, Slot, Submission, TaskQueue, WrappedQueue
-from ..store.ports.queue import inner_method
+from ..store.ports.wrapped_queue import inner_method
 from ..store.sqlite.memory import MemoryBackend
 from .shared_tasks import Followed, adopt
 from .storage_backend import FastA2ABackend, header_in_memory

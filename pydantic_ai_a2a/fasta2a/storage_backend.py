@@ -38,7 +38,8 @@ from ..store.ports import (
     Swept,
     WrappedQueue,
 )
-from ..store.sql.backend import SqlEvents, SqlReader
+from ..store.sql.event_port import SqlEvents
+from ..store.sql.reader_port import SqlReader
 from ..store.sqlite.memory import MemoryBackend
 from ..types import (
     INTERRUPTED,
@@ -269,7 +270,9 @@ class _Queue(WrappedQueue):
             goes_on = await self._rehearsal.finish(claim, kept) is not None
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
-                await self._write_missing_end(task, finish)
+                # After an exception or a cancellation, the worker has not written the end.
+                if task is not None and task['status']['state'] != finish.status.state:
+                    await self._storage.update_task(task_id, finish.status.state, new_messages=_new_messages(finish))
             elif task is None or task['status']['state'] in TERMINAL:
                 # Another process has ended the task, for example after a cancel.
                 await super().cancel(task_id, None, at=finish.status.at, force=True)
@@ -299,11 +302,6 @@ class _Queue(WrappedQueue):
             new_artifacts=artifacts,
             new_messages=_new_messages(finish),
         )
-
-    async def _write_missing_end(self, task: Task | None, finish: Finish) -> None:
-        """Write the end if the worker has not, after an exception or a cancellation."""
-        if task is not None and task['status']['state'] != finish.status.state:
-            await self._storage.update_task(task['id'], finish.status.state, new_messages=_new_messages(finish))
 
     # --- what goes into the storage ---------------------------------------------------------------------------------
 

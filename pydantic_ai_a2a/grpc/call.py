@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 from grpc import aio
 
 from ..auth.request_info import header
-from ..errors import ClientGone, InvalidRequestError, OverloadedError, is_cancelled, is_for_the_process
+from ..base_exceptions import is_cancelled, is_for_the_process
+from ..errors import ClientGone, InvalidRequestError, OverloadedError
 from ..protocol.codec import HttpCodec
 from ..protocol.operations import Operation
 from ..protocol.versions import HTTP, CodecChoice
-from ..service.dispatch import DirectMessage, stored_size
+from ..service.answer_size import stored_size
+from ..service.dispatch import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer

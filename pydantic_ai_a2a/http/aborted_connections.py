@@ -22,7 +22,10 @@ _NO_LINGER = struct.pack('ii', 1, 0)
 async def abort(scope: Scope) -> None:
     """Abort the request's connection, if the server can. Bytes that are buffered for the client are lost."""
     if (transport := _transport_of(scope)) is not None:
-        _reset(transport)
+        connection = transport.get_extra_info('socket')
+        if connection is not None and not transport.is_closing():
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        transport.abort()
         await asyncio.sleep(0)  # let the server notice the abort: else the server logs that the answer is not complete
 
 
@@ -38,11 +41,3 @@ def _transport_of(scope: Scope) -> asyncio.Transport | None:
         return None
     transport = getattr(getattr(scope.get(REQUEST), '__self__', None), 'transport', None)
     return transport if callable(getattr(transport, 'abort', None)) else None
-
-
-def _reset(transport: asyncio.Transport) -> None:
-    """Abort a connection and drop the bytes that the process and the kernel have buffered for the client."""
-    connection = transport.get_extra_info('socket')
-    if connection is not None and not transport.is_closing():
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-    transport.abort()

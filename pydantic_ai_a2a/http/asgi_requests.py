@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from ..auth.guard import Guard
 from ..auth.request_info import RequestInfo, header
-from .urls import base_url
+from .app_urls import base_url
 
 _QUERY = 'pydantic_ai_a2a.query'
 """Key of the scope under which the query is kept as the client sent it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 
 from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
-from ..card.template import etag
 from .replies import NO_SNIFF
 
 
@@ -44,3 +44,8 @@ def _matches(if_none_match: str | None, tag: str) -> bool:
         return False
     tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
     return tag in tags or '*' in tags
+
+
+def etag(card: bytes) -> str:
+    """Return a strong entity tag of a rendered card (§8.6.1)."""
+    return f'"{sha256(card).hexdigest()}"'

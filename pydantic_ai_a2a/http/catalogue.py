@@ -1,4 +1,4 @@
-"""The pages of several agents in one server: a list for clients (RFC 9727), a list for people, and joined health.
+"""The pages of several agents in one server: a list for clients (RFC 9727), and a list for people.
 
 The card and the health of an agent are requested from the agent's app, as a client without credentials would. So the
 lists show nothing that middleware of an agent protects.
@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 
+from .app_urls import base_url, quoted
 from .cached_answers import CachedAnswer
-from .card import CARD_PATH
-from .health import READY_PATH, answer_health
-from .urls import base_url, quoted
+from .card_and_keys import CARD_PATH
+from .health import READY_PATH
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -106,21 +106,6 @@ class Agents:
     def paths(self) -> list[str]:
         """The paths of the agents."""
         return list(self._apps)
-
-
-class ReadyTogether:
-    """`/health/ready` of several agents: HTTP 200 if all agents are ready, else 503, with the health of each agent."""
-
-    def __init__(self, agents: Agents) -> None:
-        self._agents = agents
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        paths = self._agents.paths
-        answers = await asyncio.gather(*(self._agents.ask(scope, path, READY_PATH) for path in paths))
-        ready = all(status == 200 for status, _ in answers)
-        agents = {path: health for path, (_, health) in zip(paths, answers, strict=True)}
-        await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'agents': agents})
 
 
 @dataclass(frozen=True, kw_only=True)

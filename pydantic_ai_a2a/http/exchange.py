@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 from starlette.types import Receive, Scope, Send
 
 from ..auth.request_info import header
-from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError, ends_task
+from ..base_exceptions import ends_task
+from ..errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
 from ..protocol.codec import Codec
 from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, in_dialect_of
-from ..service.dispatch import DirectMessage, stored_size
+from ..service.answer_size import stored_size
+from ..service.dispatch import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import RequestFlow, Serving
 from ..service.unsent_answers import CHUNK, AnswerUnread, UnsentAnswer
@@ -25,8 +27,9 @@ from ..types import StoredTask, TaskEvent, new_correlation_id
 from .aborted_connections import abort, abort_later
 from .asgi_requests import request_info
 from .cached_answers import CachedAnswer
+from .client_watch import ClientWatch
 from .replies import NO_SNIFF, reply, start_reply
-from .request_bodies import JSON, ClientWatch, check_content_type, read_body
+from .request_bodies import JSON, check_content_type, read_body
 from .unread_bodies import CLOSE, discarding, has_body
 
 logger = logging.getLogger('pydantic_ai_a2a')

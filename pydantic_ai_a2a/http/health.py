@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from ..runs.host import ComponentState
+from ..runs.loop_host import ComponentState
 from .replies import NO_SNIFF
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -20,10 +20,10 @@ from ..protocol.versions import HTTP, CodecChoice, Versions
 from ..service.request_flow import DecodedRequest, Serving
 from ..types import new_correlation_id
 from .asgi_requests import requested_version
+from .encoded_paths import AnyPath
 from .exchange import HttpExchange
 from .replies import reply
 from .request_bodies import JSON, check_content_type, read_body
-from .routing import AnyPath
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""

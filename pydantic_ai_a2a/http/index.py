@@ -13,9 +13,9 @@ from ..card.template import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
 from ..protocol.versions import HTTP
 from ..types import new_correlation_id
-from .card import CARD_PATH
+from .app_urls import base_url, quoted
+from .card_and_keys import CARD_PATH
 from .replies import reply
-from .urls import base_url, quoted
 
 _SHOWN = ('name', 'description', 'version')
 """Fields of the public card in an answer, besides the fields with URLs."""

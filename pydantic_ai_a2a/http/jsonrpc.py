@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.codec import RpcRefused
-from ..protocol.operations import refuse_unsupported_params
+from ..protocol.missing_capabilities import refuse_unsupported_params
+from ..protocol.refused_requests import RpcRefused
 from ..protocol.rpc_requests import request_id
 from ..protocol.value_count import check_values
 from ..protocol.versions import CodecChoice

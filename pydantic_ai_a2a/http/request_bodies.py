@@ -1,13 +1,11 @@
-"""The bodies of requests: their media types, their limits, and clients that go before a body was read."""
+"""The bodies of requests: their media types, and their limits."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections import deque
 from collections.abc import Collection
 
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from ..errors import ClientGone, JSONParseError, PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 
@@ -66,35 +64,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 def request_late() -> RequestTimeoutError:
     """Return the error for a request that takes too long to come. The answer closes the connection."""
     return RequestTimeoutError(headers={'Connection': 'close'})
-
-
-class ClientWatch:
-    """Notices that a client goes before its body was read, and keeps the part of the body that comes meanwhile."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._kept: deque[asyncio.Future[Message]] = deque()
-
-    async def receive(self) -> Message:
-        """Return the next message, a kept one first."""
-        return await (self._kept.popleft() if self._kept else self._receive())
-
-    async def gone(self) -> None:
-        """Return once the client has gone; never while parts of the body follow, which are not taken yet."""
-        while True:
-            if not self._kept or self._kept[-1].done():
-                self._kept.append(asyncio.ensure_future(self._receive()))
-            await asyncio.wait([self._kept[-1]])
-            message = self._kept[-1].result()
-            if message['type'] == 'http.disconnect':
-                return
-            if message.get('more_body'):
-                await asyncio.get_running_loop().create_future()
-
-    def close(self) -> None:
-        """Listen no longer."""
-        for message in self._kept:
-            message.cancel()
 
 
 def _check_dropped(scope: Scope) -> None:

@@ -1,83 +1,20 @@
-"""The interface of codecs, and the requests that codecs read."""
+"""The interface of codecs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from pydantic_core import to_json
 
 from ..errors import A2AError, UnsupportedOperationError
-from ..types import (
-    CancelParams,
-    CardParams,
-    CreatePushParams,
-    GetParams,
-    ListParams,
-    ListPushParams,
-    Page,
-    PushParams,
-    Registered,
-    SendParams,
-    StoredTask,
-    SubscribeParams,
-    TaskEvent,
-)
-from .operations import REFUSALS, Capability, Operation
-from .push_params import target_json
-
-Params = (
-    SendParams
-    | GetParams
-    | ListParams
-    | CancelParams
-    | SubscribeParams
-    | CreatePushParams
-    | PushParams
-    | ListPushParams
-    | CardParams
-)
-"""The decoded params of an operation."""
-
-
-class RpcRequest(NamedTuple):
-    """One JSON-RPC request."""
-
-    id: bytes
-    """The request's id as JSON, for the answer; `null` without an id."""
-    operation: Operation
-    params: Params | None
-    notification: bool = False
-    """True if the request has no id: its client expects no answer."""
-
-
-class HttpRequest(NamedTuple):
-    """One request of the HTTP+JSON binding."""
-
-    verb: str
-    path: str
-    """Path below the interface's URL, quoted."""
-    query: str
-    body: bytes | None
-    """A JSON object; None for verbs without a body."""
-
-
-class RpcRefused(Exception):
-    """The body is not a request that can be served."""
-
-    def __init__(
-        self, error: A2AError, id: bytes = b'null', operation: Operation | None = None, *, notification: bool = False
-    ) -> None:
-        self.error = error
-        """The error for the client."""
-        self.id = id
-        """The request's id as JSON; `null` if unreadable."""
-        self.operation = operation
-        """The requested operation; None if unreadable."""
-        self.notification = notification
-        """True if the request has no id: its client expects no answer."""
-        super().__init__(error.message)
+from ..types import Page, Registered, StoredTask, TaskEvent
+from .http_requests import HttpRequest
+from .missing_capabilities import REFUSALS
+from .operations import Capability, Operation, Params
+from .push_targets import target_json
+from .rpc_requests import RpcRequest
 
 
 class Codec(ABC):

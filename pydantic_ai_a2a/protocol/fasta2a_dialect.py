@@ -17,12 +17,11 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
-from . import push_params, stored
-from .codec import Params, RpcRequest
-from .fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
+from . import push_params, push_targets, stored
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, Operation
-from .rpc_requests import RpcRequests
+from .operations import OPERATIONS, Operation, Params
+from .request_fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
+from .rpc_requests import RpcRequest, RpcRequests
 from .sent_params import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
@@ -62,7 +61,7 @@ class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
 
 
-_Send = Annotated[SendRequest[_Message, push_params.Target], AfterValidator(partial(send_params, wait=False))]
+_Send = Annotated[SendRequest[_Message, push_targets.Target], AfterValidator(partial(send_params, wait=False))]
 
 
 _List = Annotated[_ListParams, AfterValidator(list_params)]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ..errors import FieldViolation, InvalidParamsError
 from ..types import faults_of
-from .fields import MAX_ITEMS
+from .request_fields import MAX_ITEMS
 
 _MAX_VIOLATIONS = 100
 _MAX_DETAILS = 1_000

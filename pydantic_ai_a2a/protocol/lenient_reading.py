@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_snake
 from typing_extensions import TypedDict
 
 from ..types import faults_of
-from .fields import PROTO_JSON
+from .request_fields import PROTO_JSON
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -18,7 +18,7 @@ from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestErro
 from ..types import CancelParams, GetParams, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
 from .codec import Codec
-from .fields import CAMEL_CASE, Count, Id, Lines, Struct, read_message
+from .request_fields import CAMEL_CASE, Count, Id, Lines, Struct, read_message
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """States in which streams end, besides the terminal ones: the task waits for its client."""

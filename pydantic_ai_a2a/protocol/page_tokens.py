@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from ..errors import InvalidParamsError
 from ..types import TaskQuery
-from .fields import MAX_ID
+from .request_fields import MAX_ID
 
 
 def task_token(before: tuple[int, str], query: TaskQuery) -> str:

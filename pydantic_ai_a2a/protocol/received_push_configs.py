@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from ..types import ListTaskPushNotificationConfigResult, TaskPushNotificationConfig
-from .fields import PROTO_JSON
 from .lenient_reading import ANNOTATED, Filled, lenient, present_fields, read_answer
+from .request_fields import PROTO_JSON
 
 
 @with_config(PROTO_JSON)

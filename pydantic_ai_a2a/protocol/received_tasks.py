@@ -27,8 +27,8 @@ from ..types import (
     TaskStatusUpdateEvent,
 )
 from . import stored
-from .fields import PROTO_JSON, WRAPPED, standard_base64
 from .lenient_reading import ANNOTATED, Filled, lenient, present_fields, read_answer
+from .request_fields import PROTO_JSON, WRAPPED, standard_base64
 
 _STATES: Mapping[object, TaskState] = {
     # The state that 0.3 calls unknown ends no task.

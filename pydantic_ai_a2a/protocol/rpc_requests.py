@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, Literal, NotRequired, Union, cast
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Union, cast
 
 from pydantic import ConfigDict, Discriminator, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -17,16 +17,27 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError, InvalidRequestError, MethodNotFoundError
 from ..types import faults_of
-from .codec import Params, RpcRefused, RpcRequest
-from .fields import MAX_ID
 from .invalid_params import invalid
-from .operations import Operation
+from .operations import Operation, Params
+from .refused_requests import RpcRefused
+from .request_fields import MAX_ID
 from .strict_json import bad_text, has_lone_surrogates, holds_constants, parse_json, unreadable
 
 _SHAPE: Any = TypedDict
 _UNION: Any = Union
 _ANNOTATED: Any = Annotated
 _LITERAL: Any = Literal
+
+
+class RpcRequest(NamedTuple):
+    """One JSON-RPC request."""
+
+    id: bytes
+    """The request's id as JSON, for the answer; `null` without an id."""
+    operation: Operation
+    params: Params | None
+    notification: bool = False
+    """True if the request has no id: its client expects no answer."""
 
 
 class RpcRequests:

@@ -43,11 +43,8 @@ def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: It
     if models := [message.model_name for message in messages if message.kind == 'response' and message.model_name]:
         data['model'] = models[-1]
     if usage is not None:
-        data['usage'] = {name: count_of(before_run.get(name, 0) + count) for name, count in _counts(usage)}
+        counts = {to_camel(name): count_of(getattr(usage, name)) for name in USAGE_COUNTS}
+        data['usage'] = {name: count_of(before_run.get(name, 0) + count) for name, count in counts.items()}
     elif before_run:
         data['usage'] = before_run
     return to_json({**metadata, RUN_METADATA_URI: data})
-
-
-def _counts(usage: Any) -> list[tuple[str, int]]:
-    return [(to_camel(name), count_of(getattr(usage, name))) for name in USAGE_COUNTS]

@@ -19,7 +19,7 @@ from ..types import (
     SubscribeParams,
 )
 from . import stored
-from .push_params import set_fields, target_json
+from .push_targets import set_fields, target_json
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import NoReturn
 from pydantic_core import to_json
 
 from ..errors import A2AError, FieldViolation, InvalidRequestError, JSONParseError
-from .codec import RpcRefused
 from .invalid_params import bad_fields, invalid_fields
+from .refused_requests import RpcRefused
 
 _NAN = re.compile(rb'NaN(?<=[\s:,\[]NaN)')
 """NaN at the beginning of a value."""

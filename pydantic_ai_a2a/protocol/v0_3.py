@@ -17,12 +17,12 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
-from . import push_params, stored
-from .codec import Params, RpcRequest
-from .fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
+from . import push_params, push_targets, stored
+from .missing_capabilities import REFUSALS
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
-from .operations import OPERATIONS, REFUSALS, Capability, Operation
-from .rpc_requests import RpcRequests
+from .operations import OPERATIONS, Capability, Operation, Params
+from .request_fields import CAMEL_CASE, MAX_ITEMS, WRAPPED, Base64, Line, MessageFields, Struct, names_of
+from .rpc_requests import RpcRequest, RpcRequests
 from .sent_params import older_params
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
@@ -94,7 +94,7 @@ class _Message(MessageFields):
     parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-_Send = Annotated[SendRequest[_Message, push_params.OlderTarget], AfterValidator(partial(send_params, wait=True))]
+_Send = Annotated[SendRequest[_Message, push_targets.OlderTarget], AfterValidator(partial(send_params, wait=True))]
 
 
 _FIELDS = names_of(_File, _Part, _Message, Configuration, SendRequest, TaskParams)
@@ -111,17 +111,14 @@ def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if 'text' in part:
         written = {'kind': 'text', 'text': part['text']}
     elif 'data' not in part:
-        written = {'kind': 'file', 'file': _wire_file(part)}
+        file = {_FILE_NAMES[key]: value for key, value in part.items() if key in _FILE_NAMES}
+        written = {'kind': 'file', 'file': file}
     elif isinstance(part['data'], dict):
         written = {'kind': 'data', 'data': part['data']}
     else:
         written = {'kind': 'data', 'data': {'value': part['data']}}
         metadata = {**(metadata or {}), WRAPPED: True}
     return written if metadata is None else {**written, 'metadata': metadata}
-
-
-def _wire_file(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {_FILE_NAMES[key]: value for key, value in part.items() if key in _FILE_NAMES}
 
 
 def _own_name(match: re.Match[str]) -> str:
@@ -179,7 +176,7 @@ class V0_3(OlderCodec):
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
-        config = push_params.target_json(registered.target, nested=True)
+        config = push_targets.target_json(registered.target, nested=True)
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:

@@ -28,9 +28,11 @@ from ..types import (
     TaskEvent,
     TaskState,
 )
-from . import push_params, stored
-from .codec import HttpCodec, HttpRequest, Params, RpcRequest
-from .fields import (
+from . import push_params, push_targets, stored
+from .codec import HttpCodec
+from .http_requests import HttpRequest, check_params, read_params, read_query
+from .operations import OPERATIONS, Operation, Params
+from .request_fields import (
     PROTO_JSON,
     Count,
     FlatPart,
@@ -46,9 +48,7 @@ from .fields import (
     params_of,
     read_message,
 )
-from .http_params import check_params, read_params, read_query
-from .operations import OPERATIONS, Operation
-from .rpc_requests import RpcRequests
+from .rpc_requests import RpcRequest, RpcRequests
 from .sent_params import newer_params
 
 _STATES: Mapping[object, TaskState | None] = {
@@ -92,7 +92,7 @@ class _Message(MessageFields):
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
-    task_push_notification_config: push_params.Target | None
+    task_push_notification_config: push_targets.Target | None
     history_length: Count | None
     return_immediately: StrictBool | None
 

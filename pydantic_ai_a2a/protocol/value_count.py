@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..errors import PayloadTooLargeError
-from .fields import DIGITS_AS_ZERO, LONG_NUMBER
+from .request_fields import DIGITS_AS_ZERO, LONG_NUMBER
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; an unterminated string extends to the end."""

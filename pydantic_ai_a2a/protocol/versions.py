@@ -15,8 +15,9 @@ from pydantic_core import from_json
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ..settings import SUPPORTED, Version
 from ..types import as_list, as_object
-from .codec import Codec, HttpCodec, RpcRefused
+from .codec import Codec, HttpCodec
 from .operations import OPERATIONS
+from .refused_requests import RpcRefused
 from .strict_json import parse_json
 from .v1_0 import V1_0
 

@@ -11,19 +11,16 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing
 from contextvars import Context
-from typing import TypeAlias
 
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..signing.push_signatures import SignPush
-from ..store.ports import Backend, Delivery, Outbox, TaskReader
+from ..store.ports import Delivery, Outbox, TaskReader
 from ..telemetry.metrics import metrics
 from ..telemetry.propagation import trace_headers
 from ..telemetry.spans import push_span
-from .registration import Registration
 from .stored_targets import TargetCipher, TargetUnreadable
 from .webhook_client import Undelivered, WebhookClient
 
@@ -160,7 +157,11 @@ class Sender:
         try:
             target = self._cipher.load(delivery.config.body)
             codec = codec_of(delivery.config.version)
-            body = await self._body(delivery)
+            if codec.pushes_tasks:
+                task = await self._reader.load(delivery.task_id, delivery.owner)
+                body = codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
+            else:
+                body = codec.encode_event(delivery.event, False)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):
                 signature = None if self._sign is None else self._sign(target.url, delivery.id, body, self._now())
                 # The caller chose the webhook, and baggage may be of others: the webhook gets the trace only.
@@ -190,34 +191,3 @@ class Sender:
         if metrics.instruments is not None:
             metrics.instruments.deliver('dead' if pause is None else 'failed')
         await self._outbox.failed(delivery, at=self._now(), pause=pause, error=error)
-
-    async def _body(self, delivery: Delivery) -> bytes:
-        """Return the body: the event, or the task after the event."""
-        codec = codec_of(delivery.config.version)
-        if not codec.pushes_tasks:
-            return codec.encode_event(delivery.event, False)
-        task = await self._reader.load(delivery.task_id, delivery.owner)
-        return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
-
-
-Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[Sender]]
-"""Makes a sender for the running event loop, which sends until the context is left."""
-
-
-def webhooks(
-    backend: Backend, settings: Push, now: Callable[[], int], sign: SignPush | None = None
-) -> tuple[Registration, Sending]:
-    """Return the registration and the sending of webhooks.
-
-    Raises:
-        ValueError: The backend has no push notifications, or a key is malformed.
-        ImportError: There are keys, and `cryptography` is not installed.
-    """
-    configs, outbox, cipher = backend.push_configs, backend.outbox, TargetCipher(settings.keys)
-    if configs is None or outbox is None:
-        raise ValueError(
-            'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
-        )
-    return Registration(configs, settings, cipher), lambda: aclosing(
-        Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
-    )

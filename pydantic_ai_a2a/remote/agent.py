@@ -17,10 +17,10 @@ from typing_extensions import TypeVar
 from ..arguments import checked
 from ..client.agent_finder import Target
 from ..client.client import A2AClient
-from ..client.connections import Auth
-from ..client.trust import TrustedKeys
+from ..client.http_connections import Auth
+from ..client.trusted_keys import TrustedKeys
+from .local_tools import APPROVAL, QUESTION
 from .model import A2AModel
-from .remote_turns import APPROVAL, QUESTION
 
 OutputT = TypeVar('OutputT', default=str)
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved
 
-from ..client.questions import answer_to
+from ..client.question_answers import answer_to
 from ..conversion.remote_calls import ANSWER, WAITING
 
 

@@ -26,7 +26,8 @@ from pydantic_ai.tools import RunContext
 
 from ..arguments import checked
 from ..client.client import A2AClient
-from ..client.interfaces import Place, extensions_of
+from ..client.conversation_place import Place
+from ..client.interfaces import extensions_of
 from ..client.live_text import LiveText
 from ..client.send_options import SendOptions
 from ..client.updates import Update
@@ -36,9 +37,10 @@ from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.own_extensions import RUN_METADATA_URI
 from ..types import INTERRUPTED, AgentCard, Message
-from .outgoing import Outgoing, message_id, outgoing
+from .local_tools import local_tools
+from .outgoing_message import Outgoing, message_id, outgoing
 from .remote_tasks import RemoteTasks
-from .remote_turns import RemoteTurn, details, last_turn, local_tools, used
+from .remote_turns import RemoteTurn, details, last_turn, used
 from .response_parts import response_parts
 
 _REPLACED = 'replaced_text'
@@ -195,7 +197,9 @@ class _RemoteStream(StreamedResponse):
         try:
             update = None
             async for update in self.updates:
-                self._take(update)
+                answer = update.outcome if update.state in INTERRUPTED else update.head
+                self.provider_details = details(self.agent, self.place, answer)
+                self._usage = used(self.turn, answer)
                 for piece, in_place in self._live.add(update) if update.state is not None else ():
                     for event in self._more(piece, in_place=in_place):
                         yield event
@@ -213,11 +217,6 @@ class _RemoteStream(StreamedResponse):
                         yield event
                 yield self._parts_manager.handle_part(vendor_part_id=f'part-{n}', part=part)
         self.finish_reason = 'stop'
-
-    def _take(self, update: Update) -> None:
-        answer = update.outcome if update.state in INTERRUPTED else update.head
-        self.provider_details = details(self.agent, self.place, answer)
-        self._usage = used(self.turn, answer)
 
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""

@@ -14,8 +14,9 @@ from typing import Any, Literal, cast
 from pydantic_ai.tools import ToolDefinition
 
 from ..card.schemas_extension import CardSchemas
-from ..client.answer_content import digest_id
-from ..client.card_schemas import input_schema, output_schema, warn
+from ..client.card_schemas import input_schema, output_schema
+from ..client.message_content import digest_id
+from ..conversion.foreign_schemas import warn_ignored
 from ..errors import CardRefused
 from ..types import AgentCard, Part, Skill
 
@@ -120,7 +121,7 @@ def _usable(card: AgentCard, read: Callable[[AgentCard], dict[str, Any] | None])
     try:
         return read(card)
     except CardRefused as error:
-        warn(str(error))
+        warn_ignored(str(error))
         return None
 
 

@@ -7,20 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from ..client.interfaces import Place
+from ..client.conversation_place import Place
 from ..client.questions import waiting_task
 from ..conversion.remote_calls import SYSTEM, sign_in
 from ..types import INTERRUPTED, Message, Task
 from .remote_usage import difference, totals
-
-APPROVAL = 'remote_approval'
-"""Name of the tool whose calls are the remote calls that wait for an approval."""
-QUESTION = 'remote_question'
-"""Name of the tool whose calls are the remote questions, and the remote calls that wait for a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +70,3 @@ def used(turn: RemoteTurn, answer: Task | Message) -> RequestUsage:
         return RequestUsage()
     before: Mapping[str, int] = turn.details.get('usage', {}) if turn.details.get('taskId') == answer['id'] else {}
     return RequestUsage(details=difference(totals(answer), before))
-
-
-def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]:
-    """Return the tools of the local agent, by name, without the tools for pending calls."""
-    return {tool.name: tool for tool in parameters.function_tools if tool.name not in (APPROVAL, QUESTION)}

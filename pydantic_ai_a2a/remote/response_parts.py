@@ -15,7 +15,7 @@ from ..client.questions import PendingRemoteCall, waiting_task
 from ..conversion.json_schema import problem
 from ..conversion.remote_calls import SYSTEM
 from ..types import INTERRUPTED, Message, Part, Task
-from .remote_turns import APPROVAL, QUESTION, local_tools
+from .local_tools import APPROVAL, QUESTION, local_tools
 
 _ALONE = (
     'The remote task {} waits for an answer: {}. An agent with A2AModel cannot pass the answer on. Use '

@@ -23,13 +23,15 @@ from typing_extensions import TypedDict, Unpack
 
 from ..arguments import checked
 from ..client.agent_finder import Target
-from ..client.answer_content import content_of, digest_id, output_problem, status_message
+from ..client.answer_content import content_of, output_problem, status_message
 from ..client.client import A2AClient
-from ..client.connections import Auth
+from ..client.http_connections import Auth
 from ..client.interfaces import extensions_of
-from ..client.questions import PendingRemoteCall, RemoteAnswer, RemoteQuestion, approval_of, waiting_task
+from ..client.message_content import digest_id
+from ..client.question_answers import RemoteAnswer, approval_of
+from ..client.questions import PendingRemoteCall, RemoteQuestion, waiting_task
 from ..client.send_options import SendOptions
-from ..client.trust import TrustedKeys
+from ..client.trusted_keys import TrustedKeys
 from ..client.updates import Update
 from ..conversion.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..errors import A2AError, InvalidParamsError, RemoteError
@@ -294,7 +296,8 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             self._remember(ctx, question)
             raise ApprovalRequired({WAITING: question})
         if state != 'completed':
-            self._fail(_end(agent, outcome), None)
+            text, correlation_id = status_message(outcome)
+            self._fail(f'The task of the agent {agent} was {state}: {text}{_named(correlation_id)}', None)
         return _returned(place, outcome, outcome['id'])
 
     def _remember(self, ctx: RunContext[AgentDepsT], question: RemoteQuestion) -> None:
@@ -391,12 +394,6 @@ def _sentence(agent: str, error: A2AError | RemoteError) -> str:
     if isinstance(error, A2AError):
         return f'The agent {agent} has refused the request: {error.message}' + _named(error.correlation_id)
     return f'The agent {agent} has not answered: {error}'
-
-
-def _end(agent: str, task: Task) -> str:
-    """Return the sentence about a task that has not completed."""
-    text, correlation_id = status_message(task)
-    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}{_named(correlation_id)}'
 
 
 def _named(correlation_id: str | None) -> str:

@@ -25,16 +25,16 @@ from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, RunsAgent
 from ..agent.steering import Content, Steering
-from ..agent.turn import Turn
-from ..auth.credentials import CredentialVault
+from ..agent.turn_messages import Turn
+from ..auth.credential_vault import CredentialVault
 from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output
 from ..conversion.client_tools import ClientTools
 from ..conversion.failures import is_transient
+from ..conversion.forwarded_answers import approved_schemas, run_results
 from ..conversion.output_mapper import OutputMapper, text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown
 from ..conversion.questions import Asked, ask, asked_by, rules_of
-from ..conversion.remote_answers import approved_schemas, run_results
 from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..errors import StoreFailed
 from ..protocol import stored

@@ -14,7 +14,7 @@ from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Backend, Claim
-from ..store.ports.queue import Tried
+from ..store.ports.claim import Tried
 from .ends_without_result import EndsWithoutResult, run_id
 from .job import CancelToken, Job
 from .observed_run import observed_run

@@ -34,7 +34,7 @@ from ..protocol import own_extensions, stored
 from ..quotas import Metering
 from ..settings import Rule
 from ..store.ports import Backend, Claim, Finish, Submission
-from ..store.ports.queue import Sink
+from ..store.ports.claim import Sink
 from ..types import Message, TaskHeader
 from .ends_without_result import run_failure
 from .job import Job

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic_ai.exceptions import RunCancelled
 
 from ..agent.hooks import Hooks, RunFailure
-from ..agent.turn import stored_steps
+from ..agent.turn_messages import stored_steps
 from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..errors import LeaseLost
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
-from ..store.ports.queue import Tried
+from ..store.ports.claim import Tried
 from ..telemetry.metrics import metrics
 from ..types import Caller, TaskHeader
 from .recorder import Recorder

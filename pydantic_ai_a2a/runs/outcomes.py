@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
-from ..errors import LeaseLost, StoreUnavailable, is_cancelled, is_for_the_process
+from ..base_exceptions import is_cancelled, is_for_the_process
+from ..errors import LeaseLost, StoreUnavailable
 
 
 class Outcome(Enum):

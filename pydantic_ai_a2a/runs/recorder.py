@@ -15,7 +15,7 @@ from ..conversion.failures import Failure
 from ..protocol import own_extensions, run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
-from ..store.ports.queue import Sink
+from ..store.ports.claim import Sink
 from ..telemetry.metrics import metrics
 from ..types import (
     Artifact,

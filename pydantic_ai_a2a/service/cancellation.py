@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..audit import Fact, audit
-from ..errors import TaskNotCancelableError, TaskNotFoundError
+from ..errors import TaskNotCancelableError
 from ..store.ports import Backend
 from ..telemetry.metrics import metrics
 from ..types import TERMINAL, StoredTask, TaskHeader
 from .bounded_wait import bounded_wait
+from .loaded_task import loaded
 
 
 async def canceled(
@@ -65,16 +66,4 @@ async def _stopped(backend: Backend, header: TaskHeader, owner: str | None, grac
     task = await loaded(backend, task_id, owner, None)
     if task.header.state != 'canceled':
         raise TaskNotCancelableError
-    return task
-
-
-async def loaded(backend: Backend, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
-    """Return a task of an owner, or of any owner for None.
-
-    Raises:
-        TaskNotFoundError: The owner has no such task.
-    """
-    task = await backend.reader.load(task_id, owner, history_length=history_length)
-    if task is None:
-        raise TaskNotFoundError
     return task

@@ -30,18 +30,20 @@ from ..errors import (
     InvalidParamsError,
     QuotaExceededError,
 )
-from ..protocol.codec import Codec, Params
-from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
+from ..protocol.codec import Codec
+from ..protocol.missing_capabilities import refuse_unsupported
+from ..protocol.operations import OPERATIONS, Operation, Params
 from ..protocol.own_extensions import LIVE_TEXT_URI
 from ..protocol.versions import version_of
 from ..quotas import Metering, audit_refusal
 from ..store.ports import Submission
 from ..telemetry import propagation, spans
+from ..telemetry.attributes import ids_of
 from ..types import Call, Caller, Message, SendParams, StoredTask, frozen
 from .event_streams import EventStream
 from .extended_card import ExtendedCard
 from .refusals import REASONS, as_error, audit_refused
-from .tasks import Service, TaskList
+from .tasks import Service
 
 Held = TypeVar('Held')
 
@@ -53,17 +55,6 @@ class DirectMessage(NamedTuple):
 
     body: bytes
     """The message as JSON of A2A 1.0."""
-
-
-def stored_size(result: object) -> int:
-    """Return about how many bytes a result has; 0 for a short result, which holds no tasks."""
-    if isinstance(result, DirectMessage | bytes):
-        return len(result if isinstance(result, bytes) else result.body)
-    if not isinstance(result, StoredTask):
-        return sum(map(stored_size, result.page.tasks)) if isinstance(result, TaskList) else 0
-    header = result.header
-    bodies = (header.status_message or b'', header.metadata or b'', *(result.history or ()), *(result.artifacts or ()))
-    return sum(map(len, bodies))
 
 
 class DirectReplies(Protocol):
@@ -358,7 +349,7 @@ class Dispatch:
 
 def _name_task(span: Span, params: Params | None, result: object) -> None:
     """Name the task in the span of an operation that has succeeded; the ids of refused requests are callers' text."""
-    span.set_attributes(spans.ids_of(params))
+    span.set_attributes(ids_of(params))
     task = result
     if isinstance(result, EventStream):
         task, result.span = result.first, span

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from ..auth.request_info import RequestInfo, header
 from ..errors import ClientGone, InvalidParamsError
-from ..protocol.codec import HttpCodec, Params
-from ..protocol.operations import Operation, refuse_unsupported_params
+from ..protocol.codec import HttpCodec
+from ..protocol.missing_capabilities import refuse_unsupported_params
+from ..protocol.operations import Operation, Params
 from ..protocol.versions import CodecChoice, Versions
 from ..settings import LONG, Limits
 from ..store.ports import Subscription

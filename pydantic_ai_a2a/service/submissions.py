@@ -21,7 +21,7 @@ from ..settings import LONG, Settings
 from ..store.ports import Submission
 from ..types import Call, Message, SendParams
 from .message_marks import without_marks
-from .webhooks import registration_of
+from .webhook_registration import registration_of
 
 if TYPE_CHECKING:
     from ..push.registration import Registration

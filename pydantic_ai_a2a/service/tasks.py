@@ -43,15 +43,17 @@ from ..types import (
 from .answers import answered, audit_answers
 from .approvers import ApproverAccess
 from .bounded_wait import bounded_wait
-from .cancellation import canceled, loaded
-from .event_streams import FORMS, EventStream, LiveTextForm
+from .cancellation import canceled
+from .event_streams import EventStream
+from .live_text_form import FORMS, LiveTextForm
+from .loaded_task import loaded
 from .message_marks import with_mark
 from .slot_offers import Offers
 from .submissions import Submissions
-from .webhooks import registration_of
+from .webhook_registration import registration_of
 
 if TYPE_CHECKING:
-    from ..auth.credentials import CredentialVault
+    from ..auth.credential_vault import CredentialVault
     from ..push.registration import Registration
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import Any, cast
 
-from .card_forms import canonical, known_fields, signed_content, without_empty
+from .canonical_cards import canonical, known_fields, signed_content, without_empty
 from .jws import Signer
 
 _REQUIREMENTS = 'securityRequirements'

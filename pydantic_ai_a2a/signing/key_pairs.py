@@ -67,7 +67,10 @@ def load_keys(keys: Sequence[Key], setting: str) -> list[KeyPair]:
 def _load_key(key: Key, place: str) -> KeyPair:
     """Read one key; see `load_keys`."""
     try:
-        loaded = _from_jwk(key) if isinstance(key, Mapping) else _from_pem(key)
+        if isinstance(key, Mapping):
+            loaded = PyJWK({name: value for name, value in key.items() if name != 'alg'}).key
+        else:
+            loaded = _from_pem(key)
     except (ValueError, TypeError, UnsupportedAlgorithm, PyJWTError):
         loaded = None
     data: Mapping[str, Any] = key if isinstance(key, Mapping) else {}
@@ -98,10 +101,6 @@ def _load_key(key: Key, place: str) -> KeyPair:
 def _from_pem(key: str | bytes) -> Any:
     text = key.encode() if isinstance(key, str) else key
     return load_pem_private_key(text, None) if b'PRIVATE KEY' in text else load_pem_public_key(text)
-
-
-def _from_jwk(key: Mapping[str, Any]) -> Any:
-    return PyJWK({name: value for name, value in key.items() if name != 'alg'}).key
 
 
 def _described(key: Any) -> tuple[dict[str, Any], str] | None:

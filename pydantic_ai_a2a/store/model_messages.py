@@ -15,7 +15,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
 from ..types import without_surrogates
-from .ports.queue import Tried
+from .ports.claim import Tried
 from .run_usage import dump_usage, load_usage, plain_usage
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -15,12 +15,10 @@ from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, Sta
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from ..errors import A2AError
-from ..types import SendParams, TaskState
-from .attributes import SCOPE, STATE, state_name
+from ..types import TaskState
+from .attributes import CONTEXT, METHOD, SCOPE, STATE, TASK, ids_of, present, state_name
 from .propagation import decoded_headers, load_trace
 
-_METHOD, _TASK = 'a2a.method.name', 'a2a.task.id'
-_CONTEXT = 'gen_ai.conversation.id'
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -41,7 +39,7 @@ def operation_span(
     """
     # A current span of this process, such as a web framework's, is the parent. Its instrumentation reads the baggage.
     context = None if _is_traced() else propagate.extract(decoded_headers(headers))
-    return _span(method, SpanKind.SERVER, context, _present({_METHOD: method, **attributes}))
+    return _span(method, SpanKind.SERVER, context, present({METHOD: method, **attributes}))
 
 
 def client_span(method: str, params: object, attributes: Mapping[str, AttributeValue]) -> Span:
@@ -52,37 +50,26 @@ def client_span(method: str, params: object, attributes: Mapping[str, AttributeV
         params: The params of the operation.
         attributes: Attributes of the remote agent; empty ones are left out.
     """
-    named = _present({_METHOD: method, **attributes, **ids_of(params)})
+    named = present({METHOD: method, **attributes, **ids_of(params)})
     return trace.get_tracer(SCOPE).start_span(method, kind=SpanKind.CLIENT, attributes=named)
-
-
-def ids_of(params: object) -> dict[str, AttributeValue]:
-    """Return the attributes with the ids in the params of an operation."""
-    if not isinstance(params, SendParams):
-        task_id = getattr(params, 'task_id', None) or getattr(params, 'id', None)
-        return _present({_TASK: task_id, _CONTEXT: getattr(params, 'context_id', None)})
-    message = params.message
-    references = message.get('reference_task_ids')
-    of_message = {'a2a.message.id': message['message_id'], 'a2a.message.reference_task_ids': references}
-    return _present({**of_message, _TASK: message.get('task_id'), _CONTEXT: message.get('context_id')})
 
 
 def name_task(span: Span, task_id: str | None, context_id: str | None, state: TaskState | None) -> None:
     """Name a task in a span, as far as it is known, if the caller may see the task."""
-    span.set_attributes(_present({_TASK: task_id, _CONTEXT: context_id, STATE: state and state_name(state)}))
+    span.set_attributes(present({TASK: task_id, CONTEXT: context_id, STATE: state and state_name(state)}))
 
 
 def run_span(task_id: str, context_id: str, stored: str | None) -> AbstractContextManager[Span]:
     """Open a consumer span `a2a run` around one agent run; `stored` is the trace of the submitting process."""
     context = None if _is_traced() else load_trace(stored)
-    return _span('a2a run', SpanKind.CONSUMER, context, {_TASK: task_id, _CONTEXT: context_id})
+    return _span('a2a run', SpanKind.CONSUMER, context, {TASK: task_id, CONTEXT: context_id})
 
 
 def push_span(task_id: str, delivery_id: str, stored: str | None) -> AbstractContextManager[Span | None]:
     """Open a client span `a2a push` around one call of a webhook; `stored` is the trace of the task."""
     if not recording():
         return _NOTHING
-    return _span('a2a push', SpanKind.CLIENT, load_trace(stored), {_TASK: task_id, 'a2a.delivery.id': delivery_id})
+    return _span('a2a push', SpanKind.CLIENT, load_trace(stored), {TASK: task_id, 'a2a.delivery.id': delivery_id})
 
 
 @contextmanager
@@ -118,7 +105,3 @@ def _span(name: str, kind: SpanKind, context: Context | None, attributes: Attrib
 
 def _is_traced() -> bool:
     return trace.get_current_span().get_span_context().is_valid
-
-
-def _present(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
-    return {name: value for name, value in attributes.items() if value}

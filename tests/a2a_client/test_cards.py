@@ -20,10 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
-from pydantic_ai_a2a.client.asgi import StreamingTransport
-from pydantic_ai_a2a.client.connections import NotConnected
+from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
+from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.client.interfaces import Interface
-from pydantic_ai_a2a.doctor import interfaces
+from pydantic_ai_a2a.doctor.card_steps import interfaces
 from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol import lenient_reading
 from pydantic_ai_a2a.protocol.received_cards import read_card

@@ -17,7 +17,7 @@ import pytest
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, serve
-from pydantic_ai_a2a.client import cards, connections, transport
+from pydantic_ai_a2a.client import cards, http_connections, transport
 from pydantic_ai_a2a.errors import OverloadedError, PermissionDeniedError, QuotaExceededError, UnauthenticatedError
 from pydantic_ai_a2a.protocol.own_extensions import REPLAY
 
@@ -129,7 +129,7 @@ async def test_a_line_without_an_end_is_refused(begin: str, monkeypatch: pytest.
 
 
 async def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections.Connections.read, '__defaults__', (1_000_000,))
+    monkeypatch.setattr(http_connections.HttpConnections.read, '__defaults__', (1_000_000,))
     endless = Endless('{', 'application/json')
     async with calling(Canned(endless.response)) as client:
         with pytest.raises(RemoteProtocolError, match='more than 1000000 bytes'):

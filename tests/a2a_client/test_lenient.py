@@ -15,7 +15,7 @@ from pydantic_ai_a2a.protocol import lenient_reading
 
 from ..tables import each_case
 from .canned import CARD, TASK, WORKING, Canned, result, stream
-from .test_answers import calling
+from .test_wrong_answers import calling
 
 OLDER: dict[str, Any] = {
     'name': 'older',

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from pydantic_ai_a2a import A2AClient
-from pydantic_ai_a2a.client.connections import Connections
-from pydantic_ai_a2a.doctor import examine
+from pydantic_ai_a2a.client.http_connections import HttpConnections
+from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ..bounds import LIMIT
@@ -24,7 +24,7 @@ from ..e2e.venvs import python_with_a2a_sdk_0_3
 from ..tables import each_case
 from .peers import ANSWER, PEERS, Peer, calling, text_of
 from .proxy import cutting
-from .test_connections import answer, card_with
+from .test_http_connections import answer, card_with
 
 EACH_PEER = pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for name, peer in PEERS.items()])
 
@@ -209,7 +209,7 @@ async def test_over_cut_connections_every_started_task_is_complete_and_its_artif
 
 async def test_what_an_examination_says_of_the_server(url: str) -> None:
     async with asyncio.timeout(LIMIT):
-        connections = Connections(headers={}, auth=None, client=None, timeout=LIMIT)
+        connections = HttpConnections(headers={}, auth=None, client=None, timeout=LIMIT)
         found = [finding async for finding in examine(url, connections)]
     noticed = {(finding.level, finding.step) for finding in found if finding.level not in ('ok', 'not checked')}
     assert noticed == {('hint', 'security'), ('hint', 'repeated message'), ('hint', 'event ids')}

@@ -32,7 +32,7 @@ from pydantic_ai_a2a import (
     TrustedKeys,
     to_a2a,
 )
-from pydantic_ai_a2a.client.card_signatures import CardVerifier
+from pydantic_ai_a2a.client.card_verifier import CardVerifier
 from pydantic_ai_a2a.client.key_finder import KeyFinder
 from pydantic_ai_a2a.signing.jws import split_token
 from pydantic_ai_a2a.signing.key_pairs import load_keys

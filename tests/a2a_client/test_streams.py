@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteProtocolError
-from pydantic_ai_a2a.client import following
+from pydantic_ai_a2a.client import followed_task
 from pydantic_ai_a2a.client.answer_content import content_of
-from pydantic_ai_a2a.client.event_reader import EventReader, EventTooLong
+from pydantic_ai_a2a.client.server_sent_events import EventReader, EventTooLong
 from pydantic_ai_a2a.client.updates import START
 
 from ..tables import each_case
 from .canned import TASK, WORKING, Canned, result, stream
-from .test_answers import calling
+from .test_wrong_answers import calling
 
 # --- messages, as Agno and .NET send them: they belong to the task, and pieces are joined
 
@@ -133,7 +133,7 @@ async def test_a_message_before_its_task_belongs_to_the_task() -> None:
 
 
 async def test_the_messages_of_a_task_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, 'MAX_ANSWER', 3_000)
+    monkeypatch.setattr(followed_task, 'MAX_ANSWER', 3_000)
     events = [event for n in range(9) for event in ({'message': message('x' * 300, str(n))}, {'task': WORKING})]
     async with calling(Canned(stream(*events), result(TASK))) as client:
         with pytest.raises(RemoteProtocolError, match='the events of the task hold more than 3000 characters'):

@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.store import postgres as postgres_room
 from pydantic_ai_a2a.store.postgres.settings import Postgres
-from pydantic_ai_a2a.store.postgres.statements import script_of
+from pydantic_ai_a2a.store.postgres.sql_translation import script_of
 from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 
 from ..client import message
@@ -123,8 +123,9 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 def test_that_the_driver_is_missing_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
 ) -> None:
-    monkeypatch.delattr(postgres_room, 'connect', raising=False)
-    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.store.postgres.connect', raising=False)
+    for name in ('connect', 'migration'):
+        monkeypatch.delattr(postgres_room, name, raising=False)
+        monkeypatch.delitem(sys.modules, f'pydantic_ai_a2a.store.postgres.{name}', raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(error) as raised:
         main(['migrate', '--backend', 'postgresql://host/db', '--check'])

@@ -40,7 +40,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.agent.run_output import RunOutput
 from pydantic_ai_a2a.agent.runner import RunArguments
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.store.sql.expiry import EXPIRED
+from pydantic_ai_a2a.store.sql.unanswered_tasks import EXPIRED
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
@@ -55,7 +55,7 @@ DOCS = ROOT / 'docs'
 def test_the_reference_has_every_public_name() -> None:
     text = '\n'.join((DOCS / f'{page}.md').read_text() for page in ('reference', 'reference-clients'))
     members = re.findall(r'^::: pydantic_ai_a2a\.(?:app\.serve\.)?(\w+)$', text, re.MULTILINE)
-    assert sorted(members) == sorted(pydantic_ai_a2a.__all__)
+    assert sorted(members) == sorted(vars(pydantic_ai_a2a)['__all__'])
 
 
 def test_the_settings_have_the_documented_defaults() -> None:

@@ -21,10 +21,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import BearerAuth, Results, doctor, serve, to_a2a
-from pydantic_ai_a2a.client.connections import Connections
+from pydantic_ai_a2a import BearerAuth, Results, serve, to_a2a
+from pydantic_ai_a2a.client.http_connections import HttpConnections
 from pydantic_ai_a2a.client.interfaces import Interface
-from pydantic_ai_a2a.doctor import Finding, Probe, examine, interfaces
+from pydantic_ai_a2a.doctor.card_steps import interfaces
+from pydantic_ai_a2a.doctor.examination import examine
+from pydantic_ai_a2a.doctor.findings import Finding
+from pydantic_ai_a2a.doctor.probe import Probe
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.received_cards import read_card
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
@@ -48,7 +51,7 @@ EVENTS = stream({'task': TASK}, ids=True)
 
 async def findings(url: str, token: str | None = None, patience: float = LIMIT) -> list[Finding]:
     async with asyncio.timeout(LIMIT):
-        connections = Connections(headers={}, auth=token, client=None, timeout=patience)
+        connections = HttpConnections(headers={}, auth=token, client=None, timeout=patience)
         return [finding async for finding in examine(url, connections)]
 
 
@@ -120,7 +123,7 @@ async def test_a_proxy_that_collects_events_is_named(is_collected: bool, monkeyp
         clock.wall += HOUR
         yield 'two.'
 
-    monkeypatch.setattr(doctor, 'time', SimpleNamespace(monotonic=arrive))
+    monkeypatch.setattr('pydantic_ai_a2a.doctor.probe.time', SimpleNamespace(monotonic=arrive))
     backend = MemoryBackend('agent', reader_lag=READER_LAG, clock=clock)
     agent = Agent(FunctionModel(_quick, stream_function=slow))
     app = to_a2a(agent, backend=backend, results=Results(stream='mark'))
@@ -244,7 +247,7 @@ async def test_a_stream_that_takes_too_long_is_left() -> None:
 
     canned = Canned(StreamingResponse(pieces(), media_type='text/event-stream'))
     with served(canned) as server:
-        connections = Connections(timeout=0.2)
+        connections = HttpConnections(timeout=0.2)
         async with asyncio.timeout(LIMIT):
             params = SendParams(message={'role': 'user', 'parts': [], 'message_id': 'm'})
             probe = Probe(Interface(server.url, 'JSONRPC', '1.0'), connections)

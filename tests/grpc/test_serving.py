@@ -23,10 +23,10 @@ from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
-from pydantic_ai_a2a.app.listeners import listen
+from pydantic_ai_a2a.app.listening_sockets import listen
 from pydantic_ai_a2a.app.serve_grpc import GrpcState
 from pydantic_ai_a2a.app.uvicorn_server import uvicorn_server
-from pydantic_ai_a2a.client.card_signatures import CardVerifier
+from pydantic_ai_a2a.client.card_verifier import CardVerifier
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from pydantic_ai_a2a import A2AApp, Workers, mount, to_a2a
 from pydantic_ai_a2a.http import health
-from pydantic_ai_a2a.runs.host import ComponentState
+from pydantic_ai_a2a.runs.loop_host import ComponentState
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, Client, lifespan

@@ -19,7 +19,8 @@ from starlette.types import Message
 from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.auth.request_info import header
 from pydantic_ai_a2a.http.cached_answers import CachedAnswer
-from pydantic_ai_a2a.http.request_bodies import ClientWatch, read_body
+from pydantic_ai_a2a.http.client_watch import ClientWatch
+from pydantic_ai_a2a.http.request_bodies import read_body
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, mount, serve, to_a2a
-from pydantic_ai_a2a.agent.playground_trace import Trace
+from pydantic_ai_a2a.agent.playground_steps import Trace
 from pydantic_ai_a2a.app.a2a_app import A2AApp
 from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
 

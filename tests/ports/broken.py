@@ -28,11 +28,12 @@ from pydantic_ai_a2a.store.ports import (
     Subscription,
     Swept,
 )
-from pydantic_ai_a2a.store.sql.backend import SqlEvents, SqlReader
 from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.store.sql.event_port import SqlEvents
 from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
-from pydantic_ai_a2a.store.sql.webhooks import SqlOutbox
+from pydantic_ai_a2a.store.sql.webhook_ports import SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile

@@ -14,7 +14,7 @@ import pytest
 
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Erased
-from pydantic_ai_a2a.store.shared_database import SharedBackend
+from pydantic_ai_a2a.store.shared_backend import SharedBackend
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.types import TaskQuery

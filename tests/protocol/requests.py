@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.protocol.codec import Codec, Params, RpcRefused
+from pydantic_ai_a2a.protocol.codec import Codec
 from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params
+from pydantic_ai_a2a.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Message, SendParams, TaskState

@@ -11,9 +11,9 @@ from hypothesis import given
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from pydantic_ai_a2a.protocol.codec import RpcRequest
 from pydantic_ai_a2a.protocol.fasta2a_dialect import METHODS
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.rpc_requests import RpcRequest
 from pydantic_ai_a2a.types import (
     CancelParams,
     CreatePushParams,

@@ -11,7 +11,8 @@ from google.api import annotations_pb2
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
-from pydantic_ai_a2a.protocol.operations import OPERATIONS, refuse_unsupported
+from pydantic_ai_a2a.protocol.missing_capabilities import refuse_unsupported
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.service.tasks import Service
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.protocol.codec import RpcRefused
+from pydantic_ai_a2a.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.protocol.v0_3 import METHODS
 
 from .requests import IN_0_3, rpc

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.protocol.codec import RpcRequest
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.protocol.rpc_requests import RpcRequest
 from pydantic_ai_a2a.protocol.stored import STATES
 from pydantic_ai_a2a.types import (
     CancelParams,

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.push.stored_targets import TargetCipher
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
-from pydantic_ai_a2a.store.sql.webhooks import Due, SqlOutbox
+from pydantic_ai_a2a.store.sql.webhook_ports import Due, SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile

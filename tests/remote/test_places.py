@@ -21,10 +21,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
 from pydantic_ai_a2a.client.answer_content import content_of
-from pydantic_ai_a2a.client.questions import RemoteQuestion, answer_to, waiting_task
+from pydantic_ai_a2a.client.question_answers import answer_to
+from pydantic_ai_a2a.client.questions import RemoteQuestion, waiting_task
 
 from ..a2a_client.canned import TASK, Canned, result, stream
-from ..a2a_client.test_answers import calling
+from ..a2a_client.test_wrong_answers import calling
 from ..bounds import LIMIT
 from ..tables import each_case
 from .agents import caller

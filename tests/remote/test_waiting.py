@@ -31,10 +31,11 @@ from pydantic_ai_a2a import (
     serve,
     to_a2a,
 )
-from pydantic_ai_a2a.client.questions import answer_to, waiting_task
+from pydantic_ai_a2a.client.question_answers import answer_to
+from pydantic_ai_a2a.client.questions import waiting_task
+from pydantic_ai_a2a.conversion.forwarded_questions import calls_for_clients
 from pydantic_ai_a2a.conversion.pending_calls import PendingCall
 from pydantic_ai_a2a.conversion.remote_calls import WAITING
-from pydantic_ai_a2a.conversion.remote_questions import calls_for_clients
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.remote import toolset
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from pydantic_ai_a2a.store.postgres.execution import perform
-from pydantic_ai_a2a.store.postgres.statements import key_of
+from pydantic_ai_a2a.store.postgres.sql_translation import key_of
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 
 from ..suites.values import LIMIT

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 
 from ...settings import Limits
 from ...types import new_correlation_id
+from ..app_urls import quoted
 from ..cached_answers import CachedAnswer
-from ..routing import AnyPath
-from ..urls import quoted
-from .steps import Steps
+from ..encoded_paths import AnyPath
+from .steps_endpoint import Steps
 
 _STATIC = Path(__file__).with_name('static')
 _TYPES = {

@@ -16,8 +16,9 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from .backend import Backend
+from .claim import Checkpoint, Claim, Finish, Marks, Status
 from .credentials import CredentialStore, SealedCredential
-from .events import Ending, EventLog, Subscription
+from .event_log import Ending, EventLog, Subscription
 from .housekeeping import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -32,9 +33,11 @@ from .housekeeping import (
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfig, PushConfigs, Takes
-from .queue import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue, WrappedQueue
 from .quotas import Bucket, Charge, QuotaStore, Spent
-from .reader import Pause, TaskReader
+from .submission import Accepted, Answer, Slot, Submission
+from .task_queue import TaskQueue
+from .task_reader import Pause, TaskReader
+from .wrapped_queue import WrappedQueue
 
 __all__ = [
     'DEAD_LETTER',

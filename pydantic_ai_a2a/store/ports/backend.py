@@ -9,15 +9,16 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ...clock import SYSTEM, Clock
+from .claim import Claim
 from .credentials import CredentialStore
-from .events import EventLog
+from .event_log import EventLog
 from .housekeeping import Erased, Housekeeping
 from .outbox import Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfigs
-from .queue import Claim, TaskQueue
 from .quotas import QuotaStore
-from .reader import TaskReader
+from .task_queue import TaskQueue
+from .task_reader import TaskReader
 
 
 class Backend(ABC):

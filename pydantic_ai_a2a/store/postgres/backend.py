@@ -18,17 +18,17 @@ from typing import Any
 from ...clock import STOP_TIME
 from ...errors import StoreUnavailable
 from ...types import STOPPED
-from ..shared_database import Process, SharedBackend
+from ..shared_backend import Process, SharedBackend
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
 from ..thread_future import ThreadFuture
-from .calls import FunctionCall, call_of
 from .driver_errors import connection_error, is_away
 from .execution import Connection, give_up, perform, roll_back
+from .function_calls import FunctionCall, call_of
 from .listener import Listener
 from .pool import Session, Work, shared_pool
 from .settings import Postgres
-from .statements import about, begin, notify
+from .sql_translation import about, begin, notify
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from ...clock import SYSTEM, Clock
-from .statements import CLOCK
+from .sql_translation import CLOCK
 
 
 class DatabaseClock(Clock):

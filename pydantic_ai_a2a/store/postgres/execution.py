@@ -12,7 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ..sql.transaction import LockName, LockTasks, Rows, Step, Transaction, TryNames
 from .driver_errors import LOST
-from .statements import key_of, lock, translated
+from .sql_translation import key_of, lock, translated
 
 T = TypeVar('T')
 

@@ -20,7 +20,7 @@ from .driver_errors import connection_error
 from .execution import Connection, in_transaction, perform
 from .pool import Session
 from .settings import Postgres
-from .statements import about, begin, channel, notify
+from .sql_translation import about, begin, channel, notify
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

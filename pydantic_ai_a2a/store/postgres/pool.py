@@ -25,12 +25,13 @@ import asyncpg
 
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
-from .connect import Pool, migrate, open_connection, open_pool
+from .connect import Pool, open_connection, open_pool
 from .database_clock import DatabaseClock
 from .driver_errors import CONFLICTS, connection_error, is_away
 from .execution import Connection, in_transaction, perform
+from .migration import migrate
 from .settings import Postgres
-from .statements import READ, begin
+from .sql_translation import READ, begin
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -2,63 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from pydantic_ai.messages import ModelMessage
 
-from ...types import TERMINAL, StoredTask
-from ..event_bus import BusEnding
-from ..histories import Histories
-from ..ports import Backend, CredentialStore, Ending, EventLog, PayloadStore, QuotaStore, Subscription, TaskReader
-from . import conversations, credentials, event_log, interrupted, payloads, queue_order, queue_pause, quotas, reads
-from .database import Database, Port, WriteKind, reading, writing
+from ..history_cache import Histories
+from ..ports import Backend, CredentialStore, PayloadStore, QuotaStore
+from . import conversations, credentials, payloads, queue_order, queue_pause, quotas
+from .database import Database, Port, reading, writing
+from .event_port import SqlEvents
 from .housekeeping import SqlHousekeeping
+from .reader_port import SqlReader
 from .task_queue import SqlQueue
-from .webhooks import Due, SqlOutbox, SqlPushConfigs
-
-_WATCH = WriteKind(reads.watch)
-
-
-class SqlReader(Port, TaskReader):
-    """Reads the tasks of a database."""
-
-    load = reading(reads.load)
-
-    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
-        self.database.wake()
-        task = await self.load(task_id, owner)
-        if task is None or task.header.state in TERMINAL:
-            return task
-        return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
-
-    list = reading(reads.page)
-    pause = reading(interrupted.pause)
-    unread = reading(reads.unread)
-
-
-class SqlEvents(Port, EventLog):
-    """The event logs of a database, with the readers of this process."""
-
-    def subscribe(self, task_id: str, on_drop: Callable[[], object], *, live: bool = False) -> Subscription:
-        return self.database.event_bus.subscribe(task_id, on_drop, live=live)
-
-    def expect(self, task_id: str) -> Ending | None:
-        return BusEnding(self.database.event_bus, task_id, partial(self._stopped_after, task_id))
-
-    async def wait(self, task_id: str, after: int) -> None:
-        on_wait = self.database.wake  # once the waiter is registered: a look before would not tell others of the waiter
-        await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id), on_wait)
-
-    _stopped_after = reading(event_log.stopped_after)
-
-    def release(self, held: Callable[[str], bool]) -> None:
-        self.database.event_bus.release(held)
-
-    def watched(self, task_id: str, *, live: bool = False) -> bool:
-        return self.database.watched(task_id, live=live)
-
-    has = reading(event_log.resumable)
+from .webhook_ports import Due, SqlOutbox, SqlPushConfigs
 
 
 class SqlQuotas(Port, QuotaStore):

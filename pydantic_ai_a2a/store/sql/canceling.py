@@ -11,7 +11,7 @@ from ..status_events import status_event
 from . import conversations
 from .checkpoints import drop_checkpoint
 from .credentials import drop_credentials
-from .deliveries import enqueue_deliveries
+from .enqueued_deliveries import enqueue_deliveries
 from .event_log import add_events, keep_streamed
 from .queue_order import NEXT, release_context
 from .task_rows import TASK, find, find_locked, set_status

@@ -41,9 +41,9 @@ from typing import Any, TypeAlias
 from ...types import TaskEvent, TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
 from ..ports import Charge, Claim, Marks, Slot, Status
-from ..ports.queue import Tried
+from ..ports.claim import Tried
 from ..status_events import status_event
-from . import conversations, deliveries, event_log, quotas
+from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import KEPT_CHECKPOINTS, load_checkpoint
 from .event_log import add_events
 from .queue_order import QUEUED, QUEUED_OR_OFFERED
@@ -168,7 +168,7 @@ def _claims_of(agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int) 
         if logged_after is not None:
             logged += add_events(agent, header.id, events)[1]
         if push:
-            yield from deliveries.enqueue_deliveries(agent, header, push, events)
+            yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events)
         checkpoint = (yield from load_checkpoint(agent, header.id)) if checkpointed else None
         claimed = claim_of(
             header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted

@@ -8,7 +8,7 @@ from ...errors import LeaseLost
 from ...protocol import stored
 from ...types import TaskEvent
 from ..ports import Checkpoint, Claim, Status
-from . import deliveries
+from . import enqueued_deliveries
 from .checkpoints import save_checkpoint
 from .event_log import add_events
 from .task_rows import HELD, add_items, set_status
@@ -50,7 +50,7 @@ def emit(
     if checkpoint is not None:
         yield from save_checkpoint(agent, claimed, checkpoint)
     if push:
-        yield from deliveries.enqueue_deliveries(agent, header, push, events)
+        yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events)
 
 
 def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:

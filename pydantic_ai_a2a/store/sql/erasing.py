@@ -8,9 +8,9 @@ from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...types import INTERRUPTED, LIVE, TaskEvent
 from ..ports import Erased, Status
 from ..status_events import status_event
-from . import conversations, ranges, totals
+from . import conversation_deletion, task_ranges, totals
 from .deletion import ROWS, TASKS, drop_batch, drop_tasks
-from .ranges import tasks_of_owner
+from .task_ranges import tasks_of_owner
 from .task_rows import HEADER, find_row_locked, header_of
 from .transaction import LockName, Rows, Transaction
 
@@ -43,7 +43,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     yield from _check_idle(agent, owner, context_id)
     erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
-        erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
+        erased = Erased(entries=(yield from conversation_deletion.drop_left(agent, owner, ROWS)))
     if not erased:
         erased = yield from _erase_conversations(agent, owner, context_id)
     if not erased and context_id is None:
@@ -54,7 +54,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
 
 
 def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
-    live, values = ranges.union(ranges.LIVE_RANGES, 'id', *tasks_of_owner(agent, owner, context_id))
+    live, values = task_ranges.union(task_ranges.LIVE_RANGES, 'id', *tasks_of_owner(agent, owner, context_id))
     rows = yield f'{live} LIMIT 1', values
     if rows:
         raise UnsupportedOperationError(
@@ -67,7 +67,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     tasks_of, values = tasks_of_owner(agent, owner, context_id)
     # A new message may have created or continued a task since the check: select and lock only idle tasks.
     rows: Rows = []
-    for idle in (ranges.FILED, ranges.UNFILED):
+    for idle in (task_ranges.FILED, task_ranges.UNFILED):
         rows = rows or (
             yield (
                 # Without the order, SQLite finds the tasks in an index of lists. PostgreSQL locks in the order of ids.
@@ -91,7 +91,7 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
     if not rows:
         return Erased()
     yield LockName((agent, owner))
-    number, entries = yield from conversations.erase(agent, [(owner, row[0]) for row in rows], ROWS)
+    number, entries = yield from conversation_deletion.erase(agent, [(owner, row[0]) for row in rows], ROWS)
     return Erased(conversations=number, entries=entries)
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from ...types import INTERRUPTED
-from . import ranges
-from .ranges import tasks_of_owner
+from . import task_ranges
+from .task_ranges import tasks_of_owner
 from .transaction import Rows, Transaction, where
 
 _BATCH = 500
-_MOVING = (*ranges.UNCOUNTED, f'{ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')
+_MOVING = (*task_ranges.UNCOUNTED, f'{task_ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')
 """Tasks that may still be filed, or filed again."""
 
 
 def moving_ids(agent: str, owner: str, context_id: str | None) -> Transaction[list[str]]:
     """Return the ids of an owner's tasks that may still be filed, or of those of one context."""
-    query, values = ranges.union(_MOVING, 'id', *tasks_of_owner(agent, owner, context_id))
+    query, values = task_ranges.union(_MOVING, 'id', *tasks_of_owner(agent, owner, context_id))
     rows = yield f'{query} ORDER BY id', values
     return [row[0] for row in rows]
 
@@ -35,7 +35,7 @@ def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, 
             '(state, status_at, id) > (?, ?, ?)': after,
         }
     )
-    query = f'SELECT state, status_at, id FROM task WHERE {tasks} AND {ranges.FILED} ORDER BY state, status_at, id'
+    query = f'SELECT state, status_at, id FROM task WHERE {tasks} AND {task_ranges.FILED} ORDER BY state, status_at, id'
     return (yield f'{query} LIMIT ?', (*values, _BATCH))
 
 

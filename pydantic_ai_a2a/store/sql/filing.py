@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...types import STOPPED
-from . import ranges
+from . import task_ranges
 from .transaction import KEYS, Transaction, Write, among
 
 EVERY = 100
@@ -21,11 +21,11 @@ BATCH = 500
 """The most tasks of a batch."""
 _UNFILED = (
     # A task in an unknown state is never filed: lists leave it out with a log line, and no sweep deletes it.
-    f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} AND state IN {tuple(sorted(STOPPED))}'
+    f'SELECT id FROM task WHERE agent = ? AND {task_ranges.UNFILED} AND state IN {tuple(sorted(STOPPED))}'
     ' ORDER BY owner, status_at LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 )
-_FILE = f'UPDATE task SET filed = 1 WHERE {{}} AND {ranges.UNFILED}'
-_UNFILE = f'UPDATE task SET filed = 0 WHERE agent = ? AND id = ? AND {ranges.FILED}'
+_FILE = f'UPDATE task SET filed = 1 WHERE {{}} AND {task_ranges.UNFILED}'
+_UNFILE = f'UPDATE task SET filed = 0 WHERE agent = ? AND id = ? AND {task_ranges.FILED}'
 _LIST = 'UPDATE conversation SET listed_at = updated_at WHERE {} AND listed_at IS NULL'
 _LIST_OF_TASKS = _LIST.format(
     # A locked conversation is in a transaction whose task is filed later.

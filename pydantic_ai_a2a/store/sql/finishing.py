@@ -16,7 +16,7 @@ from ..ports import DEAD_LETTERS, Claim, Finish
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage, load_usage, plain_usage
 from ..status_events import status_event
-from . import conversations, credentials, deliveries, event_log, joined_items, quotas
+from . import conversations, credentials, enqueued_deliveries, event_log, joined_items, quotas
 from .checkpoints import KEPT_CHECKPOINTS, drop_checkpoint
 from .claims import RUN, claim_of
 from .event_log import add_events, keep_streamed
@@ -88,7 +88,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         ending = joined_items.join_items(items) if ends else None
         yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
     if push:
-        yield from deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
+        yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
     return next_claim, events, following is not None and not goes_on
 

@@ -9,10 +9,10 @@ from typing import Any
 from ...settings import Retention
 from ...types import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
-from . import conversations, dead_letters, erasing, erasure_marks, export, queue_counts, queue_pause, reads, sweep
+from . import conversations, dead_letters, erasing, erasure_marks, export, queue_counts, queue_pause, sweep, task_reads
 from .database import Port, Published, WriteKind, always, reading, writing
-from .expiry import Expired, report_expired
 from .transaction import Rows, Transaction
+from .unanswered_tasks import Expired, report_expired
 
 _RETRY_TASK = WriteKind(dead_letters.retry_task, ready=always)
 
@@ -79,7 +79,7 @@ class SqlHousekeeping(Port, Housekeeping):
         self, owner: str, context_id: str | None = None
     ) -> AsyncIterator[ExportedTask | ExportedConversation]:
         async for task_id in self._task_ids(owner, context_id):
-            task = await self.database.read(reads.load, self.agent, task_id, owner)
+            task = await self.database.read(task_reads.load, self.agent, task_id, owner)
             if task is not None:  # it may have been swept meanwhile
                 yield ExportedTask(task, await self.database.read(export.export_requests, self.agent, task_id))
         async for conversation_id in self._ids(export.conversation_ids, owner, context_id):

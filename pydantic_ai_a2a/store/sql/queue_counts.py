@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...types import INTERRUPTED
 from ..ports import DEAD_LETTERS
 from ..ports.housekeeping import QueueCounts
-from . import ranges, totals
-from .services import NAMESPACES
+from . import task_ranges, totals
+from .neighbors import NAMESPACES
 from .transaction import Transaction
 
 _FIVE_MINUTES = 300_000
@@ -17,7 +17,7 @@ _SAMPLE = 2_000
 _WAITS = f'state IN {tuple(sorted(INTERRUPTED, reverse=True))}'
 _NUMBERS = ', '.join(
     f'(SELECT COUNT(*) FROM (SELECT 1 FROM task WHERE agent = ? AND {of} LIMIT {_COUNTED}) AS counted)'
-    for of in (ranges.WAITING, ranges.RUNNING, _WAITS, f'failure IN {DEAD_LETTERS}')
+    for of in (task_ranges.WAITING, task_ranges.RUNNING, _WAITS, f'failure IN {DEAD_LETTERS}')
 )
 _KEPT = (
     '(SELECT queued FROM queue WHERE agent = ? AND counted_at > a2a_clock() - 30000),'
@@ -28,17 +28,17 @@ _KEPT = (
 _NEW = 'COUNT(CASE WHEN accepted_at >= ? THEN 1 END)'
 _QUEUED = (
     f"SELECT COUNT(*), {_NEW}, COUNT(CASE state WHEN 'submitted' THEN 1 END), MIN(status_at)"
-    f' FROM (SELECT state, status_at, accepted_at FROM task WHERE agent = ? AND {ranges.WAITING}'
+    f' FROM (SELECT state, status_at, accepted_at FROM task WHERE agent = ? AND {task_ranges.WAITING}'
     f' ORDER BY behind, round, queue_seq LIMIT {_SAMPLE}) AS queued'
 )
 _RUNNING = (
     f'SELECT COUNT(*), {_NEW}, COUNT(CASE WHEN lease_until >= (SELECT a2a_clock()) THEN holder END)'
-    f' FROM (SELECT holder, lease_until, accepted_at FROM task WHERE agent = ? AND {ranges.RUNNING}'
+    f' FROM (SELECT holder, lease_until, accepted_at FROM task WHERE agent = ? AND {task_ranges.RUNNING}'
     f' LIMIT {_SAMPLE}) AS running'
 )
 _STOPPED = (
     *(f'{totals.ENDED} AND events_swept = {swept}' for swept in (0, 1)),
-    f'{ranges.UNFILED} AND NOT {_WAITS}',
+    f'{task_ranges.UNFILED} AND NOT {_WAITS}',
     _WAITS,
 )
 _NEWEST = f'ORDER BY status_at DESC LIMIT {_SAMPLE}'
@@ -72,7 +72,7 @@ def _counts(agent: str, at: int) -> Transaction[QueueCounts]:
     of_queued = queued / max(1, sampled)
     [(sampled, new_running, leases)] = yield _RUNNING, (since, agent)
     of_running = running / max(1, sampled)
-    stopped, values = ranges.union(
+    stopped, values = task_ranges.union(
         _STOPPED, 'state, status_at, accepted_at', 'agent = ? AND status_at >= ?', (agent, since), _NEWEST
     )
     [(sampled, new_stopped, ended, first)] = yield (

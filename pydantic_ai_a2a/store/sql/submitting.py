@@ -12,7 +12,7 @@ from ...protocol.own_extensions import SHORTEST_ID
 from ...types import INTERRUPTED, TaskEvent, TaskHeader, check_message
 from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import status_event
-from . import claims, credentials, deliveries, interrupted, push_configs, ranges
+from . import claims, credentials, enqueued_deliveries, interrupted_tasks, push_configs, task_ranges
 from .conversations import HEAD_OF_TASK
 from .erasure_marks import ERASED, check_erasing
 from .event_log import add_events, log_from_now
@@ -194,7 +194,7 @@ def _store(
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        yield from interrupted.check_pause(agent, header, message)
+        yield from interrupted_tasks.check_pause(agent, header, message)
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
@@ -216,12 +216,12 @@ def _add(
     events: list[TaskEvent] = []
     first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
-        events = yield from interrupted.ask_for_rest(agent, header, answer, message.at)
+        events = yield from interrupted_tasks.ask_for_rest(agent, header, answer, message.at)
     elif answers:
         yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
         first = [message_to_history(agent, header.id)]
-        last = [add_events(agent, header.id, events), interrupted.go_on(agent, message)]
+        last = [add_events(agent, header.id, events), interrupted_tasks.go_on(agent, message)]
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     kind = 1 + message.answers_calls if answers else 0
@@ -267,7 +267,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
     if message.task_limit is None:
         return
     yield LockName((agent, message.owner, 'tasks', ''))  # the last lock of a transaction, so no deadlock
-    rows = yield ranges.number(ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
+    rows = yield task_ranges.number(task_ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
     if rows[0][0] >= message.task_limit:
         raise QuotaExceededError.of('tasks', 1000)
 
@@ -290,7 +290,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
-        yield from deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
+        yield from enqueued_deliveries.enqueue_deliveries(agent, header, rows[0][0], [event])
     moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
     return moved, [event]
 

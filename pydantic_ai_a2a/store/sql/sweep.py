@@ -9,13 +9,13 @@ from datetime import timedelta
 from ...settings import Retention
 from ...types import STOPPED
 from ..ports import Swept
-from . import conversations, deletion, filing, quotas, ranges, totals
+from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
-from .expiry import EXPIRED, Expired, expired_status
 from .task_rows import HEADER, HEADER_SIZE, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import LockTasks, Rows, Transaction, TryNames, among
+from .unanswered_tasks import EXPIRED, Expired, expired_status
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -25,9 +25,12 @@ _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
 _UNENDED = (
-    *ranges.LIVE_RANGES,
-    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
-    f'{ranges.UNFILED} AND {_UNKNOWN}',
+    *task_ranges.LIVE_RANGES,
+    *(
+        f"state IN ('auth-required', 'input-required') AND {stopped}"
+        for stopped in (task_ranges.FILED, task_ranges.UNFILED)
+    ),
+    f'{task_ranges.UNFILED} AND {_UNKNOWN}',
 )
 _IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
@@ -178,7 +181,7 @@ def _sweep_left(agent: str) -> Transaction[int]:
     """Delete the remaining entries of erased conversations."""
     rows = yield 'SELECT DISTINCT owner FROM entry_erased WHERE agent = ? LIMIT ?', (agent, TASKS)
     free = yield from _try_names([(agent, owner) for (owner,) in rows])
-    return (yield from conversations.drop_left_of(agent, [owner for _, owner in free], ROWS))
+    return (yield from conversation_deletion.drop_left_of(agent, [owner for _, owner in free], ROWS))
 
 
 def _try_names(names: Sequence[tuple[str, ...]]) -> Transaction[list[tuple[str, ...]]]:
@@ -203,7 +206,7 @@ def _sweep_contexts(
     free = yield from _idle_and_locked(agent, due)
     if not free:
         return Swept(), ()
-    number, entries = yield from conversations.erase(agent, free, limit)
+    number, entries = yield from conversation_deletion.erase(agent, free, limit)
     over = {row[:2] for row in map(tuple, due) if row[3] >= before}.intersection(free)
     full = len(due) == TASKS or entries >= limit
     return Swept(rows=number + entries, full=full, over=_over('contexts', over)), free
@@ -225,7 +228,8 @@ def _idle_and_locked(agent: str, rows: Rows) -> Transaction[list[tuple[str, str]
     same = {tuple(row) for row in rows} & {tuple(row) for row in idle}
     of_contexts, _ = among('agent, owner, context_id', keys)
     damaged = yield (
-        f'SELECT id, state, owner, context_id FROM task WHERE {of_contexts} AND {ranges.FILED} AND {_UNKNOWN} LIMIT ?',
+        f'SELECT id, state, owner, context_id FROM task WHERE {of_contexts} AND {task_ranges.FILED} AND {_UNKNOWN}'
+        ' LIMIT ?',
         (*values, TASKS),
     )
     yield from _lock_known(agent, damaged)  # the next sweep finds these tasks in `_IDLE`

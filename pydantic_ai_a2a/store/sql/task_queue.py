@@ -15,12 +15,12 @@ from ...errors import LeaseLost
 from ...types import TERMINAL, TaskEvent, TaskHeader
 from ..ended_task import ended_task
 from ..ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
-from ..ports.queue import Tried
+from ..ports.claim import Tried
 from . import canceling, claims, emitting, filing, finishing, queue_counts, submitting
 from .database import Database, Port, Published, WriteKind, always
 from .rehearsal import Rehearsal
 from .transaction import Transaction
-from .webhooks import Due
+from .webhook_ports import Due
 
 _RENEWAL_WAITS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...types import INTERRUPTED
-from . import ranges
+from . import task_ranges
 from .transaction import Statement, Transaction, TryNames
 
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
-ENDED = f'{ranges.FILED} AND state NOT IN {tuple(sorted(INTERRUPTED))}'
+ENDED = f'{task_ranges.FILED} AND state NOT IN {tuple(sorted(INTERRUPTED))}'
 CONVERSATIONS = 'conversation'
 """The kind of conversations, counted for all owners together. The kind of a task is the state."""
 EVERYBODY = ''
@@ -53,14 +53,18 @@ def count_tasks(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Sta
         f' FROM total_change WHERE agent = ?{of_owner})'
     )
     values = (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners)
-    uncounted = ranges.UNCOUNTED
+    uncounted = task_ranges.UNCOUNTED
     if kinds:
         uncounted = [
-            of for kind in kinds if kind != CONVERSATIONS for of in ranges.of_state(kind) if ranges.FILED not in of
+            of
+            for kind in kinds
+            if kind != CONVERSATIONS
+            for of in task_ranges.of_state(kind)
+            if task_ranges.FILED not in of
         ]
     if not uncounted:
         return changed, values
-    counted, more = ranges.number(uncounted, f'agent = ?{of_owner}', (agent, *owners))
+    counted, more = task_ranges.number(uncounted, f'agent = ?{of_owner}', (agent, *owners))
     return f'{changed} + ({counted})', (*values, *more)
 
 

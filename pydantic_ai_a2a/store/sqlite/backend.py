@@ -18,15 +18,16 @@ from urllib.parse import quote
 
 from ...clock import SYSTEM, Clock
 from ..ports import Swept
-from ..shared_database import Process, SharedBackend
+from ..shared_backend import Process, SharedBackend
 from ..sql import peers
 from ..sql.database import BoundWrite, WriteKind
 from ..sql.transaction import Transaction
 from ..thread_future import ThreadFuture
 from .connect import NOTE_CLOCK
 from .connection_thread import ConnectionThread, QueuedTransaction, Work, commit, read
-from .execution import check_version, perform
+from .execution import perform
 from .free_pages import give_back
+from .library_version import check_version
 from .opened_file import OpenedFile
 from .settings import SqliteFile
 from .vacuum import vacuum

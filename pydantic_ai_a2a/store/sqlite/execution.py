@@ -10,20 +10,6 @@ from ..sql.transaction import LockName, LockTasks, Rows, Transaction, TryNames
 
 T = TypeVar('T')
 
-_MINIMUM = (3, 35, 0)
-
-
-def check_version() -> None:
-    """Refuse a SQLite library that lacks what the statements need.
-
-    Raises:
-        RuntimeError: It is older than 3.35.
-    """
-    if sqlite3.sqlite_version_info < _MINIMUM:
-        raise RuntimeError(
-            f'SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed (RETURNING). Use a newer Python.'
-        )
-
 
 def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:
     """Define the SQL function `a2a_clock`, by which the statements measure leases."""

@@ -25,8 +25,9 @@ from ..sql.backend import SqlBackend
 from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
 from ..sql.migrations import MIGRATIONS, missing
 from ..sql.transaction import Transaction
-from .execution import check_version, perform, tell_time
+from .execution import perform, tell_time
 from .free_pages import PAGES, SHRINKS, give_back
+from .library_version import check_version
 
 P = ParamSpec('P')
 T = TypeVar('T')

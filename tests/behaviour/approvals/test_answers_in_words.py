@@ -15,8 +15,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired, Limits
 from pydantic_ai_a2a.audit import LOGGER
+from pydantic_ai_a2a.conversion.answers_in_words import instruction
 from pydantic_ai_a2a.conversion.json_schema import problem
-from pydantic_ai_a2a.conversion.plain_words import instruction
 
 from ...client import Client, RpcError, message, state_of, texts
 from ...tables import each_case

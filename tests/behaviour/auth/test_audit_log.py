@@ -14,8 +14,8 @@ from starlette.types import Message
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.store.ports import Erased
-from pydantic_ai_a2a.store.sql.backend import SqlReader
 from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
 from ...auth.issuer import bearer

@@ -13,7 +13,8 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.postgres import connect as postgres
+from pydantic_ai_a2a.store.postgres import migration
+from pydantic_ai_a2a.store.postgres.connect import once
 from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.connect import connect
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
@@ -44,8 +45,8 @@ async def upgrade(url: str, steps: Sequence[Sequence[str]]) -> None:
         connect(SqliteFile.of(url), newer).close()
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres, 'MIGRATIONS', newer)
-        await postgres.once(Postgres(url), postgres.migrate)
+        patch.setattr(migration, 'MIGRATIONS', newer)
+        await once(Postgres(url), migration.migrate)
 
 
 @pytest.fixture(params=['sqlite', 'postgres'])

@@ -19,7 +19,7 @@ import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
-from pydantic_ai_a2a.store.postgres.statements import CLOCK
+from pydantic_ai_a2a.store.postgres.sql_translation import CLOCK
 
 from ...client import state_of, texts
 from ...dialects import unversioned

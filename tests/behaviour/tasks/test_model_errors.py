@@ -24,7 +24,7 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.fasta2a.agent_worker import AgentWorker
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.store.ports import Backend, Charge
-from pydantic_ai_a2a.store.ports.queue import Tried
+from pydantic_ai_a2a.store.ports.claim import Tried
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile

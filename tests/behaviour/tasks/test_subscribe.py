@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, Results
 from pydantic_ai_a2a.store.ports import TaskReader
-from pydantic_ai_a2a.store.sql.backend import SqlReader
+from pydantic_ai_a2a.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 

@@ -12,9 +12,9 @@ import pytest
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Claim
-from pydantic_ai_a2a.store.postgres import connect, execution, pool
+from pydantic_ai_a2a.store.postgres import connect, execution, migration, pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import lock
+from pydantic_ai_a2a.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.store.sql import sweep
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryNames
@@ -348,7 +348,7 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
 async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (connect, execution):
+    for module in (connect, execution, migration):
         monkeypatch.setattr(module, 'LATE', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url, statement_timeout=2)

@@ -34,7 +34,7 @@ from pydantic_ai_a2a.store.ports import (
 )
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.execution import perform
-from pydantic_ai_a2a.store.postgres.statements import begin, lock
+from pydantic_ai_a2a.store.postgres.sql_translation import begin, lock
 from pydantic_ai_a2a.store.sql import canceling, claims, filing, finishing
 from pydantic_ai_a2a.store.sql import submitting as accept
 from pydantic_ai_a2a.store.sql.database import WriteKind

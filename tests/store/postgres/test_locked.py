@@ -14,7 +14,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Retention, Workers
 from pydantic_ai_a2a.store.ports import Marks, Slot
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import lock
+from pydantic_ai_a2a.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.store.sql.transaction import LockName
 from pydantic_ai_a2a.types import TaskQuery
 

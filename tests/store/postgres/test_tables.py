@@ -9,10 +9,11 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.postgres import connect, execution
+from pydantic_ai_a2a.store.postgres import connect, execution, migration
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.connect import migrate, once
-from pydantic_ai_a2a.store.postgres.statements import lock, script_of
+from pydantic_ai_a2a.store.postgres.connect import once
+from pydantic_ai_a2a.store.postgres.migration import migrate
+from pydantic_ai_a2a.store.postgres.sql_translation import lock, script_of
 from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.store.sql.transaction import LockName
 
@@ -39,7 +40,7 @@ async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Serv
 async def test_tables_may_take_longer_to_be_made_than_a_statement(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (connect, execution):
+    for module in (connect, execution, migration):
         monkeypatch.setattr(module, 'LATE', 0.1)
     postgres.run(
         """
@@ -84,7 +85,7 @@ async def old(another: Open, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend
     """A process of the older version, which has made the tables. Later processes are newer."""
     backend = another()
     await submit(backend, message(new='t'))
-    monkeypatch.setattr(connect, 'MIGRATIONS', LATER)
+    monkeypatch.setattr(migration, 'MIGRATIONS', LATER)
     return backend
 
 
@@ -118,7 +119,7 @@ async def test_indexes_are_made_beside_open_writes(old: PostgresBackend, postgre
 
 async def upgrade_column(url: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connect, 'MIGRATIONS', LATER[:-1])
+        patch.setattr(migration, 'MIGRATIONS', LATER[:-1])
         await upgrade(url)
 
 

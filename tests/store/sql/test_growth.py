@@ -16,8 +16,8 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import translated
-from pydantic_ai_a2a.store.sql import claims, erasing, export, filing, ranges, reads, sweep, totals
+from pydantic_ai_a2a.store.postgres.sql_translation import translated
+from pydantic_ai_a2a.store.sql import claims, erasing, export, filing, sweep, task_ranges, task_reads, totals
 from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
 from pydantic_ai_a2a.store.sqlite.execution import perform
@@ -69,9 +69,9 @@ NUMBERS = (
     ' SELECT n FROM numbers'
 )
 SORTED = re.compile(r'Sort  \(cost=\S+ rows=(\d+)')
-LONGEST = len(ranges.of_state(None)) * (PAGE + 1)
+LONGEST = len(task_ranges.of_state(None)) * (PAGE + 1)
 """The most rows of a page's ranges."""
-DEEPER = 2 * len(ranges.of_state(None))
+DEEPER = 2 * len(task_ranges.of_state(None))
 """Pages that a statement may touch more in PostgreSQL: indexes of more tasks have more levels."""
 QUERIES = {
     'state': {'state': 'completed'},
@@ -238,7 +238,7 @@ def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Conn
 def test_a_page_of_a_list_costs_the_same_however_many_tasks_are_stored(
     sizes: list[sqlite3.Connection], name: str
 ) -> None:
-    taken = [steps(connection, reads.page('agent', query(name)), without='SELECT COUNT') for connection in sizes]
+    taken = [steps(connection, task_reads.page('agent', query(name)), without='SELECT COUNT') for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -249,7 +249,7 @@ def test_the_total_of_a_context_or_of_a_time_is_counted_in_an_index(connection: 
     ]
     plan = [row[3] for row in connection.execute(f'EXPLAIN QUERY PLAN {statement}', values)]
     searches = [step for step in plan if step.startswith('SEARCH')]
-    assert len(searches) == len(ranges.of_state(query(name).state))
+    assert len(searches) == len(task_ranges.of_state(query(name).state))
     stopped = [step for step in searches if 'state=?' in step]
     assert stopped
     assert all('USING COVERING INDEX' in step for step in stopped)
@@ -277,7 +277,7 @@ def recorded(transaction: Transaction[Any], statements: list[Statement]) -> Tran
 
 
 def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction[Any]:
-    return recorded(reads.page('agent', wanted), statements)
+    return recorded(task_reads.page('agent', wanted), statements)
 
 
 def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:

@@ -14,10 +14,10 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.store.ports import Backend
-from pydantic_ai_a2a.store.postgres import connect as postgres_connect
+from pydantic_ai_a2a.store.postgres import migration
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.statements import migrations_of, script_of
-from pydantic_ai_a2a.store.sql import reads, totals
+from pydantic_ai_a2a.store.postgres.sql_translation import migrations_of, script_of
+from pydantic_ai_a2a.store.sql import task_reads, totals
 from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.connect import connect
@@ -89,7 +89,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
         with closing(connect(file, LATER)) as connection:
             assert connection.execute('SELECT version FROM a2a_schema').fetchall() == [(n,) for n in VERSIONS]
             assert connection.execute(NOTED).fetchall() == [('done', 1), ('queued', 0)]
-            loading = reads.load('agent', 'done', OWNER, history_length=None, artifacts=True)
+            loading = task_reads.load('agent', 'done', OWNER, history_length=None, artifacts=True)
             task = perform(connection, loading)
             assert task is not None
             assert [text_of(body) for body in task.history or ()] == ['hi']
@@ -122,7 +122,7 @@ async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await fill(backend)
     backend.close()
-    monkeypatch.setattr(postgres_connect, 'MIGRATIONS', LATER)
+    monkeypatch.setattr(migration, 'MIGRATIONS', LATER)
     for _ in range(2):
         backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
         assert await state_of(backend, 'queued') == 'submitted'

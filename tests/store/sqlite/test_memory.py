@@ -16,7 +16,8 @@ from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Slot, Swept
-from pydantic_ai_a2a.store.sql.backend import SqlEvents, SqlReader
+from pydantic_ai_a2a.store.sql.event_port import SqlEvents
+from pydantic_ai_a2a.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.store.sql.rehearsal import Rehearsal
 from pydantic_ai_a2a.store.sqlite.free_pages import PAGES
 from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend

@@ -1,0 +1,217 @@
+"""A conversation with a remote agent: messages, answers to questions, and Ctrl-C.
+
+The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, aclosing
+from functools import partial
+from typing import Literal, Self, TypeVar, cast
+
+import click
+from anyio.from_thread import start_blocking_portal
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.tools import ToolApproved, ToolDenied
+
+from ..client.answer_content import partial_text
+from ..client.client import A2AClient
+from ..client.question_answers import answer_to
+from ..client.remote_urls import shown
+from ..client.send_options import SendOptions
+from ..client.updates import Update
+from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
+from ..remote.model import RemoteTasks
+from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
+from .answer_prompts import open_approvals, prompt_for_answer
+from .exit_codes import CTRL_C, WAITS
+from .plain_screen import question_of
+from .remote_agent import Remote
+from .screen_choice import Form, screen_for
+from .terminal import safe, say
+
+T = TypeVar('T')
+WAKE = 1.0
+"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
+_END = 15.0
+"""Seconds for the cancellation of a task after Ctrl-C."""
+QUEUED = 10.0
+"""Seconds after which a task that has not begun is reported."""
+
+
+class Talk:
+    """A conversation with a remote agent.
+
+    Args:
+        remote: The agent.
+        form: How answers are written.
+        hints: True to say after each answer how to go on.
+    """
+
+    def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True) -> None:
+        self.client = A2AClient(
+            remote.url,
+            headers=remote.headers,
+            auth=remote.token,
+            timeout=remote.timeout,
+            trusted_origins=remote.trusted_origins,
+        )
+        self._url = shown(remote.url)
+        self._form: Form = form
+        self._hints = hints
+        self._asks = sys.stdin.isatty() and sys.stderr.isatty()
+        self._exits = ExitStack()
+        self._task: Task | None = None
+        self.context_id: str | None = None
+        """The conversation of the last answer."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            self._portal = exits.enter_context(start_blocking_portal())
+            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def _run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
+        ended = threading.Event()
+
+        async def call() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        future = self._portal.start_task_soon(call)
+        try:
+            while not ended.wait(WAKE) and not future.done():
+                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            ended.wait(_END)
+            raise
+
+    def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
+        """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
+
+        Ctrl-C cancels the task.
+        """
+        self._task = None
+        try:
+            outcome = self._follow(parts, task_id, context_id)
+            while self._asks and 'status' in outcome and outcome['status']['state'] in INTERRUPTED:
+                outcome = self._answered(outcome)
+        except (KeyboardInterrupt, click.Abort):
+            return self._interrupted()
+        except (A2AError, RemoteUnavailable):
+            if (task := self._task) is not None and task['status']['state'] not in STOPPED:
+                say(f'the task {task["id"]} may go on; follow it with `pydantic-ai-a2a watch {self._url} {task["id"]}`')
+            raise
+        return self._ended(outcome)
+
+    def decide(self, task_id: str, decision: ToolApproved | ToolDenied | Literal[False]) -> int:
+        """Approve or deny the waiting calls of a task, and go on as `send`. Return the exit code.
+
+        Raises:
+            ClickException: No call waits for an approval, or the arguments cannot be changed.
+        """
+        task = cast('Task', self._run(partial(self.client.get, task_id)).task)
+        calls = open_approvals(waiting := question_of(task))
+        if not calls:
+            raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
+        if len(calls) > 1 and isinstance(decision, ToolApproved) and decision.override_args is not None:
+            raise click.ClickException(f'--data changes the arguments of one call, but {len(calls)} calls wait.')
+        try:
+            answer = answer_to(waiting, {call['id']: decision for call in calls})
+        except UserError as error:
+            raise click.ClickException(safe(str(error))) from None
+        return self.send(answer.get('parts', []), task_id=task_id, context_id=task['context_id'])
+
+    def watch(self, task_id: str) -> int:
+        """Show the events of a task until it stops. Return the exit code. Ctrl-C ends only the command."""
+        try:
+            outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
+        except KeyboardInterrupt:
+            say(f'the task {task_id} goes on')
+            return CTRL_C
+        return self._ended(outcome)
+
+    def _answered(self, task: Task) -> Task | Message:
+        """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
+        answer = prompt_for_answer(question_of(task))
+        if 'denied' in answer:
+            return self._run(partial(self.client.cancel, task['id'])).outcome
+        try:
+            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
+        except InvalidParamsError as error:
+            say(f'the agent refuses the answer: {error.message}')
+            return task
+
+    def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
+        options = SendOptions(task_id=task_id, context_id=context_id)
+        updates = self.client.stream(parts, **options)
+        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates), before))
+
+    async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
+        screen = screen_for(self._form, before)
+        queued: asyncio.TimerHandle | None = None
+        try:
+            update: Update | None = None
+            async with aclosing(updates):
+                async for update in updates:
+                    if queued is None and self._task is None:
+                        queued = asyncio.get_running_loop().call_later(QUEUED, self._report_queued)
+                    self._task = None if update.state is None else cast('Task', update.head)
+                    screen.show(update)
+            assert update is not None, 'a stream has an event'
+            outcome = update.outcome
+            screen.end(outcome, is_asked=self._asks)
+            return outcome
+        finally:
+            if queued is not None:
+                queued.cancel()
+            screen.close()
+
+    def _report_queued(self) -> None:
+        if self._task is not None and self._task['status']['state'] == 'submitted':
+            say(f'the task {self._task["id"]} has been queued for {QUEUED:.0f} seconds: is a worker running?')
+
+    def _ended(self, outcome: Task | Message) -> int:
+        """Say how to go on. Return the exit code."""
+        self.context_id = outcome.get('context_id')
+        if 'status' not in outcome:
+            return 0
+        state = outcome['status']['state']
+        context = f'--context {outcome["context_id"]}'
+        if state in INTERRUPTED:
+            how = '; approve with --approve, deny with --deny REASON' if open_approvals(question_of(outcome)) else ''
+            say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
+            return WAITS
+        if self._hints or state != 'completed':
+            say(f'the task {outcome["id"]} is {state}; go on with {context}')
+        return int(state != 'completed')
+
+    def _interrupted(self) -> int:
+        """Cancel the task, and say so."""
+        task = self._task
+        if task is None:
+            say('interrupted before the agent has named its task')
+            return CTRL_C
+        self.context_id = task['context_id']
+        try:
+            latest = self._run(partial(self.client.get, task['id'], history_length=0))
+            if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
+                latest = self._run(partial(self.client.cancel, task['id']))
+        except (A2AError, RemoteError) as error:
+            say(f'the task {task["id"]} could not be canceled: {error!s}')
+        else:
+            say(f'the task {task["id"]} is {latest.state}')
+        return CTRL_C

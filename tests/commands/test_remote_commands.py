@@ -1,0 +1,654 @@
+"""The commands that call an agent, against a server: what they write, their exit codes, and Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from starlette.responses import Response, StreamingResponse
+
+from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.client.updates import Update
+from pydantic_ai_a2a.commands import remote_conversation
+from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.commands.plain_screen import Screen
+from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
+from pydantic_ai_a2a.remote import remote_tasks
+
+from ..a2a_client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
+from ..bounds import LIMIT
+from ..remote.test_places import QUESTIONS, TEXT, confirmation, confirming, response
+from ..signing.pairs import pem
+from ..tables import each_case
+from .agents import PNG, shop
+from .command import Outcome, Terminal, command, in_terminal, process_in_terminal
+
+Capture = pytest.CaptureFixture[str]
+IDS = re.compile(r'\b[0-9a-f]{32}\b')
+
+
+@pytest.fixture(scope='module')
+def url() -> Iterator[str]:
+    with serve(shop()) as server:
+        yield server.url.removesuffix('/')
+
+
+@pytest.fixture(autouse=True)
+def awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands look often for a Ctrl-C that came just before they began to wait."""
+    monkeypatch.setattr(remote_conversation, 'WAKE', 0.001)
+
+
+def plain(text: str) -> str:
+    """The text, with a word in the place of each id."""
+    return IDS.sub('ID', text)
+
+
+def ids(outcome: Outcome) -> tuple[str, str]:
+    """The task and the conversation that standard error names."""
+    task, context = IDS.findall(outcome.err.splitlines()[-1])
+    return task, context
+
+
+def test_a_card_is_shown(url: str, capsys: Capture) -> None:
+    shown = command(capsys, 'card', url)
+    assert shown.code == 0
+    assert shown.out.splitlines()[:6] == [
+        'Name        shop 1.0.0',
+        'Description Sells pizza.',
+        f'Interface   {url}/ (JSONRPC 1.0)',
+        f'Interface   {url}/ (HTTP+JSON 1.0)',
+        f'Interface   {url}/ (JSONRPC 0.3)',
+        'Streaming   yes',
+    ]
+    [card] = command(capsys, 'card', url, '--json').lines
+    assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
+
+
+def test_a_signed_card_is_shown_with_the_number_of_its_signatures(capsys: Capture) -> None:
+    keys = [pem(), pem('Ed25519')]
+    with serve(to_a2a(Agent('test'), url='https://agent.example.com/', access=Access(signing=keys))) as server:
+        card = command(capsys, 'card', server.url)
+    assert 'Signatures  2, not verified' in card.out.splitlines()
+
+
+def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: str, capsys: Capture) -> None:
+    sent = command(capsys, 'send', url, 'hello')
+    assert (sent.code, sent.out) == (0, 'You said **hello** with 0 files.\n')
+    assert plain(sent.err) == 'pydantic-ai-a2a: the task ID is completed; go on with --context ID\n'
+    task, context = ids(sent)
+    again = command(capsys, 'send', url, 'again', '--context', context)
+    assert ids(again)[1] == context
+    assert ids(again)[0] != task
+
+
+@pytest.mark.parametrize(
+    ('prompt', 'code', 'out', 'err'),
+    [
+        ('Rejected', 1, '', 'pydantic-ai-a2a: No \\u001b[2J\\u009b2J\\u202ethanks.'),
+        ('price', 0, '{\n  "euros": 3\n}\n', ''),
+        ('picture', 0, '[pizza.png: image/png, 9 bytes]\n', ''),
+        ('attack', 0, 'You said **attack**\\u001b[2J\\u009b2J\\u202e with 0 files.\n', ''),
+        ('break', 1, 'You said **break**\n', 'pydantic-ai-a2a: The agent failed with an internal error.'),
+        ('InputRequired', 3, 'Which pizza?\n', 'pydantic-ai-a2a: the task waits; answer with --task '),
+        ('size', 3, 'Which size?\nWrite one of these: small, large.\n', '  calls size'),
+    ],
+)
+def test_every_kind_of_answer(url: str, prompt: str, code: int, out: str, err: str, *, capsys: Capture) -> None:
+    sent = command(capsys, 'send', url, prompt)
+    assert (sent.code, sent.out) == (code, out)
+    assert err in sent.err
+    assert 'secret' not in sent.err
+
+
+def test_a_task_that_waits_is_answered_by_another_command(url: str, capsys: Capture) -> None:
+    asked = command(capsys, 'send', url, 'InputRequired')
+    task, context = ids(asked)
+    answered = command(capsys, 'send', url, 'salami', '--task', task, '--context', context)
+    assert (answered.code, answered.out) == (0, 'You said **salami** with 0 files.\n')
+
+
+@each_case(
+    ('decision', 'out'),
+    [
+        (('--approve',), 'The tool says: deleted a.txt\n'),
+        (('--approve', '--data', '{"path": "b.txt"}'), 'The tool says: deleted b.txt\n'),
+        (('--deny', 'Too risky.'), 'The tool says: Too risky.\n'),
+        (('--deny', ''), 'The tool says: The tool call was denied.\n'),
+    ],
+)
+def test_a_script_approves_and_denies(url: str, decision: tuple[str, ...], out: str, capsys: Capture) -> None:
+    asked = command(capsys, 'send', url, 'delete')
+    assert asked.err.endswith('; approve with --approve, deny with --deny REASON\n')
+    decided = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
+    assert (decided.code, decided.out) == (0, out)
+    again = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
+    assert again.why == (1, f'No call of the task {ids(asked)[0]} waits for an approval.')
+
+
+def test_one_approval_answers_all_calls_and_changes_the_arguments_of_only_one(capsys: Capture) -> None:
+    def waits(*parts: Any) -> Response:
+        question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
+        return result({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
+
+    calls = [
+        {'id': kind, 'kind': kind[:-1], 'tool': 'x', 'text': '?'} for kind in ('approval1', 'approval2', 'question3')
+    ]
+    several = {'data': {'pending': calls}, 'mediaType': MEDIA_TYPE}
+    canned = Canned(waits(several), stream({'task': TASK}), waits(several), result(confirming(confirmation())))
+    with served(canned) as server:
+        arguments = ('send', server.url, '--task', 't', '--approve')
+        assert command(capsys, *arguments).code == 0
+        sent = canned.requests[-1][3]['params']['message']
+        two, adk = (command(capsys, *arguments, '--data', '{}').why for _ in range(2))
+    assert (sent['taskId'], sent['contextId']) == ('t', 'c')
+    [part] = sent['parts']
+    assert part['data'] == {'callAnswers': [{'id': f'approval{n}', 'decision': 'approve'} for n in (1, 2)]}
+    assert two == (1, '--data changes the arguments of one call, but 2 calls wait.')
+    assert adk[0] == 1
+    assert 'takes no other arguments' in adk[1]
+
+
+def test_files_data_and_standard_input_are_sent(
+    url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'a.png').write_bytes(PNG)
+    (tmp_path / 'b.unknown').write_bytes(b'\x00')
+    (tmp_path / 'text').write_text('from a file')
+    with (tmp_path / 'text').open() as stdin, monkeypatch.context() as patch:
+        patch.setattr('sys.stdin', stdin)
+        sent = command(capsys, 'send', url, '-', '--file', str(tmp_path / 'a.png'), '--json')
+    [task] = sent.lines
+    assert task['artifacts'][0]['parts'][0]['text'] == 'You said **from a file** with 1 files.'
+    assert task['history'][0]['parts'][1]['filename'] == 'a.png'
+    [task] = command(capsys, 'send', url, '--data', '{"a": [1]}', '--json').lines
+    assert task['history'][0]['parts'] == [{'data': {'a': [1]}, 'mediaType': 'application/json'}]
+    refused = command(capsys, 'send', url, '--file', str(tmp_path / 'b.unknown'))
+    assert refused.code == 1
+    assert 'message.parts[0].raw: needs a mediaType.' in refused.err
+
+
+def test_each_event_is_a_line(url: str, capsys: Capture) -> None:
+    events = command(capsys, 'send', url, 'hello', '--jsonl').lines
+    kinds = [key for event in events for key in event]
+    assert kinds[0] == 'task'
+    assert kinds[-1] == 'statusUpdate'
+    assert {*kinds} == {'task', 'statusUpdate', 'artifactUpdate'}
+    assert events[-1]['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert 'artifact' in events[-2]['artifactUpdate']
+
+
+def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> None:
+    task, context = ids(command(capsys, 'send', url, 'InputRequired'))
+    listed = command(capsys, 'tasks', url, '--context', context)
+    assert plain(listed.out).splitlines()[0].split() == ['TASK', 'CONTEXT', 'STATE', 'STATUS', 'SINCE']
+    assert listed.out.splitlines()[1].split()[:3] == [task, context, 'input-required']
+    assert len(command(capsys, 'tasks', url, '--json', '--limit', '1').lines) == 1
+    assert command(capsys, 'tasks', url, '--context', 'c' * 32).out == ''
+    watched = command(capsys, 'watch', url, task)
+    assert (watched.code, watched.out) == (3, 'Which pizza?\n')
+    canceled = command(capsys, 'cancel', url, task)
+    assert (canceled.code, plain(canceled.err)) == (0, 'pydantic-ai-a2a: the task ID is canceled\n')
+    [listed_task] = command(capsys, 'tasks', url, '--context', context, '--state', 'canceled', '--json').lines
+    assert listed_task['id'] == task
+    again = command(capsys, 'cancel', url, task)
+    assert again.code == 1
+    assert 'The agent has refused the request: Task cannot be canceled' in again.err
+
+
+def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
+    canned = Canned(stream({'message': message}), stream({'message': message}), stream({'message': message}))
+    with served(canned) as server:
+        assert command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
+        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
+        assert command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
+
+
+def test_a_task_without_a_time(capsys: Capture) -> None:
+    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
+    with served(Canned(stream({'task': task}))) as server:
+        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
+
+
+def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
+    completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
+    answered = {**completed, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}
+    canned = Canned(
+        stream({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
+        stream({'task': answered}),
+        stream({'task': {**answered, 'artifacts': files}}),
+    )
+    shown = [f'[a file: unknown type, http://x/{name}]\n' for name in 'ab']
+    with served(canned) as server:
+        assert command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
+        assert command(capsys, 'send', server.url, 'hello').out == 'Hi.\n'
+        assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
+
+
+def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
+    with (
+        serve(Canned(result(TASK)).app, anonymous=True) as api,
+        serve(Canned(card=card_for(url=api.url)).app, anonymous=True) as server,
+    ):
+        refused = command(capsys, 'watch', server.url, 't')
+        assert refused.code == 1
+        assert 'names an interface at another origin' in refused.err
+        trusted = ('--trusted-origin', api.url.rstrip('/'))
+        assert command(capsys, 'watch', server.url, 't', *trusted).code == 0
+        assert 'another origin' in command(capsys, 'doctor', server.url).out
+        assert 'another origin' not in command(capsys, 'doctor', server.url, *trusted).out
+    wrong = command(capsys, 'card', 'http://x', '--trusted-origin', 'example.com')
+    assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
+
+
+def test_the_doctor_needs_one_screen_and_shows_each_step_on_demand(capsys: Capture) -> None:
+    with serve(to_a2a(shop_agent())) as server:
+        brief, whole = command(capsys, 'doctor', server.url), command(capsys, 'doctor', server.url, '-v')
+    assert (brief.code, whole.code) == (0, 0)
+    lines = brief.out.splitlines()
+    assert len(lines) <= 24
+    assert 'ok          unknown task, bad params, unknown method, message, ended task,' in lines
+    assert [brief.out.count(text) for text in ('Everybody may call the agent', ' is served. (§8.3)')] == [1, 3]
+    assert whole.out.count('Everybody may call the agent') == 3
+    assert whole.out.count('unknown task: An unknown task is ') == 3
+
+
+@each_case(
+    ('name', 'out'),
+    [
+        ('status message', 'Which city?\n'),
+        ('draft in an artifact', 'Dear Ann,\n{\n  "total": 3\n}\nApprove it?\n'),
+        ('file in an artifact', '[a.png: image/png, 6 bytes]\nApprove it?\n'),
+        ('artifact only', 'Dear Ann, ... Approve it?\n'),
+        ('data', 'Which one?\n["a","b"]\n'),
+        ('history', 'Which city?\n'),
+        ('streamed question', 'Which\nWhich city?\n'),
+        ('confirmation', f'{TEXT}\n'),
+    ],
+)
+def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Capture) -> None:
+    canned = Canned(stream({'task': QUESTIONS[name][0] if name in QUESTIONS else confirming(confirmation())}))
+    with served(canned) as server:
+        sent = command(capsys, 'send', server.url, 'hello')
+    assert (sent.code, sent.out) == (3, out)
+
+
+def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    say, screen_for, reported, shown = remote_conversation.say, remote_conversation.screen_for, Event(), Event()
+
+    def saying(text: str) -> None:
+        say(text)
+        if 'queued' in text:
+            reported.set()
+
+    def screen_that_tells(form: Any, before: str) -> Screen:
+        screen = screen_for(form, before)
+        show = screen.show
+
+        def show_and_tell(update: Update) -> None:
+            show(update)
+            asyncio.get_running_loop().call_later(0.0, shown.set)  # after the report, which is due before
+
+        screen.show = show_and_tell
+        return screen
+
+    def events(*states: str) -> Iterator[str]:
+        for state in states:
+            task = {**TASK, 'status': {'state': f'TASK_STATE_{state}'}}
+            yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task}})}\n\n'
+            assert (reported if state == 'SUBMITTED' else shown).wait(LIMIT)
+
+    def sent(*states: str) -> Outcome:
+        shown.clear()
+        with served(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
+            return command(capsys, 'send', server.url, 'hello')
+
+    monkeypatch.setattr(remote_conversation, 'QUEUED', 0.0)
+    monkeypatch.setattr(remote_conversation, 'say', saying)
+    monkeypatch.setattr(remote_conversation, 'screen_for', screen_that_tells)
+    queued, begun = sent('SUBMITTED', 'COMPLETED'), sent('WORKING', 'WORKING', 'COMPLETED')
+    assert (queued.code, begun.code) == (0, 0)
+    assert queued.err.startswith('pydantic-ai-a2a: the task t has been queued for 0 seconds: is a worker running?\n')
+    assert 'queued' not in begun.err
+
+
+def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
+    def chunk(text: str, **fields: Any) -> dict[str, Any]:
+        artifact = {'artifactId': 'a', 'parts': [{'text': text}, {'url': 'http://x/y', 'mediaType': 'text/html'}]}
+        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, **fields}}
+
+    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
+    thought = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hm.\nWell.'}]}
+    data = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'data': 1}]}
+    working = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING', 'message': thought}}
+    end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED', 'message': data}}
+    events = [{'task': task}, {'statusUpdate': working}, chunk('One.'), chunk('Two.\n'), {'statusUpdate': end}]
+    with served(Canned(stream(*events))) as server:
+        sent = command(capsys, 'send', server.url, 'hello')
+    assert sent.out == 'One.\nTwo.\n[a file: text/html, http://x/y]\n'
+    assert sent.err.startswith('  Hm.\n  Well.\n')
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'text'),
+    [
+        (('send', 'URL'), 'There is nothing to send: give TEXT, --file or --data.'),
+        (('send', 'URL', '--data', '{'), '--data is not JSON'),
+        (('send', 'URL', '--approve'), 'Give --task with either --approve, and --data if you like, or --deny alone.'),
+        (('send', 'URL', 'x', '--task', 't', '--deny', ''), 'Give --task with either --approve,'),
+        (('send', 'URL', '--task', 't', '--deny', '', '--approve'), 'Give --task with either --approve,'),
+        (('send', 'URL', '--task', 't', '--approve', '--data', '[]'), '--data takes a JSON object'),
+        (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
+        (('send', 'localhost:1', 'x'), "'localhost:1' is not a URL of HTTP. Write http://localhost:1."),
+        (('doctor', 'ftp://agent.example'), "'ftp://agent.example' is not a URL of HTTP."),
+        (('send', 'URL', 'x', '--header', 'nothing'), '--header takes a name and a value with a colon between them'),
+        (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
+        (('doctor', 'URL', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
+        (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
+        (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
+        (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
+    ],
+)
+def test_a_wrong_command_line_has_the_exit_code_2(
+    url: str, arguments: tuple[str, ...], text: str, capsys: Capture
+) -> None:
+    refused = command(capsys, *(url if part == 'URL' else part for part in arguments))
+    assert refused.code == 2
+    assert text in refused.err
+
+
+def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Capture) -> None:
+    for place, text in (
+        ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
+        (f'{url}/nothing', 'has no agent card: HTTP 404.'),
+        (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
+    ):
+        refused = command(capsys, 'send', place, 'hello')
+        assert refused.code == 1
+        assert text in refused.err.splitlines()[-1]
+    assert 'Traceback' in command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
+
+
+@each_case(('answer', 'error'), [(silence, 'too slowly'), (lambda: Response(status_code=503), 'HTTP 503')])
+def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
+    answer: Callable[[], Response], error: str, capsys: Capture
+) -> None:
+    canned = Canned(stream({'task': WORKING}), answer())
+    with served(canned) as server:
+        sent = command(capsys, 'send', server.url, 'hello', '--timeout', '2')
+        told = f'pydantic-ai-a2a: the task t may go on; follow it with `pydantic-ai-a2a watch {server.url} t`\n'
+    assert (sent.code, 'CancelTask' in canned.methods) == (1, False)
+    assert sent.err.startswith(told)
+    assert error in sent.err
+
+
+def test_credentials_come_from_headers_and_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SHOP_TOKEN', 'a-token-of-ann-1234')
+    app = to_a2a(shop_agent(), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
+    with serve(app) as server:
+        refused = command(capsys, 'send', server.url, 'hello')
+        assert refused.code == 1
+        assert 'Give credentials with --token-env or --header.' in refused.err
+        assert command(capsys, 'send', server.url, 'hello', '--token-env', 'SHOP_TOKEN').code == 0
+        header = 'Authorization: Bearer a-token-of-ann-1234'
+        assert command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
+
+
+def shop_agent() -> Any:
+    return Agent('test', name='shop')
+
+
+# --- at a terminal --------------------------------------------------------------------------------------------------
+
+
+def at(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[object, str]:
+    """The exit code and the output of a command at a terminal where somebody types."""
+    with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    return exit_.value.code, terminal.close()
+
+
+@pytest.mark.parametrize(
+    ('prompt', 'typed', 'answer'),
+    [
+        ('delete', 'y\n', 'The tool says: deleted a.txt'),
+        ('delete', 'maybe\ne\n{\n[]\n{"path": "b.txt"}\n', 'The tool says: deleted b.txt'),
+        ('delete', 'n\nToo risky.\n', 'The tool says: Too risky.'),
+        ('delete', 'n\n\n', 'The tool says: The tool call was denied.'),
+        ('order', 'three\n3\n', 'The tool says: 3'),
+        ('size', 'huge\nlarge\n', 'The tool says: large'),
+        ('InputRequired', 'salami\n', 'You said salami with 0 files.'),
+        ('pay', '\n', 'The tool says: paid'),
+        ('ring', 'in words\n', 'The tool says: in words'),
+    ],
+)
+def test_a_person_answers_at_the_prompt(
+    url: str, prompt: str, typed: str, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = at(monkeypatch, typed, 'send', url, prompt)
+    assert code == 0, text
+    assert answer in text
+    assert 'messageSchema' not in text
+
+
+@each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])
+def test_a_confirmation_of_adk_is_answered_at_the_prompt(
+    name: str, words: list[str], typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, 'prompt_toolkit', None)
+    canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': TASK}))
+    with served(canned) as server:
+        code, text = at(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
+    assert code == 0, text
+    assert f'{TEXT}\nApprove? [y]es, [n]o' in text
+    assert '[e]dit' not in text
+    answer = response(confirmed=False, payload={'rejection_reason': 'Never.'})
+    assert canned.requests[-1][3]['params']['message']['parts'] == [answer]
+
+
+def test_words_before_a_tool_call_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        called = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+        yield ('Looking it up.', 'Deleting it.', 'All done.')[called]
+        if called < 2:
+            yield {1: DeltaToolCall(('look', 'delete')[called], '{}', tool_call_id=f'call-{called}')}
+
+    agent = Agent(FunctionModel(stream_function=model), name='talker')
+    agent.tool_plain(name='look')(lambda: 'x')
+    agent.tool_plain(name='delete', requires_approval=True)(lambda: 'gone')
+    for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen'):
+        monkeypatch.setitem(sys.modules, module, None)
+    with serve(agent) as server:
+        code, text = at(monkeypatch, 'y\n', 'send', server.url, 'go')
+    assert (code, [text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')]) == (0, [1, 1, 1])
+
+
+def test_a_sign_in_that_is_denied_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = at(monkeypatch, 'n\n', 'send', url, 'pay')
+    assert code == 1
+    assert 'Sign in at https://bank.example/sign-in' in text
+    assert 'is canceled' in text
+
+
+def test_the_end_of_the_input_at_a_prompt_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = at(monkeypatch, '\x04', 'send', url, 'delete')
+    assert code == 130
+    assert 'is canceled' in text
+
+
+def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit):
+        main(('send', url, 'attack'))
+    assert '\\u001b[2J\\u009b2J\\u202e' in terminal.close()
+    assert '\x1b[2J' not in terminal.raw
+
+
+@pytest.mark.parametrize(
+    'schema', [5, {'oneOf': 5}, {'oneOf': [True, {'properties': {'decision': True, 'result': True}}]}, {'type': 5}]
+)
+@pytest.mark.parametrize(('kind', 'typed'), [('question', 'red'), ('approval', 'y')])
+def test_a_question_with_an_odd_schema_is_answered(
+    schema: Any, kind: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', 'answerSchema': schema}
+    pending = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [pending]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    canned = Canned(stream({'task': waits}), stream({'task': TASK}))
+    with served(canned) as server:
+        code, text = at(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
+    assert code == 0, text
+    [answer] = canned.requests[-1][3]['params']['message']['parts'][0]['data']['callAnswers']
+    assert answer in (
+        {'id': 'q', 'decision': 'result', 'result': 'red'},
+        {'id': 'q', 'decision': 'approve'},
+    )
+
+
+def test_ctrl_c_cancels_the_task_of_a_message(url: str, capsys: Capture) -> None:
+    with process_in_terminal('send', url, 'wait') as (terminal, process):
+        terminal.until('You said wait')
+        terminal.type('\x03')
+        assert process.wait(LIMIT) == 130
+    assert 'is canceled' in terminal.close()
+    listed = command(capsys, 'tasks', url, '--state', 'working')
+    assert listed.out == ''
+
+
+class Interrupting:
+    """A server that answers like a canned one. A message is never answered: the command gets Ctrl-C instead."""
+
+    def __init__(self, canned: Canned, *, messages: int) -> None:
+        self._canned = canned
+        self._left = messages
+        """Number of requests that are answered before."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope['type'] == 'http' and scope['method'] == 'POST':
+            self._left -= 1
+            if self._left < 0:
+                os.kill(os.getpid(), signal.SIGINT)
+                while (await receive())['type'] != 'http.disconnect':
+                    pass
+                return
+        await self._canned.app(scope, receive, send)
+
+
+def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned = Canned(result({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
+    with served(canned, Interrupting(canned, messages=1)) as server:
+        code, text = at(monkeypatch, '', 'watch', server.url, 't')
+    assert (code, 'the task t goes on' in text) == (130, True)
+
+
+def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
+    canned = Canned()
+    with served(canned, Interrupting(canned, messages=0)) as server:
+        code, text = at(monkeypatch, '', 'send', server.url, 'hello')
+    assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
+
+
+def test_a_task_that_cannot_be_canceled_after_ctrl_c_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = Canned(stream({'task': waiting}), result(waiting), refusal(-32002, 'Too late.'))
+    with served(canned) as server:
+        code, text = at(monkeypatch, '\x04', 'send', server.url, 'hello')
+    assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
+
+
+PLAIN = ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit')
+"""Modules of the extra `cli`."""
+
+
+def test_without_the_extra_the_terminal_is_plain(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in PLAIN:
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def leave() -> None:
+        terminal.until('> ', times=2)
+        terminal.type('\x04')
+
+    with in_terminal(monkeypatch, 'hello\n') as terminal:
+        Thread(target=leave, daemon=True).start()
+        with pytest.raises(SystemExit) as exit_:
+            main(('chat', url))
+    assert exit_.value.code == 0
+    assert 'You said **hello** with 0 files.' in terminal.close()
+
+
+def test_ctrl_c_at_the_plain_prompt_ends_the_command(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in PLAIN:
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def interrupted(prompt: str) -> str:
+        # A signal of the test could come just before the read, which the signal would not interrupt.
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr('builtins.input', interrupted)
+    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit) as exit_:
+        main(('chat', url))
+    assert exit_.value.code == 130
+    shown = terminal.close()
+    assert '/exit ends' in shown
+    assert shown.rstrip().endswith('interrupted')
+
+
+def test_a_chat_at_a_terminal(url: str) -> None:
+    with process_in_terminal('chat', url) as (terminal, process):
+        terminal.until('/exit ends')
+        terminal.until_prompt()
+        say(terminal, 'hello', 'You said hello with 0 files.')
+        terminal.until_prompt(2)
+        say(terminal, 'delete', 'Approve?')
+        say(terminal, 'y', 'The tool says: deleted a.txt')
+        terminal.until_prompt(3)
+        say(terminal, 'wait', 'You said wait')
+        terminal.type('\x03')
+        terminal.until('is canceled')
+        terminal.until_prompt(4)
+        terminal.type('/new\r')
+        terminal.until_prompt(5)
+        terminal.type('/exit\r')
+        assert process.wait(LIMIT) == 0
+    terminal.close()
+
+
+def say(terminal: Terminal, text: str, answer: str) -> None:
+    terminal.type(f'{text}\r')
+    terminal.until(answer)
+
+
+def test_a_chat_without_a_terminal_reads_lines(
+    url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chat(lines: str) -> Outcome:
+        (tmp_path / 'lines').write_text(lines)
+        with (tmp_path / 'lines').open() as stdin, monkeypatch.context() as patch:
+            patch.setattr('sys.stdin', stdin)
+            return command(capsys, 'chat', url)
+
+    said = chat('one\n\n/new\n/help\ntwo')
+    assert (said.code, said.out) == (0, 'You said **one** with 0 files.\nYou said **two** with 0 files.\n')
+    assert plain(said.err) == 2 * (
+        'pydantic-ai-a2a: /new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running'
+        ' task\n'
+    )
+    assert chat('/exit\nthree\n').out == ''
+    waiting = chat('InputRequired\nthree\n')
+    assert (waiting.code, waiting.out) == (3, 'Which pizza?\n')
