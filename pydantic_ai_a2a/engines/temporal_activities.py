@@ -21,12 +21,12 @@ from temporalio.worker import (
 from ..agent.current_task import Running, running
 from ..agent.pydantic_ai_internals import was_changed
 from ..conversion.chosen_states import Rejected
-from ..conversion.failures import ENGINE_FAILED, UNKNOWN, EngineFailure
+from ..conversion.failures import ENGINE_FAILED, UNKNOWN
 from .engine import AtEngine
 from .temporal_arguments import CLAIM
 from .temporal_events import publish
 from .temporal_failures import as_failure, changed_agent, with_failure
-from .temporal_names import AGENT_ACTIVITIES, task_of
+from .temporal_names import AGENT_ACTIVITIES, FAILED, REJECTED, task_of
 from .temporal_workflow import InWorkflow, Writes, recorder_of
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -55,7 +55,7 @@ class TaskInterceptor(Interceptor):
         body = await backend.payloads.get(task_id, key)
         task = await backend.reader.load(task_id, None, history_length=0, artifacts=False)
         if body is None or task is None or task.header.state != 'working':
-            raise as_failure(EngineFailure(*ENGINE_FAILED))
+            raise as_failure(FAILED, *ENGINE_FAILED)
         claim = CLAIM.validate_json(body)
         recorder = recorder_of(self._app, claim)
         current = self._job.current(claim, recorder, await self._job.validated(claim, recorder))
@@ -72,15 +72,15 @@ class _InTask(ActivityInboundInterceptor):
         try:
             return await self.next.execute_activity(input)
         except Rejected as rejected:
-            raise as_failure(rejected) from rejected
+            raise as_failure(REJECTED, rejected.reason) from rejected
         except Exception as error:
             if (changed := was_changed(error)) is not None:
                 if changed:
                     raise changed_agent() from error
                 logger.error(_VALIDATED_TWICE)
-                raise as_failure(EngineFailure(*UNKNOWN)) from error
+                raise as_failure(FAILED, *UNKNOWN) from error
             if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
-                raise as_failure(EngineFailure(*ENGINE_FAILED)) from error  # such as for one signal too many
+                raise as_failure(FAILED, *ENGINE_FAILED) from error  # such as for one signal too many
             if (known := with_failure(error, input.args)) is None:
                 raise
             raise known from error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
@@ -16,15 +16,16 @@ from ..quotas import Left
 from ..store.ports import Claim
 from .engine import EngineRun
 from .temporal_dependencies import dump_deps
-
-JSON_CONFIG = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64')
-
+from .temporal_json import JSON_CONFIG, as_object
 
 CLAIM: TypeAdapter[Claim] = TypeAdapter(Claim)
 
 
-class _Sent(NamedTuple):
-    """The data of a run for its workflow, as JSON."""
+@dataclass(frozen=True)
+class SentRun:
+    """The data of a run for its workflow, as a JSON object."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = JSON_CONFIG
 
     claim: Claim
     deps: str | None
@@ -35,17 +36,17 @@ class _Sent(NamedTuple):
     info: RunInfo
     text_output: bool
     usage: RunUsage | None
-    budget: Left | None
+    budget: Annotated[Left, BeforeValidator(lambda values: values[: len(Left._fields)])] | None
     answers: DeferredToolResults | None
     client_tools: Sequence[ToolDefinition]
     spent: float
-    given: list[Any] = []  # noqa: RUF012 - never changed
+    given: Sequence[Any] = ()
     """The data of the client for `Messages.input_type`, if any. Servers of the versions before do not send it."""
-    approved: Mapping[str, dict[str, Any]] = {}
+    approved: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """See `RunArguments.approved`. Servers of the version before do not send it."""
 
 
-SENT_RUN: TypeAdapter[_Sent] = TypeAdapter(_Sent, config=JSON_CONFIG)
+_SENT_RUN: TypeAdapter[SentRun] = TypeAdapter(SentRun)
 
 
 def dump_run(run: EngineRun) -> bytes:
@@ -55,7 +56,7 @@ def dump_run(run: EngineRun) -> bytes:
         UserError: The `deps` would change on their way.
     """
     arguments, validated = run.arguments, run.current.validated
-    sent = _Sent(
+    sent = SentRun(
         # The messages of the claim are in the history.
         claim=replace(run.current.claim, own_messages=None, checkpoint=None, pending=None, tried=None),
         deps=None if run.options is None else dump_deps(run.app.runner.agent, run.options.get('deps')).decode(),
@@ -72,4 +73,9 @@ def dump_run(run: EngineRun) -> bytes:
         spent=arguments.spent,
         given=[] if validated is None else [validated.given],
     )
-    return SENT_RUN.dump_json(sent)
+    return _SENT_RUN.dump_json(sent)
+
+
+def load_run(body: bytes) -> SentRun:
+    """Read the JSON of `dump_run`, also of the version before."""
+    return _SENT_RUN.validate_json(as_object(body, SentRun))

@@ -26,7 +26,9 @@ def dump_note(event: Note | ToolArtifact) -> bytes:
 def event_of(topic: str, body: bytes) -> EngineEvent | None:
     """Return an event of a workflow's stream; None for the result of the agent, which the workflow returns, too."""
     if topic == NOTES_TOPIC:
-        return Note(*from_json(body)) if body.startswith(b'[') else ToolArtifact(stored.load_artifact(body))
+        if body.startswith(b'['):
+            return Note(*from_json(body)[: len(Note._fields)])
+        return ToolArtifact(stored.load_artifact(body))
     return None if from_json(body)['event_kind'] == 'agent_run_result' else _EVENT.validate_json(body)
 
 

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowFailureError
 from ..agent.refused_files import check_files
 from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..errors import FileRefused
-from .temporal_names import NAME
+from .temporal_names import FAILED, NAME
 
 _NONDETERMINISM = '[TMPRL1100]'
 """Temporal's number of the error, which begins its text."""
@@ -20,25 +20,25 @@ _NONDETERMINISM = '[TMPRL1100]'
 
 def failure_of(failed: WorkflowFailureError) -> Exception:
     """Return the failure of a run: the failure that the workflow or an activity has named, if any."""
-    if (named := named_failure(failed.cause, EngineFailure)) is not None:
+    if (named := named_failure(failed.cause, FAILED)) is not None:
         return EngineFailure(*named.details)
     return EngineFailure(*(CHANGED_AGENT if _NONDETERMINISM in str(failed.cause) else ENGINE_FAILED))
 
 
-def named_failure(error: BaseException | None, kind: type[BaseException]) -> exceptions.ApplicationError | None:
-    """Return the failure in the place of an exception of a kind, among the causes of an error; None without one."""
-    while error is not None and not (isinstance(error, exceptions.ApplicationError) and error.type == kind.__name__):
+def named_failure(error: BaseException | None, name: str) -> exceptions.ApplicationError | None:
+    """Return the failure with the name of a type, among the causes of an error; None without one."""
+    while error is not None and not (isinstance(error, exceptions.ApplicationError) and error.type == name):
         error = error.__cause__
     return error
 
 
 def classified_failure(error: BaseException | None) -> Sequence[Any] | None:
     """Return the failure that an activity has named, for the error that ends a run; None for another error."""
-    if (named := named_failure(error, EngineFailure)) is not None:
-        return named.details
+    if (named := named_failure(error, FAILED)) is not None:
+        return named.details[:3]
     cause = error.cause if isinstance(error, exceptions.ActivityError) else None
     details = cause.details if isinstance(cause, exceptions.ApplicationError) else ()
-    return details[1:] if details[:1] == (NAME,) else None
+    return details[1:4] if details[:1] == (NAME,) else None
 
 
 def with_failure(error: Exception, arguments: Sequence[Any]) -> Exception | None:
@@ -77,11 +77,11 @@ def _of_files(error: Exception, arguments: Sequence[Any]) -> Exception:
     return error
 
 
-def as_failure(error: Exception, **options: Any) -> exceptions.ApplicationError:
+def as_failure(name: str, *details: Any, **options: Any) -> exceptions.ApplicationError:
     """Return an error of a workflow or activity that Temporal does not try again."""
-    return exceptions.ApplicationError('', *error.args, type=type(error).__name__, non_retryable=True, **options)
+    return exceptions.ApplicationError('', *details, type=name, non_retryable=True, **options)
 
 
 def changed_agent() -> exceptions.ApplicationError:
     """Return the failure of a run whose steps the agent of this process does not have. The server logs it."""
-    return as_failure(EngineFailure(*CHANGED_AGENT), category=exceptions.ApplicationErrorCategory.BENIGN)
+    return as_failure(FAILED, *CHANGED_AGENT, category=exceptions.ApplicationErrorCategory.BENIGN)

@@ -3,46 +3,70 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
-from typing import Any, NamedTuple, Union, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Union, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
+from pydantic_ai import BinaryContent
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ..agent.run_output import RunOutput
 from ..conversion.artifacts import Artifacts
-from ..conversion.chosen_states import STATES
 from ..conversion.output_types import NO_ANSWERS, declared_types
 from ..conversion.type_names import type_name
 from ..protocol import stored
-from .engine import AtEngine, Canceled
-from .temporal_arguments import JSON_CONFIG
+from .engine import AtEngine
+from .temporal_json import JSON_CONFIG, as_object
+from .temporal_names import STATES
 
 logger = logging.getLogger('pydantic_ai_a2a')
 _changed_outputs = set[Any]()
 """Types of outputs that the log has named, because their values change on their way from the workflow."""
-_STATES: dict[str, type[Any]] = {state.__name__: state for state in (*STATES, Canceled)}
 
 
-class _End(NamedTuple):
-    """The end of a run, as JSON."""
+@dataclass(frozen=True)
+class _Rest:
+    """The members of a `RunOutput` without its output, result and answer."""
+
+    files: Sequence[BinaryContent]
+    streamed: str | None
+    messages: Sequence[ModelMessage]
+    usage: RunUsage
+    rewritten: Sequence[ModelMessage] | None = None
+    waits: bool = False
+    schemas: Mapping[str, dict[str, Any]] | None = None
+    calls: Sequence[str] = ()
+    shown: Sequence[str] = ()
+    keeps_pending: bool = False
+    whole: tuple[Sequence[ModelMessage], int] | None = None
+    output: None = None
+    """For servers of the version before, which need the member."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a run, as a JSON object."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = JSON_CONFIG
 
     kind: str
     """Name of the state that is the output; or number of the output's type among those of the agent; or empty for an
     output that only JSON has, and for each output of the versions before."""
     values: str
     """JSON array of the state's arguments, or of the output."""
-    rest: RunOutput
+    rest: _Rest
     artifacts: list[str] | None = None
     """The artifacts of the answer, as stored; None for an end without an answer."""
     text: str | None = None
     """The answer, if it is a text."""
 
 
-_END: TypeAdapter[_End] = TypeAdapter(_End, config=JSON_CONFIG)
+_END: TypeAdapter[_End] = TypeAdapter(_End)
 
 
 _DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=JSON_CONFIG)
@@ -51,28 +75,30 @@ _DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], conf
 def dump_end(ended: RunOutput, app: AtEngine) -> bytes:
     """Write the end of a run."""
     output, answer = ended.output, ended.answer
-    kind = next((name for name, state in _STATES.items() if isinstance(output, state)), '')
+    kind = next((name for name, state in STATES.items() if isinstance(output, state)), '')
     if kind:
-        values = to_json([getattr(output, field.name) for field in fields(_STATES[kind])])
+        values = to_json([getattr(output, member.name) for member in fields(STATES[kind])])
     elif ended.waits:
         values = _DEFERRED.dump_json([output])
     else:
         kind, values = _dump_output(output, _outputs_of(app))
-    end = _End(kind, values.decode(), ended._replace(output=None, result=None, answer=None))
+    plain = ended._replace(output=None)
+    rest = _Rest(**{member.name: getattr(plain, member.name) for member in fields(_Rest)})
+    end = _End(kind, values.decode(), rest)
     if answer is not None:
         artifacts, text = answer
-        end = end._replace(artifacts=[stored.dump_artifact(artifact).decode() for artifact in artifacts], text=text)
+        end = replace(end, artifacts=[stored.dump_artifact(artifact).decode() for artifact in artifacts], text=text)
     return _END.dump_json(end)
 
 
 def load_end(body: bytes, app: AtEngine) -> RunOutput:
-    """Read the JSON of `dump_end`."""
-    end = _END.validate_json(body)
-    rest = end.rest
+    """Read the JSON of `dump_end`, also of the version before."""
+    end = _END.validate_json(as_object(body, _End, rest=RunOutput._fields))
+    rest = RunOutput(**vars(end.rest))
     if end.artifacts is not None:
         rest = rest._replace(answer=([stored.load_artifact(item.encode()) for item in end.artifacts], end.text))
-    if (state := _STATES.get(end.kind)) is not None:
-        return rest._replace(output=state(*from_json(end.values)))
+    if (state := STATES.get(end.kind)) is not None:
+        return rest._replace(output=state(*from_json(end.values)[: len(fields(state))]))
     if rest.waits:
         return rest._replace(output=_DEFERRED.validate_json(end.values)[0])
     if end.artifacts is None:  # of the version before

@@ -25,11 +25,11 @@ from ..runs.recorder import Recorder
 from ..store.ports import Claim
 from ..types import Message, Part
 from .engine import AtEngine, WorkflowToken, perform
-from .temporal_arguments import SENT_RUN
+from .temporal_arguments import load_run
 from .temporal_dependencies import deps_adapter
 from .temporal_events import dump_note
 from .temporal_failures import as_failure, classified_failure, named_failure
-from .temporal_names import NOTES_TOPIC, WORKFLOW
+from .temporal_names import CANCEL_SIGNAL, FAILED, NOTES_TOPIC, REJECTED, WORKFLOW
 from .temporal_result import dump_end
 
 apps_by_queue: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
@@ -56,7 +56,7 @@ class RunWorkflow:
         async def emit(event: Any) -> None:
             notes.publish(dump_note(event))
 
-        sent = SENT_RUN.validate_json(data)
+        sent = load_run(data)
         claim, job, recorder = sent.claim, app.job(), recorder_of(app, sent.claim)
         current = job.current(claim, recorder, _validated(job, sent.given))
         running.set(current._replace(writer=Writes(emit), credential=_only_in_tools))
@@ -85,7 +85,7 @@ class RunWorkflow:
         try:
             return await perform(app.runner, arguments, options, partial(job.answer, claim, recorder))
         except EngineFailure as failure:
-            if (rejected := named_failure(failure.__cause__, Rejected)) is not None:  # by a tool
+            if (rejected := named_failure(failure.__cause__, REJECTED)) is not None:  # by a tool
                 return stopped(
                     self._token.run,
                     AddedMessages(),
@@ -97,9 +97,9 @@ class RunWorkflow:
                 )
             if (known := classified_failure(failure.__cause__)) is not None:  # by an activity
                 failure = EngineFailure(*known, *failure.args[3:])
-            raise as_failure(failure) from failure
+            raise as_failure(FAILED, *failure.args) from failure
 
-    @workflow.signal
+    @workflow.signal(name=CANCEL_SIGNAL)
     def cancel(self) -> None:
         """Cancel the run. Its messages are kept."""
         self._token.stop()
