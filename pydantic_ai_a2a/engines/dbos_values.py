@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -34,14 +35,15 @@ _MOVED: Mapping[str, Mapping[str, type[Any]]] = {
     'pydantic_ai_a2a.engines.engine': {'Canceled': Canceled},
     'pydantic_ai_a2a.errors': _ERRORS,
 }
-"""Paths of modules in pickles of earlier versions, with the names and classes that stood there.
-
-In the place of a module that has moved, there is one with these names alone.
-"""
+"""Paths of modules in pickles of earlier versions, with the names and classes that stood there."""
 
 for _path, _classes in _MOVED.items():
     # DBOS reads such pickles with its own serializer, whatever serializer it is given.
-    vars(sys.modules.setdefault(_path, ModuleType(_path))).update(_classes)
+    try:
+        _module = import_module(_path)
+    except ModuleNotFoundError:
+        _module = sys.modules[_path] = ModuleType(_path)
+    vars(_module).update(_classes)
 
 
 def dump(ended: RunOutput) -> dict[str, Any]:
