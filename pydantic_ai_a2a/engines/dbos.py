@@ -28,7 +28,8 @@ from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..store.run_usage import plain_usage
 from .dbos_values import dump, dump_failure, failure_of, load
-from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun
+from .engine import AtEngine, Engine, EngineEvent, EngineRun
+from .workflow_run import Canceled
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'

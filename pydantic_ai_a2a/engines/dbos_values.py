@@ -19,7 +19,7 @@ from ..agent.run_output import RunOutput
 from ..conversion.artifacts import Artifacts
 from ..conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
 from ..conversion.failures import EngineFailure
-from .engine import Canceled
+from .workflow_run import Canceled
 
 _FAILURE = 'pydantic_ai_a2a'
 """First argument of the stored failure of a run."""

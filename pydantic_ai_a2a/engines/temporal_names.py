@@ -8,7 +8,7 @@ from typing import Any
 from temporalio.common import SearchAttributeKey
 
 from ..conversion.chosen_states import AuthRequired, InputRequired, Rejected
-from .engine import Canceled
+from .workflow_run import Canceled
 
 NAME = 'pydantic_ai_a2a'
 WORKFLOW = f'{NAME}.run'

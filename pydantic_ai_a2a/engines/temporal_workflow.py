@@ -24,13 +24,14 @@ from ..runs.agent_job import AgentJob
 from ..runs.recorder import Recorder
 from ..store.ports import Claim
 from ..types import Message, Part
-from .engine import AtEngine, WorkflowToken, perform
+from .engine import AtEngine
 from .temporal_arguments import load_run
 from .temporal_dependencies import deps_adapter
 from .temporal_events import dump_note
 from .temporal_failures import as_failure, classified_failure, named_failure
 from .temporal_names import CANCEL_SIGNAL, FAILED, NOTES_TOPIC, REJECTED, WORKFLOW
 from .temporal_result import dump_end
+from .workflow_run import WorkflowToken, perform
 
 apps_by_queue: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
 """The apps with a worker in this process, by task queue: code of workflows finds its app here."""

@@ -18,7 +18,7 @@ from pydantic_ai_a2a import Artifacts, AuthRequired, InputRequired, NoCredential
 from pydantic_ai_a2a.agent.run_output import RunOutput
 from pydantic_ai_a2a.conversion.failures import EngineFailure
 from pydantic_ai_a2a.engines.dbos_values import dump, dump_failure, load
-from pydantic_ai_a2a.engines.engine import Canceled
+from pydantic_ai_a2a.engines.workflow_run import Canceled
 from pydantic_ai_a2a.errors import RemoteUnavailable, StoreUnavailable
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
