@@ -27,6 +27,7 @@ from .temporal_names import STATES
 logger = logging.getLogger('pydantic_ai_a2a')
 _changed_outputs = set[Any]()
 """Types of outputs that the log has named, because their values change on their way from the workflow."""
+_DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=JSON_CONFIG)
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,6 @@ class _End:
 
 
 _END: TypeAdapter[_End] = TypeAdapter(_End)
-
-
-_DEFERRED: TypeAdapter[list[Any]] = TypeAdapter(list[DeferredToolRequests], config=JSON_CONFIG)
 
 
 def dump_end(ended: RunOutput, app: AtEngine) -> bytes:
