@@ -38,7 +38,8 @@ from ..store.ports import Backend
 from .configured_agent import ConfiguredAgent
 
 if TYPE_CHECKING:
-    from ..engines.engine import AtEngine, Engine
+    from ..engines.engine import Engine
+    from ..engines.engine_runner import EngineRunner
     from ..push.registration import Registration
     from ..push.webhooks import Sending
 
@@ -212,8 +213,8 @@ class LoopExitStack(AbstractAsyncContextManager[None]):
         return await self._stacks.pop(asyncio.get_running_loop()).__aexit__(*error)
 
 
-def _at_engine(engine: Engine, configured: ConfiguredAgent, backend: Backend, job: Callable[..., Any]) -> AtEngine:
-    from ..engines.engine import AtEngine  # noqa: PLC0415 - apps without an engine import none
+def _at_engine(engine: Engine, configured: ConfiguredAgent, backend: Backend, job: Callable[..., Any]) -> EngineRunner:
+    from ..engines.engine_runner import EngineRunner  # noqa: PLC0415 - apps without an engine import none
 
     assert configured.runner is not None, 'an engine cannot be combined with another worker'
-    return AtEngine(engine, configured.runner, backend, job)
+    return EngineRunner(engine, configured.runner, backend, job)

@@ -27,8 +27,9 @@ from ..clock import STOP_TIME
 from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..store.run_usage import plain_usage
-from .dbos_values import WorkflowFailed, dump, failure_of, load
-from .engine import AtEngine, Canceled, Engine, EngineEvent, EngineRun
+from .dbos_values import dump, dump_failure, failure_of, load
+from .engine import AtEngine, Engine, EngineEvent, EngineRun
+from .workflow_run import Canceled
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'
@@ -72,9 +73,9 @@ async def _perform(run: EngineRun) -> dict[str, Any]:
         return dump(await run.perform(emit))
     except EngineFailure as failure:
         if not isinstance(failure.__cause__, errors.DBOSUnexpectedStepError):
-            raise WorkflowFailed(*failure.args) from failure.__cause__
+            raise dump_failure(failure) from failure.__cause__
         run.error = EngineFailure(*CHANGED_AGENT)
-        raise WorkflowFailed(*CHANGED_AGENT) from failure
+        raise dump_failure(run.error) from failure
 
 
 class DBOS(Engine):

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from jwt.algorithms import ECAlgorithm
-from pydantic_ai_a2a.auth.jwks import UnknownKey
 
-from pydantic_ai_a2a.auth.issuer_keys import IssuerKeys
+from pydantic_ai_a2a.auth.issuer_keys import IssuerKeys, UnknownKey
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.signing.key_sets import read_key_set
 

@@ -31,6 +31,7 @@ from temporalio.worker import (
 )
 
 from pydantic_ai_a2a import Artifacts
+from pydantic_ai_a2a.agent.run_output import RunOutput
 
 from ...engines import TemporalKit
 from ..stage import serving
@@ -156,7 +157,7 @@ async def test_hook_gets_json_of_an_output_that_its_process_cannot_read(
 
 
 class OfVersionBefore(client.Interceptor, Interceptor):
-    """Has workflows read and write what the version before read and wrote."""
+    """Has workflows read and write the arrays that the version before read and wrote."""
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
         return _OfVersionBefore
@@ -168,10 +169,11 @@ REWRITTEN = list[str]()
 
 class _OfVersionBefore(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        *before, _ = from_json(input.args[0])
-        _, values, rest, *_ = from_json(await super().execute_workflow(replace(input, args=[to_json(before)])))
+        *before, _ = from_json(input.args[0]).values()
+        end = from_json(await super().execute_workflow(replace(input, args=[to_json(before)])))
         REWRITTEN.append(workflow.info().task_queue)
-        return to_json(['', values, rest[:-2]])
+        *rest, _, _ = (end['rest'].get(name) for name in RunOutput._fields)
+        return to_json(['', end['values'], rest])
 
 
 async def test_end_of_the_version_before_is_read(at_temporal: TemporalKit) -> None:

@@ -24,7 +24,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import WorkerDeploymentConfig
 
-from pydantic_ai_a2a import A2AApp, CallContext, Messages, Results, Workers, a2a, to_a2a
+from pydantic_ai_a2a import A2AApp, CallContext, Messages, Rejected, Results, Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import BackendUnusable
@@ -258,6 +258,20 @@ async def test_each_app_needs_a_task_queue_of_its_own(kit: TemporalKit, tmp_path
                 pytest.fail('it has started')
     async with served(agent, **other) as client:
         assert texts(await client.send('hello')) == ['Hi.']
+
+
+class NotToday(Rejected):
+    pass
+
+
+async def test_a_tool_may_reject_the_task_with_a_class_of_its_own(kit: TemporalKit) -> None:
+    def decline() -> None:
+        raise NotToday('Never.')
+
+    async with serving(kit.agent(TestModel(), tools=[decline]), **kit.options()) as client:
+        task = await client.send('hello')
+    assert state_of(task) == 'REJECTED'
+    assert 'Never.' in str(task)
 
 
 class Camel(BaseModel):

@@ -17,8 +17,9 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a import Artifacts, AuthRequired, InputRequired, NoCredential, Rejected
 from pydantic_ai_a2a.agent.run_output import RunOutput
 from pydantic_ai_a2a.conversion.failures import EngineFailure
-from pydantic_ai_a2a.engines.dbos_values import WorkflowFailed, dump, load
-from pydantic_ai_a2a.engines.engine import Canceled
+from pydantic_ai_a2a.engines.dbos_values import dump, dump_failure, load
+from pydantic_ai_a2a.engines.workflow_run import Canceled
+from pydantic_ai_a2a.errors import RemoteUnavailable, StoreUnavailable
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
@@ -84,11 +85,36 @@ STORED = [
         ),
         EngineFailure('internal', 'The agent failed with an internal error.', False, None),
     ),
+    (
+        (
+            b'\x80\x04\x95w\x00\x00\x00\x00\x00\x00\x00\x8c#pydantic_ai_a2a.engines.dbos_values\x94\x8c\x0eWorkflowFailed'
+            b'\x94\x93\x94(\x8c\x08internal\x94\x8c(The agent failed with an internal error.\x94\x89Nt\x94R\x94.'
+        ),
+        EngineFailure('internal', 'The agent failed with an internal error.', False, None),
+    ),
+    (
+        (
+            b'\x80\x04\x95Q\x00\x00\x00\x00\x00\x00\x00\x8c\x16pydantic_ai_a2a.errors\x94\x8c\x11RemoteUnavailable\x94\x93'
+            b'\x94\x8c\x1aThe agent does not answer.\x94\x85\x94R\x94.'
+        ),
+        RemoteUnavailable('The agent does not answer.'),
+    ),
+    (
+        (
+            b'\x80\x04\x95\xce\x00\x00\x00\x00\x00\x00\x00\x8c\x16pydantic_ai_a2a.errors\x94\x8c\x10StoreUnavailable\x94\x93'
+            b'\x94\x8c1The store cannot be reached now; try again later.\x94\x85\x94R\x94}\x94(\x8c\x07message\x94h\x03'
+            b'\x8c\nviolations\x94)\x8c\x08metadata\x94}\x94\x8c\x07headers\x94}\x94\x8c\x0bRetry-After\x94\x8c\x011\x94s\x8c\x06detail\x94'
+            b'\x8c\x08No disk.\x94\x8c\x04busy\x94\x89ub.'
+        ),
+        StoreUnavailable('No disk.'),
+    ),
 ]
-"""Pickles of an earlier version, with the values."""
+"""Pickles of earlier versions, with the values."""
 
 
-@pytest.mark.parametrize(('stored', 'value'), STORED, ids=[type(value).__name__ for _, value in STORED])
+@pytest.mark.parametrize(
+    ('stored', 'value'), STORED, ids=[f'{n} {type(value).__name__}' for n, (_, value) in enumerate(STORED)]
+)
 def test_read_pickles_of_an_earlier_version(stored: bytes, value: object) -> None:
     read = pickle.loads(stored)
     assert type(read) is type(value)
@@ -99,8 +125,8 @@ def _content(value: object) -> object:
     return (value.args, vars(value)) if isinstance(value, Exception) else value
 
 
-LASTING = {b'pydantic_ai_a2a', b'pydantic_ai_a2a.engines.dbos_values'}
-"""The modules whose paths stay."""
+LASTING = {b'pydantic_ai_a2a'}
+"""The module whose path stays."""
 
 
 @pytest.mark.parametrize(
@@ -111,7 +137,7 @@ LASTING = {b'pydantic_ai_a2a', b'pydantic_ai_a2a.engines.dbos_values'}
         NoCredential(),
         Rejected('Never.'),
         Artifacts({'map': 'Sunny.'}),
-        WorkflowFailed('internal'),
+        dump_failure(EngineFailure('internal')),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -130,6 +156,22 @@ def test_load_end_of_run(output: object) -> None:
     ended = RunOutput(output, (), None, [], RunUsage())
     assert load(pickle.loads(pickle.dumps(dump(ended)))) == ended
     assert not _modules(pickle.dumps(dump(ended)))
+
+
+STORED_END = (
+    b'\x80\x04\x95\xd8\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x06output\x94\x8c\x06Sunny.\x94\x8c\x05files\x94]\x94K\x01a'
+    b'\x8c\x08streamed\x94\x8c\x02Su\x94\x8c\x08messages\x94]\x94K\x02a\x8c\x05usage\x94N\x8c\trewritten\x94]\x94K\x03a'
+    b'\x8c\x05waits\x94\x88\x8c\x07schemas\x94}\x94\x8c\x01t\x94}\x94s\x8c\x05calls\x94]\x94\x8c\x01a\x94a\x8c\x05shown\x94]\x94'
+    b'\x8c\x01b\x94a\x8c\x06result\x94N\x8c\rkeeps_pending\x94\x88\x8c\x06answer\x94]\x94K\x04a\x8c\x01x\x94\x86\x94\x8c\x05whole'
+    b'\x94]\x94K\x05aK\x06\x86\x94u.'
+)
+"""The end of a run by names, as an earlier version has stored it, with a value for each name."""
+
+
+def test_load_end_of_an_earlier_and_of_a_later_version() -> None:
+    stored = pickle.loads(STORED_END)
+    values: Any = ('Sunny.', [1], 'Su', [2], None, [3], True, {'t': {}}, ['a'], ['b'], None, True, ([4], 'x'), ([5], 6))
+    assert load(stored) == load({**stored, 'later': 7}) == RunOutput(*values)
 
 
 ROWS = {
@@ -166,8 +208,30 @@ ROWS = {
             b'\x93\x94(\x8c\x08internal\x94\x8c(The agent failed with an internal error.\x94\x89Nt\x94R\x94.'
         ),
     ),
+    'failed by values': (
+        'FAILED',
+        'The agent failed with an internal error.',
+        'ERROR',
+        None,
+        (
+            b'\x80\x04\x95w\x00\x00\x00\x00\x00\x00\x00\x8c#pydantic_ai_a2a.engines.dbos_values\x94\x8c\x0eWorkflowFailed'
+            b'\x94\x93\x94(\x8c\x08internal\x94\x8c(The agent failed with an internal error.\x94\x89Nt\x94R\x94.'
+        ),
+    ),
+    'answered by names': (
+        'COMPLETED',
+        'Sunny.',
+        'SUCCESS',
+        (
+            b'\x80\x04\x95\xd6\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x06output\x94\x8c\x06Sunny.\x94\x8c\x05files\x94)\x8c\x08stre'
+            b'amed\x94N\x8c\x08messages\x94]\x94\x8c\x05usage\x94\x8c\x11pydantic_ai.usage\x94\x8c\x08RunUsage\x94\x93\x94)\x81\x94}'
+            b'\x94\x8c\x07details\x94}\x94sb\x8c\trewritten\x94N\x8c\x05waits\x94\x89\x8c\x07schemas\x94N\x8c\x05calls\x94)\x8c\x05'
+            b'shown\x94)\x8c\x06result\x94N\x8c\rkeeps_pending\x94\x89\x8c\x06answer\x94N\x8c\x05whole\x94Nu.'
+        ),
+        None,
+    ),
 }
-"""State of a task and a text in it; and status, output and error of its workflow, as an earlier version stored them."""
+"""State of a task and a text in it; and status, output and error of its workflow, as earlier versions stored them."""
 
 
 @pytest.mark.parametrize('row', ROWS.values(), ids=ROWS)
