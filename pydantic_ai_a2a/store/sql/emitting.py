@@ -12,13 +12,18 @@ from . import deliveries
 from .checkpoints import save_checkpoint
 from .event_log import add_events
 from .task_rows import HELD, add_items, set_status
-from .transaction import LockTasks, Transaction
+from .transaction import LockTasks, Transaction, sql
 
-_FIRST_EVENT = (
-    # Copy `push` from the task in the same statement: after a wait for the row lock, PostgreSQL reads the newest value.
-    'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
-    f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
-)
+_FIRST_EVENT = sql(f"""
+    INSERT INTO event (agent, task_id, n, state, payload, push)
+    -- `push` of the task, in the same statement: after a wait for the row lock, PostgreSQL reads the newest value.
+    SELECT agent, id, ?, ?, ?, push FROM task
+    -- The fence is checked under the lock.
+    WHERE {HELD} /* FOR NO KEY UPDATE */
+    -- A worker whose commit got no answer stores its event again.
+    ON CONFLICT (agent, task_id, n) DO NOTHING
+    RETURNING n, push
+""")
 
 
 def emit(

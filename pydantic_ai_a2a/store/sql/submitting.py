@@ -14,44 +14,85 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import status_event
 from . import claims, credentials, deliveries, interrupted, push_configs, ranges
 from .conversations import HEAD_OF_TASK
-from .erasure_marks import ERASED, check_erasing
+from .erasure_marks import check_erasing
 from .event_log import add_events, log_from_now
 from .peers import read_by
 from .queue_order import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
 from .queue_pause import PAUSED
 from .task_rows import NEXT_ITEM, TASK, UNREAD, find, find_locked, message_to_history
-from .transaction import LockName, LockTasks, Transaction, Write
+from .transaction import LockName, LockTasks, Transaction, Write, sql
 
-_WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
-_REPLAYED = (
-    f'SELECT digest, id, 0 AS after_event, accepted_at FROM task WHERE {_WITH_KEY}'
-    f' UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item WHERE {_WITH_KEY}'
-)
-_FORGET = [f'UPDATE {table} SET replay_key = NULL WHERE {_WITH_KEY}' for table in ('task', 'item')]
-_UNREAD = (
-    f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
-    f' FROM task WHERE {TASK}'
-)
-_COLUMNS = (
-    'agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,'
-    ' digest, message, queue_seq'
-)
-"""The columns of a new task for `_new_task`."""
-
-# A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
-_START = (
-    f'INSERT INTO task ({_COLUMNS}, holder, lease_until, state, last_event, fence, attempt, run)'
-    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 'working', 1, 1, 1, 1"
-    f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
-    ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({ERASED})'
-    ' ON CONFLICT DO NOTHING RETURNING'
-    f' {HEAD_OF_TASK}'
-)
-_ADD_MESSAGE = (
-    'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
-    f" answer, request) VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_REPLAYED = sql("""
+    SELECT digest, id, 0 AS after_event, accepted_at FROM task
+    WHERE agent = ? AND owner = ? AND replay_key = ?
+    UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item
+    WHERE agent = ? AND owner = ? AND replay_key = ?
+""")
+_FORGET = [
+    f'UPDATE {table} SET replay_key = NULL WHERE agent = ? AND owner = ? AND replay_key = ?'
+    for table in ('task', 'item')
+]
+_UNREAD = sql(f"""
+    SELECT
+        (SELECT COUNT(*) FROM item WHERE {UNREAD})
+        -- The first message has no row in `item`.
+        + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END
+    FROM task WHERE {TASK}
+""")
+_START = sql(f"""
+    -- The task is stored as claimed for the first time: see `claims`.
+    INSERT INTO task (
+        agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,
+        digest, message, queue_seq,
+        holder, lease_until, state, last_event, fence, attempt, run
+    )
+    SELECT
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, ?,
+        ?, a2a_clock() + ?, 'working', 1, 1, 1, 1
+    -- unless the same message was sent to a task before,
+    WHERE NOT EXISTS (SELECT 1 FROM item WHERE agent = ? AND owner = ? AND replay_key = ?)
+        -- another task waits for a worker, and goes first,
+        AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)
+        -- an operator has paused the queue, or data of the owner is being erased
+        AND NOT EXISTS ({PAUSED} ?)
+        AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = ? AND owner = ?)
+    -- Unique indexes find the rest: the same message began a task, or a task of the context runs.
+    ON CONFLICT DO NOTHING
+    RETURNING {HEAD_OF_TASK}
+""")
+_QUEUE = sql(f"""
+    INSERT INTO task (
+        agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,
+        digest, message, queue_seq,
+        state, queued, behind, round
+    )
+    SELECT
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, {QUEUE_SEQ},
+        'submitted', ?, {BEHIND}, {ROUND}
+""")
+_QUEUE_ANSWERED = sql(f"""
+    -- One statement, because another task of the context may be running: until it is `behind`, the answered task must
+    -- not be claimable.
+    UPDATE task SET
+        state = 'working', status_at = ?, filed = 0,
+        -- the next run, in the same turn
+        run = run + 1, tried = NULL,
+        queued = 1,
+        queue_seq = {QUEUE_SEQ},
+        behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END,
+        round = {ROUND}
+    WHERE {TASK}
+    RETURNING push
+""")
+_ADD_MESSAGE = sql(f"""
+    INSERT INTO item (
+        agent, task_id, kind, seq, id, body,
+        owner, replay_key, digest, after_event, accepted_at, answer, request
+    )
+    VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+""")
 Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
 """The outcome of a message, and the events to publish."""
 
@@ -119,7 +160,10 @@ def submit(
 
 
 def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ...]:
-    """Return the values of `_COLUMNS`; the last one is the place of the task among those of other contexts."""
+    """Return the values of a new task, for `_START` and `_QUEUE`.
+
+    The last value is the place of the task among those of other contexts.
+    """
     assert message.context_id is not None
     return (
         agent,
@@ -144,21 +188,8 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
 
     One statement for the common case: a store, a claim and the search for an earlier message take three.
     """
-    rows = yield (
-        _START,
-        (
-            *_new_task(agent, message, key),
-            slot.holder,
-            slot.lease,
-            agent,
-            message.owner,
-            key,
-            agent,
-            agent,
-            agent,
-            message.owner,
-        ),
-    )
+    new, claim, owner = _new_task(agent, message, key), (slot.holder, slot.lease), message.owner
+    rows = yield _START, (*new, *claim, agent, owner, key, agent, agent, agent, owner)
     if not rows:
         return None
     begun = started(message, slot, rows[0][0])
@@ -254,11 +285,7 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
 def _create(agent: str, message: Submission, key: str | None, queued: int) -> Transaction[TaskHeader]:
     context = agent, message.owner, message.context_id
     yield lock_rounds(agent, message.owner)
-    yield (
-        f'INSERT INTO task ({_COLUMNS}, state, queued, behind, round)'
-        f" SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {QUEUE_SEQ}, 'submitted', ?, {BEHIND}, {ROUND}",
-        (*_new_task(agent, message, key), *context, queued, *context, agent, agent, message.owner),
-    )
+    yield _QUEUE, (*_new_task(agent, message, key), *context, queued, *context, agent, agent, message.owner)
     return message.header()
 
 
@@ -283,10 +310,8 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     """Queue an answered task; the state becomes `working`."""
     event = status_event(header, Status('working', at, None), header.last_event + 1)
     yield lock_rounds(agent, header.owner)
-    rows = yield (  # one statement, because another task of the context may be running
-        "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1, tried = NULL,"
-        f' queue_seq = {QUEUE_SEQ},'
-        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
+    rows = yield (
+        _QUEUE_ANSWERED,
         (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:

@@ -13,25 +13,59 @@ from . import conversations, deletion, filing, quotas, ranges, totals
 from .canceling import end_unheld
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
 from .expiry import EXPIRED, Expired, expired_status
-from .task_rows import HEADER, HEADER_SIZE, header_of, unknown_state
+from .task_rows import HEADER, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import LockTasks, Rows, Transaction, TryNames, among
+from .transaction import LockTasks, Rows, Transaction, TryNames, among, sql
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _EXPIRED = 10
 """The most waiting tasks to fail in one sweep: each takes several statements."""
 _NO_LIMIT = 2**62
-_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
-_UNENDED = (
-    *ranges.LIVE_RANGES,
-    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.FILED, ranges.UNFILED)),
-    f'{ranges.UNFILED} AND {_UNKNOWN}',
-)
-_IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
-    f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
-)
+_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_IDLE = sql(f"""
+    SELECT owner, id, listed_at, updated_at FROM conversation c
+    WHERE agent = ?
+        -- no task of the context is queued or runs,
+        AND NOT EXISTS ({_OF_CONTEXT} AND {ranges.WAITING})
+        AND NOT EXISTS ({_OF_CONTEXT} AND {ranges.RUNNING})
+        -- or waits for its client,
+        AND NOT EXISTS ({_OF_CONTEXT} AND state IN ('auth-required', 'input-required') AND {ranges.FILED})
+        AND NOT EXISTS ({_OF_CONTEXT} AND state IN ('auth-required', 'input-required') AND {ranges.UNFILED})
+        -- or is damaged
+        AND NOT EXISTS ({_OF_CONTEXT} AND {ranges.UNFILED} AND {_UNKNOWN})
+""")
+"""Conversations that may be erased. Each condition is a range of an index: see `ranges`."""
+_WAITING = sql(f"""
+    SELECT {HEADER}, run FROM task
+    WHERE agent = ? AND state IN ('input-required', 'auth-required') AND status_at < ?
+    ORDER BY status_at LIMIT ?
+""")
+_COUNT_DELIVERING = sql(f"""
+    -- CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
+    SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task
+    WHERE c.agent = ? AND c.due_at IS NOT NULL
+        AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?
+""")
+"""The number of ended tasks that stay for their deliveries."""
+_OLDEST = sql(f"""
+    SELECT id, state, status_at FROM task
+    WHERE agent = ? AND {ENDED}
+        -- without deliveries to come, or too old to wait for them
+        AND (
+            push = 0 OR status_at < ?
+            OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL)
+        )
+    -- Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
+    ORDER BY events_swept DESC, status_at LIMIT ?
+""")
+_LOGGED = sql(f"""
+    SELECT id, state FROM task
+    WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?
+    ORDER BY status_at LIMIT ?
+""")
+"""Ended tasks with old event logs."""
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
@@ -79,21 +113,17 @@ def _before(at: int, age: timedelta) -> int:
 
 
 def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
-    waiting = (
-        f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
-        ' AND status_at < ? ORDER BY status_at LIMIT ?',
-        (agent, _before(at, retention.waiting), _EXPIRED),
-    )
-    rows = yield waiting
+    values = agent, _before(at, retention.waiting), _EXPIRED
+    rows = yield _WAITING, values
     free = yield from _lock(agent, [row[0] for row in rows])
     if free:
-        rows = yield waiting  # some of the tasks may have continued
+        rows = yield _WAITING, values  # some of the tasks may have continued
     ended: Expired = []
     for row in rows:
         if row[0] not in free:
             continue
         header = header_of(row)
-        status = expired_status(header, row[HEADER_SIZE], at)
+        status = expired_status(header, row[-1], at)
         ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
 
@@ -126,11 +156,7 @@ def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
 
 def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     """Delete old event logs of ended tasks; long logs take several sweeps."""
-    rows = yield (
-        f'SELECT id, state FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
-        ' ORDER BY status_at LIMIT ?',
-        (agent, before, TASKS),
-    )
+    rows = yield _LOGGED, (agent, before, TASKS)
     locked = yield from _lock_known(agent, rows)
     dropped, emptied = yield from drop_events(agent, locked)
     if emptied:
@@ -145,20 +171,9 @@ def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
 def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transaction[Swept]:
     """Delete old ended tasks, except for tasks with pending deliveries."""
     waiting = _before(at, retention.waiting)
-    rows = yield (
-        # CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
-        'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
-        f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
-        (agent, waiting),
-    )
-    surplus = yield from _surplus(agent, ENDED_STATES, most + rows[0][0])
-    rows = yield (
-        # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
-        f'SELECT id, state, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
-        ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
-        ' ORDER BY events_swept DESC, status_at LIMIT ?',
-        (agent, waiting, agent, TASKS),
-    )
+    [(delivering,)] = yield _COUNT_DELIVERING, (agent, waiting)
+    surplus = yield from _surplus(agent, ENDED_STATES, most + delivering)
+    rows = yield _OLDEST, (agent, waiting, agent, TASKS)
     before = _before(at, retention.tasks)
     due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
     locked = yield from _lock_known(agent, due)

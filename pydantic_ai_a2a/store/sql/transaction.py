@@ -52,6 +52,12 @@ Step: TypeAlias = Statement | list[Write] | LockName | TryNames | LockTasks
 Transaction: TypeAlias = Generator[Step, Rows, T]
 
 
+def sql(text: str) -> str:
+    """Return a statement, or a part of one, on one line: without its `--` comments and the space of its lines."""
+    line = ' '.join(chain.from_iterable(line.partition('--')[0].split() for line in text.splitlines()))
+    return line.replace('( ', '(').replace(' )', ')')
+
+
 def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> Statement:
     """Join conditions of a query, each with its value; a tuple has the values of several placeholders.
 
