@@ -12,12 +12,10 @@ from ..event_bus import BusEnding
 from ..histories import Histories
 from ..ports import Backend, CredentialStore, Ending, EventLog, PayloadStore, QuotaStore, Subscription, TaskReader
 from . import conversations, credentials, event_log, interrupted, payloads, queue_order, queue_pause, quotas, reads
-from .database import Database, Port, WriteKind, reading, writing
+from .database import Database, Port, reading, writing
 from .housekeeping import SqlHousekeeping
 from .task_queue import SqlQueue
 from .webhooks import Due, SqlOutbox, SqlPushConfigs
-
-_WATCH = WriteKind(reads.watch)
 
 
 class SqlReader(Port, TaskReader):
@@ -30,7 +28,7 @@ class SqlReader(Port, TaskReader):
         task = await self.load(task_id, owner)
         if task is None or task.header.state in TERMINAL:
             return task
-        return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
+        return await self.database.write(reads.watch, self.agent, task_id, owner, live=live)
 
     list = reading(reads.page)
     pause = reading(interrupted.pause)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,7 +49,7 @@ from .event_log import add_events
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
 from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
-from .transaction import KEYS, LockTasks, Rows, Transaction, TryNames, among, sql
+from .transaction import KEYS, Done, LockTasks, Rows, Transaction, TryNames, among, sql
 
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
@@ -226,7 +227,7 @@ def claim(
     task_id: str | None = None,
     skip: Collection[str] = (),
     lost: bool = True,
-) -> Transaction[Claimed]:
+) -> Transaction[Done[list[Claim]]]:
     """See `TaskQueue.claim`.
 
     The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
@@ -234,7 +235,7 @@ def claim(
     """
     if task_id is not None:
         locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
-        return [] if locked else (yield from take(agent, slot, [task_id], at=at))
+        return _done(agent, [] if locked else (yield from take(agent, slot, [task_id], at=at)))
     rows = yield from _claimable(agent, slot.holder, limit + len(skip), lost=lost)
     claims = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip][:limit], at=at)
     more = slot.owner_limit is not None
@@ -242,7 +243,20 @@ def claim(
         rows = yield _FIND_OF_OWNERS, (*[agent] * 6, slot.owner_limit, limit - len(claims))
         more = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip], at=at)
         claims += more
-    return claims
+    return _done(agent, claims)
+
+
+def _done(agent: str, taken: Claimed) -> Done[list[Claim]]:
+    claims = [claim for claim, _ in taken]
+    events = [(claim.header.id, events) for claim, events in taken]
+    return Done(claims, events, undo=partial(unclaim, agent, claims) if claims else None)
+
+
+def unclaim(agent: str, claims: Sequence[Claim]) -> Transaction[Done[None]]:
+    """Release tasks whose claiming caller has gone before it could run them."""
+    for claim in claims:
+        yield from release(agent, claim)
+    return Done(None, ready=True)
 
 
 def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[Claimed]:
@@ -366,7 +380,7 @@ def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Trans
 
 def release(
     agent: str, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
-) -> Transaction[None]:
+) -> Transaction[Done[None]]:
     """See `TaskQueue.release`."""
     dumped = None if tried is None else dump_tried(tried)
     rows = yield (
@@ -376,3 +390,4 @@ def release(
     )
     if rows and charges:
         yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
+    return Done(None, ready=pause is None)

@@ -24,7 +24,7 @@ from ...types import new_correlation_id
 from ..histories import StoredEntry, load_entries
 from ..model_messages import dump_message, dump_record, load_message_rows, load_record
 from ..run_usage import plain_usage
-from .database import Database, WriteKind
+from .database import Database
 from .transaction import KEYS, LockName, Transaction, Write, among
 
 _OF_TASK = 'FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id'
@@ -184,9 +184,6 @@ def load(
     return record, histories
 
 
-_DROP_LEFT = WriteKind(drop_left)
-
-
 class SqlConversationStore(ConversationStore):
     """The conversations of one owner of one agent. `delete` erases the messages no other conversation shares."""
 
@@ -220,7 +217,7 @@ class SqlConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        await self._database.write(WriteKind(self._save), record, new_entries, expected_revision)
+        await self._database.write(self._save, record, new_entries, expected_revision)
 
     def _save(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
@@ -261,12 +258,12 @@ class SqlConversationStore(ConversationStore):
             yield LockName((self._agent, self._owner))
             yield from erase(self._agent, [(self._owner, conversation_id)], _BATCH)
 
-        await self._database.write(WriteKind(delete))
+        await self._database.write(delete)
         facts = {'conversation': conversation_id, 'owner': self._owner}
         audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
         left = True
         while left:
-            left = await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH)
+            left = await self._database.write(drop_left, self._agent, self._owner, _BATCH)
             await asyncio.sleep(0)  # a database in memory never waits
         self._database.forget(self._owner, conversation_id)
 

@@ -12,7 +12,7 @@ from . import deliveries
 from .checkpoints import save_checkpoint
 from .event_log import add_events
 from .task_rows import HELD, add_items, set_status
-from .transaction import LockTasks, Transaction, sql
+from .transaction import Done, LockTasks, Transaction, sql
 
 _FIRST_EVENT = sql(f"""
     INSERT INTO event (agent, task_id, n, state, payload, push)
@@ -32,7 +32,7 @@ def emit(
     events: Sequence[TaskEvent],
     status: Status | None,
     checkpoint: Checkpoint | None = None,
-) -> Transaction[None]:
+) -> Transaction[Done[None]]:
     """See `TaskQueue.emit`."""
     header, push = claimed.header, 0
     if checkpoint is not None:
@@ -44,7 +44,7 @@ def emit(
         rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
         if not rows:
             yield from _check_emitted(agent, claimed, event)
-            return
+            return Done(None, [(header.id, events)])
         push = rows[0][1]
     if status is not None and stored.is_note(events[-1].payload):
         # Only readers of live text see the note as a status. The history has it for all.
@@ -56,6 +56,7 @@ def emit(
         yield from save_checkpoint(agent, claimed, checkpoint)
     if push:
         yield from deliveries.enqueue_deliveries(agent, header, push, events)
+    return Done(None, [(header.id, events)])
 
 
 def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:

@@ -22,7 +22,7 @@ from .claims import RUN, RunRow, claim_of
 from .event_log import add_events, keep_streamed
 from .queue_order import NEXT, release_context
 from .task_rows import HELD, TASK, UNREAD, add_items, header_of
-from .transaction import LockName, Transaction, Write, sql
+from .transaction import Done, Transaction, Write, sql
 
 _STANDING = sql(f"""
     SELECT
@@ -73,13 +73,8 @@ _HANDS_ON = TERMINAL - {'canceled'}
 """States that do not end a task with unread messages."""
 
 
-def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[LockName]:
-    """Lock the context: the conversation may grow, and a new message must be seen by this transaction."""
-    return [LockName((agent, claimed.header.owner, claimed.header.context_id))]
-
-
-def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
-    """See `TaskQueue.finish`; also gives the events to publish, and whether another task may be claimable now."""
+def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
+    """See `TaskQueue.finish`. The transaction has the lock of the context: no other task changes the conversation."""
     header, read = claimed.header, end.taken or claimed.inbox
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
@@ -127,10 +122,10 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if push:
         yield from deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
-    return next_claim, events, following is not None and not goes_on
+    return Done(next_claim, [(header.id, events)], ready=following is not None and not goes_on)
 
 
-def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
     """Return the result of a stored finish, after a commit without an answer. LeaseLost for any other end."""
     rows = yield (
         f'SELECT last_event, {RUN} FROM task WHERE {TASK} AND fence = ?',
@@ -144,10 +139,10 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
             # The last payload identifies the end of a run.
             if (yield from event_log.events_after(agent, claimed.header.id, first - 1, len(events) + 1)) != events:
                 break  # the run has ended in another way
-            return claim_of(header_of(task), task), events, False
+            return Done(claim_of(header_of(task), task), [(task.id, events)])
         standing = task.run, task.state, task.status_at, last_event
         if standing == (claimed.run, end.status.state, end.status.at, end.final.n):
-            return None, [*end.events, end.final], True
+            return Done(None, [(task.id, [*end.events, end.final])], ready=True)
     raise LeaseLost
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import time_ns
 from typing import Any, TypeAlias
 
@@ -20,7 +22,7 @@ from .peers import read_by
 from .queue_order import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
 from .queue_pause import PAUSED
 from .task_rows import NEXT_ITEM, TASK, UNREAD, find, find_locked, message_to_history
-from .transaction import LockName, LockTasks, Transaction, Write, sql
+from .transaction import Done, LockName, LockTasks, Transaction, Write, sql
 
 _REPLAYED = sql("""
     SELECT digest, id, 0 AS after_event, accepted_at FROM task
@@ -93,14 +95,10 @@ _ADD_MESSAGE = sql(f"""
     )
     VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """)
-Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+Submitted: TypeAlias = tuple[Accepted, bool]
+"""The outcome of a message, and true if its task begins to wait for a worker."""
+_Stored: TypeAlias = tuple[Accepted, list[TaskEvent]]
 """The outcome of a message, and the events to publish."""
-
-
-def locks_of_submit(agent: str, message: Submission, **_: object) -> list[LockName]:
-    """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
-    context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
-    return [LockName((agent, message.owner, context_id))] if context_id else []
 
 
 def begins_alone(message: Submission, slot: Slot | None) -> bool:
@@ -109,7 +107,7 @@ def begins_alone(message: Submission, slot: Slot | None) -> bool:
     return message.new and message.refusal is None and message.push is None and not limited
 
 
-def started(message: Submission, slot: Slot, head: str | None) -> Started:
+def started(agent: str, message: Submission, slot: Slot, head: str | None) -> Done[Submitted]:
     """Return the result of a message whose task has begun to run at once, in a conversation with a newest entry."""
     header = message.header()
     event = status_event(header, Status('working', message.at, None), 1)
@@ -127,7 +125,19 @@ def started(message: Submission, slot: Slot, head: str | None) -> Started:
         request=message.request or None,
         traceparent=message.traceparent,
     )
-    return Accepted(header, 0, replayed=False, claim=claim), [event]
+    undo = partial(claims.unclaim, agent, [claim])
+    return Done((Accepted(header, 0, False, claim), False), [(header.id, [event])], private=True, undo=undo)
+
+
+def submitted(agent: str, accepted: Accepted, events: Sequence[TaskEvent], *, new: bool = True) -> Done[Submitted]:
+    """Return the result of a message: the task runs here, waits for a worker, or goes on as before."""
+    header, claim = accepted.header, accepted.claim
+    if claim is not None:
+        undo = partial(claims.unclaim, agent, [claim])
+        return Done((accepted, False), [(header.id, events)], private=claim.fence == 1, undo=undo)
+    # A message with events has answered a waiting task. A task that runs, or is queued, gets no events of a message.
+    begins = accepted.waits and (new or bool(events))
+    return Done((accepted, begins), [(header.id, events)], ready=accepted.waits)
 
 
 def submit(
@@ -138,8 +148,11 @@ def submit(
     idempotency_window: int,
     slot: Slot | None = None,
     full: bool = False,
-) -> Transaction[Started]:
-    """See `TaskQueue.submit`; also gives the events to publish. `full` refuses a new task."""
+) -> Transaction[Done[Submitted]]:
+    """See `TaskQueue.submit`. `full` refuses a new task.
+
+    The transaction has the lock of the context of a new or answered task.
+    """
     if slot is not None and begins_alone(message, slot) and not full:
         begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window))
         if begun is not None:
@@ -152,11 +165,11 @@ def submit(
         taken = yield from claims.take(agent, slot, [header.id], at=message.at, alone=True)
         if taken:
             [(claimed, more)] = taken
-            return accepted._replace(claim=claimed), [*events, *more]
+            return submitted(agent, accepted._replace(claim=claimed), [*events, *more])
         yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
     if message.reader is not None and not accepted.replayed:
         yield [read_by(agent, header.id, message.reader)]
-    return accepted, events
+    return submitted(agent, accepted, events, new=message.new)
 
 
 def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ...]:
@@ -183,7 +196,7 @@ def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ..
     )
 
 
-def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Started | None]:
+def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Done[Submitted] | None]:
     """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
 
     One statement for the common case: a store, a claim and the search for an earlier message take three.
@@ -192,9 +205,9 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
     rows = yield _START, (*new, *claim, agent, owner, key, agent, agent, agent, owner)
     if not rows:
         return None
-    begun = started(message, slot, rows[0][0])
+    begun = started(agent, message, slot, rows[0][0])
     if message.logged:
-        yield [add_events(agent, message.task_id, begun[1])]
+        yield [add_events(agent, message.task_id, begun.events[0][1])]
     if message.credential is not None:
         yield [credentials.add_credential(agent, message.task_id, message.credential)]
     return begun
@@ -202,7 +215,7 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
 
 def _store(
     agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool, full: bool
-) -> Transaction[Started]:
+) -> Transaction[_Stored]:
     """Store a message, which queues its task unless the task runs or is queued already.
 
     A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
@@ -241,7 +254,7 @@ def _store(
 
 def _add(
     agent: str, message: Submission, header: TaskHeader, key: str | None, *, answers: bool
-) -> Transaction[Started]:
+) -> Transaction[_Stored]:
     """Add a message to a task; a message that `answers` lets the task go on."""
     answer = message.answer
     events: list[TaskEvent] = []

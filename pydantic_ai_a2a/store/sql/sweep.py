@@ -15,7 +15,7 @@ from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
 from .expiry import EXPIRED, Expired, expired_status
 from .task_rows import HEADER, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import LockTasks, Rows, Transaction, TryNames, among, sql
+from .transaction import Done, LockTasks, Rows, Transaction, TryNames, among, sql
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -71,7 +71,7 @@ _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AN
 
 def sweep(
     agent: str, retention: Retention, at: int, most_kept: int
-) -> Transaction[tuple[Swept, Expired, Sequence[tuple[str, str]]]]:
+) -> Transaction[Done[tuple[Swept, Expired, Sequence[tuple[str, str]]]]]:
     """Delete a bounded batch of due rows. Also return the failed waiting tasks, and the deleted conversations.
 
     Args:
@@ -82,7 +82,7 @@ def sweep(
     """
     most = retention.max_tasks or most_kept
     if (yield totals.lock_sweep(agent)):
-        return Swept(), [], ()  # another process sweeps
+        return Done((Swept(), [], ()))  # another process sweeps
     swept = _swept((yield from filing.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
     swept += _swept(len(ended), _EXPIRED)
@@ -96,7 +96,7 @@ def sweep(
     swept += _swept(expired, ROWS)
     forgotten = yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)
     swept += Swept(rows=len(forgotten)) + _swept((yield from totals.fold_totals(agent)), 1)
-    return swept, ended, gone
+    return Done((swept, ended, gone), [(header.id, (event,)) for header, event in ended])
 
 
 def _swept(rows: int, limit: int) -> Swept:
