@@ -23,12 +23,12 @@ from .availability import Availability, probe
 from .event_bus import EventBus
 from .ports import Accepted, Claim, Submission
 from .sql.backend import SqlBackend
-from .sql.database import BoundWrite, WorkerCallbacks, WriteKind
+from .sql.database import WorkerCallbacks
 from .sql.event_log import events_after
 from .sql.neighbors import Neighbors, announce, neighbors
 from .sql.peers import Peers
 from .sql.task_queue import SqlQueue
-from .sql.transaction import Transaction
+from .sql.transaction import ContextKey, Done, Transaction, done_of
 from .sql.webhook_ports import Due
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -36,8 +36,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 P = ParamSpec('P')
 T = TypeVar('T')
 
-_PROBE = WriteKind(probe)
-_ANNOUNCE = WriteKind(announce)
 _SHOWN = 10
 """The most namespaces in a line of the log."""
 _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
@@ -69,8 +67,16 @@ class Process(ABC):
         return await self.read(partial(events_after, self.namespace, task_id, after, limit))
 
     @abstractmethod
-    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction, publish the events in the order of commits, and return the result."""
+    def write(
+        self, make: partial[Transaction[Any]], context: ContextKey | None, *, first: bool
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a transaction, publish the events in the order of commits, and return the result.
+
+        Args:
+            make: The function that makes the transaction, with its arguments.
+            context: The lock of a context, which the transaction has from the start.
+            first: True if the transaction goes before all other waiting ones.
+        """
 
     @abstractmethod
     def wake(self) -> None:
@@ -150,19 +156,31 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
 
-    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        write = BoundWrite(kind, args, kwargs)
-        result = await self._availability.watch(self.process.write(write))
-        if self._availability.refused and any(stored for _, stored in write.published(result)):
+    async def write(self, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._write(partial(make, *args, **kwargs))
+
+    async def write_in(
+        self, context: ContextKey | None, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._write(partial(make, *args, **kwargs), context)
+
+    async def write_first(self, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._write(partial(make, *args, **kwargs), first=True)
+
+    async def _write(
+        self, make: partial[Transaction[Done[T] | T]], context: ContextKey | None = None, *, first: bool = False
+    ) -> T:
+        done = done_of(await self._availability.watch(self.process.write(make, context, first=first)))
+        if self._availability.refused and any(events for _, events in done.events):
             self._availability.written()
-        return result
+        return done.value
 
     async def check_writes(self) -> None:
-        await self._availability.check(lambda: self.write(_PROBE, self.namespace))
+        await self._availability.check(lambda: self.write(probe, self.namespace))
 
     async def announce(self, service: str, *, lease: int) -> None:
         process, name = self.process, self.namespace
-        await self.write(_ANNOUNCE, name, process.peers.id, service, lease)
+        await self.write(announce, name, process.peers.id, service, lease)
         if not process.announced:
             process.announced = True
             self._report(service, await self.read(neighbors, name, process.peers.id))

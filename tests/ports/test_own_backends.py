@@ -15,7 +15,6 @@ import pytest
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Backend, Erased
 from pydantic_ai_a2a.store.shared_backend import SharedBackend
-from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.types import TaskQuery
 
@@ -170,7 +169,7 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
     await sweep(backend, KEEP)  # files the tasks
     before = await backend.reader.load('dreams', OWNER)
     log = await events(backend, 'dreams')
-    await backend.write(WriteKind(set_state), 'agent', 'dreams', 'dreaming')
+    await backend.write(set_state, 'agent', 'dreams', 'dreaming')
     await sweep(backend, due, at=LATER)
     await sweep(backend, due, at=LATER)
     assert (due is TASKS, due is CONTEXTS) == (
@@ -183,7 +182,7 @@ async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_an
     page = await backend.reader.list(TaskQuery(owner=OWNER))
     assert 'dreams' not in [task.header.id for task in page.tasks]
     assert caplog.messages[1:] == [f'A list leaves out a damaged task: {damage}']
-    await backend.write(WriteKind(set_state), 'agent', 'dreams', 'completed')
+    await backend.write(set_state, 'agent', 'dreams', 'completed')
     assert await backend.reader.load('dreams', OWNER) == before
     assert (await events(backend, 'dreams'), len(log)) == (log, 2)
     await sweep(backend, due, at=LATER)

@@ -116,3 +116,8 @@ class Accepted(NamedTuple):
     """True if the message was accepted before: this submission stored nothing."""
     claim: Claim | None = None
     """The claim of the task for the offered slot; None if the task waits, or if the message queued no task."""
+
+    @property
+    def waits(self) -> bool:
+        """True if the message has left its task to the workers."""
+        return self.claim is None and self.header.queued and not self.replayed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from threading import current_thread
@@ -19,8 +19,7 @@ from ...clock import STOP_TIME
 from ...errors import StoreUnavailable
 from ...types import STOPPED
 from ..shared_backend import Process, SharedBackend
-from ..sql.database import BoundWrite, Published
-from ..sql.transaction import Transaction
+from ..sql.transaction import ContextKey, Done, Transaction, done_of
 from ..thread_future import ThreadFuture
 from .driver_errors import connection_error, is_away
 from .execution import Connection, give_up, perform, roll_back
@@ -92,36 +91,45 @@ class PostgresProcess(Process):
         self._begin(partial(Session.read, make=make), answer)
         return answer.wait()
 
-    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
-        self._begin(partial(self._write, write), answer)
+    def write(
+        self, make: partial[Transaction[Any]], context: ContextKey | None, *, first: bool
+    ) -> Coroutine[Any, Any, Any]:
+        answer = ThreadFuture(self._take_back)
+        self._begin(partial(self._write, make, context, first), answer)
         return answer.wait()
 
-    def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
+    def _take_back(self, done: Done[Any]) -> None:
         """Undo a write whose caller has gone. The attempts go on until the database is available."""
-        undo = write.undo(result)
-        self.peers.leave(task_id for task_id, _ in write.published(result))
+        if done.undo is None:
+            return
+        undo = partial(done.undo)
+        self.peers.leave(task_id for task_id, _ in done.events)
 
         async def take_back(session: Session) -> None:
             while True:
                 try:
-                    return await self._write(undo, session)
+                    await self._write(undo, None, False, session)
+                    return
                 except Exception as error:
                     if not isinstance(connection_error(self._settings, error), StoreUnavailable):
                         raise
 
         self._begin(take_back, _log_failure)
 
-    async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
-        call = call_of(self._settings, write)
-        results = () if call is None else await self._call_function(call, write, session)
-        return results[0] if results else await session.patiently(partial(self._attempt, write, session))
+    async def _write(
+        self, make: partial[Transaction[Any]], context: ContextKey | None, first: bool, session: Session
+    ) -> Done[Any]:
+        call = call_of(self._settings, make)
+        done = None if call is None else await self._call_function(call, session)
+        if done is None:
+            done = await session.patiently(partial(self._attempt, make, context, first, session))
+        return done
 
-    async def _call_function(self, call: FunctionCall, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
-        """Do a write by a call, which may be repeated. Return the result, or nothing for a write of the generator."""
+    async def _call_function(self, call: FunctionCall, session: Session) -> Done[Any] | None:
+        """Do a write by a call, which may be repeated. Return None if the function leaves it to the generator."""
         sent = False
 
-        async def attempt() -> Sequence[Any]:
+        async def attempt() -> Done[Any] | None:
             nonlocal sent
             async with session.connection() as connection:
                 records = [] if call.record is None else await connection.fetch(call.record[0], *call.record[1])
@@ -129,36 +137,37 @@ class PostgresProcess(Process):
                 sent = True
                 [row] = await connection.fetch(call.statement, *values)
                 if not row[0]:
-                    return ()
-                result = call.result(tuple(row))
-                await self._tell_others(session, connection, write, result)
-                return (result,)
+                    return None
+                done = call.result(tuple(row))
+                await self._tell_others(session, connection, done)
+                return done
 
         self.peers.own(call.begins)
         try:
-            results = await session.patiently(attempt)
+            done = await session.patiently(attempt)
         except BaseException as error:
             self.peers.leave(call.begins)
-            if sent and call.begins and is_away(error):  # else no other process could claim the task
-                self._take_back(write, call.possible)
+            if sent and call.possible is not None and is_away(error):  # else no other process could claim the task
+                self._take_back(call.possible)
             raise
-        if not results:
+        if done is None:
             self.peers.leave(call.begins)
-        for result in results:
-            for task_id, events in write.published(result):
-                if call.begins and not events:  # the task waits in the queue
-                    self.peers.leave(call.begins)
-                self.event_bus.publish(task_id, events)
-        return results
+            return None
+        for task_id, events in done.events:
+            if call.begins and not events:  # the task waits in the queue
+                self.peers.leave(call.begins)
+            self.event_bus.publish(task_id, events)
+        return done
 
-    async def _attempt(self, write: BoundWrite[Any], session: Session) -> Any:
-        async with session.connection(first=write.kind.first) as connection:
+    async def _attempt(
+        self, make: partial[Transaction[Any]], context: ContextKey | None, first: bool, session: Session
+    ) -> Done[Any]:
+        async with session.connection(first=first) as connection:
             try:
-                await connection.execute(begin(self._settings, locks=write.locks()))
-                result = await perform(connection, write.make())
-                published = list(write.published(result))
-                begun = [task_id for task_id, _ in published] if write.private(result) else []
-                self.peers.own(begun)
+                await connection.execute(begin(self._settings, context=context))
+                done = done_of(await perform(connection, make()))
+                begun = [task_id for task_id, _ in done.events] if done.private else []
+                self.peers.own(begun)  # before the commit: the events are published only after it
             except BaseException:
                 await roll_back(connection)
                 raise
@@ -170,22 +179,21 @@ class PostgresProcess(Process):
                     await roll_back(connection)
                     raise
                 give_up(connection)
-                if write.kind.undo is not None:  # else no other process could claim the tasks
-                    self._take_back(write, result)
+                self._take_back(done)  # else no other process could claim the tasks
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown
-            await self._tell_others(session, connection, write, result)
-        for task_id, events in published:
+            await self._tell_others(session, connection, done)
+        for task_id, events in done.events:
             self.event_bus.publish(task_id, events)
-        return result
+        return done
 
-    async def _tell_others(self, session: Session, connection: Connection, write: BoundWrite[Any], result: Any) -> None:
+    async def _tell_others(self, session: Session, connection: Connection, done: Done[Any]) -> None:
         """Notify other processes of a committed write.
 
         A process that begins to read or to idle during the commit is seen after it. Notifications are hints: without
         one, others see the write at their next look.
         """
-        notices = self._notices(write, list(write.published(result)))
-        if write.ready(result) and not self._ready_due:
+        notices = self._notices(done)
+        if done.ready and not self._ready_due:
             if time.monotonic() >= self._ready_from:
                 notices.append(self._ready_notice())
             else:
@@ -209,14 +217,14 @@ class PostgresProcess(Process):
         self._ready_from = time.monotonic() + _TOGETHER
         return self._notify('r', hears=3)
 
-    def _notices(self, write: BoundWrite[Any], published: Published) -> list[str]:
+    def _notices(self, done: Done[Any]) -> list[str]:
         """Return the statements that notify other processes of events; none if they concern this process alone.
 
         A cancel, and the erasure of a task, also concern the process that runs the task.
         """
-        kind, notices = write.kind, list[str]()
-        flag = 'c' * kind.cancels + 'g' * kind.erases
-        for task_id, events in published:
+        notices: list[str] = []
+        flag = 'c' * done.cancels + 'g' * done.erases
+        for task_id, events in done.events:
             payload = about(task_id, events[-1].n if events else 0)
             if flag:
                 notices.append(self._notify(f'{flag} {payload}', hears=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from time import time_ns
 from typing import Any
 
@@ -14,10 +14,9 @@ from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submissio
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage
 from ..sql import conversations, emitting, filing, finishing, joined_items, submitting
-from ..sql.database import BoundWrite
 from ..sql.queue_order import lock_rounds
 from ..sql.submitting import replay_key
-from ..sql.transaction import LockName
+from ..sql.transaction import ContextKey, Done, Transaction
 from .settings import Postgres
 from .sql_translation import key_of
 
@@ -31,26 +30,26 @@ class FunctionCall:
     statement: str
     values: Callable[[Sequence[Any]], Sequence[Any]]
     """Makes the values of the statement from the row of `record`, or from `(None, None)`."""
-    result: Callable[[Sequence[Any]], Any]
+    result: Callable[[Sequence[Any]], Done[Any]]
     """Makes the result of the write from the row of the function."""
     record: tuple[str, Sequence[str]] | None = None
     """The statement that reads record and revision of the conversation; None if there is no record yet."""
     begins: Sequence[str] = ()
     """The task that may run in this process from the commit on."""
-    possible: Any = None
-    """The result to undo if the answers to all calls were lost."""
+    possible: Done[Any] | None = None
+    """The result to undo if the answers to all calls were lost; None for nothing to undo."""
 
 
-def call_of(settings: Postgres, write: BoundWrite[Any]) -> FunctionCall | None:
+def call_of(settings: Postgres, make: partial[Transaction[Any]]) -> FunctionCall | None:
     """Return the call for a write, or None if the generator does the write.
 
     A pooler in transaction mode changes connections between transactions. Without a cache of prepared statements,
     asyncpg prepares and executes in two steps, which have one connection only in the middle of a transaction.
     """
-    make = _CALLS.get(write.kind.make)
-    if make is None or not settings.statement_cache_size:
+    call = _CALLS.get(make.func)
+    if call is None or not settings.statement_cache_size:
         return None
-    return make(settings, *write.args, **write.kwargs)
+    return call(settings, *make.args, **make.keywords)
 
 
 @cache
@@ -66,10 +65,9 @@ def _lock_timeout(settings: Postgres) -> str:
     return f'{round(settings.statement_timeout * 1000)}ms'
 
 
-def _first(settings: Postgres, locks: Sequence[LockName]) -> tuple[Any, ...]:
+def _first(settings: Postgres, context: ContextKey) -> tuple[Any, ...]:
     """Return the time limit of each lock, and the lock of the context."""
-    [context] = locks
-    return _lock_timeout(settings), key_of(context.name)
+    return _lock_timeout(settings), key_of(context)
 
 
 @lru_cache(maxsize=1024)
@@ -92,19 +90,19 @@ def _submit(
     if full or not submitting.begins_alone(message, slot):
         return None
     # Also without a slot, for the message of the task. No reader sees the event then.
-    possible = submitting.started(message, slot or Slot('', 0), None)
-    accepted, [event] = possible
+    possible = submitting.started(agent, message, slot or Slot('', 0), None)
+    (accepted, _), [(_, [event])] = possible.value, possible.events
     header, claimed = accepted.header, accepted.claim
     assert claimed is not None
 
-    def result(row: Sequence[Any]) -> submitting.Started:
+    def result(row: Sequence[Any]) -> Done[submitting.Submitted]:
         _, taken, head = row
         if slot is None or not taken:
-            return Accepted(header, 0, replayed=False), []
-        return possible if head is None else submitting.started(message, slot, head)
+            return submitting.submitted(agent, Accepted(header, 0, replayed=False), [])
+        return possible if head is None else submitting.started(agent, message, slot, head)
 
     values = (
-        *_first(settings, submitting.locks_of_submit(agent, message)),
+        *_first(settings, (agent, message.owner, header.context_id)),
         agent,
         message.owner,
         header.id,
@@ -131,8 +129,9 @@ def _submit(
             ON CONFLICT DO NOTHING"""
         values = (*values, credential.id, credential.until, credential.body)
     statement = _statement(settings.schema, 'a2a_submit', n, added)
-    begins = [] if slot is None else [header.id]
-    return FunctionCall(statement, lambda _: values, result, begins=begins, possible=possible)
+    if slot is None:
+        return FunctionCall(statement, lambda _: values, result)
+    return FunctionCall(statement, lambda _: values, result, begins=[header.id], possible=possible)
 
 
 def _emit(
@@ -154,7 +153,11 @@ def _emit(
         bodies = [dump_message(message) for message in checkpoint.messages]
         values += (checkpoint.first, checkpoint.run, checkpoint.taken, dump_usage(checkpoint.usage), bodies)
         function = 'a2a_checkpoint'
-    return FunctionCall(_statement(settings.schema, function, len(values)), lambda _: values, lambda _: None)
+    return FunctionCall(
+        _statement(settings.schema, function, len(values)),
+        lambda _: values,
+        lambda _: Done(None, [(claimed.header.id, events)]),
+    )
 
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> FunctionCall | None:
@@ -166,7 +169,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     conversation = (agent, header.owner, header.context_id)
     events = [*end.events, end.final]
     values = (
-        *_first(settings, finishing.locks_of_finish(agent, claimed)),
+        *_first(settings, conversation),
         agent,
         header.owner,
         header.id,
@@ -194,7 +197,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     return FunctionCall(
         _statement(settings.schema, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
         values_after,
-        lambda _: (None, events, False),
+        lambda _: Done(None, [(header.id, events)]),
         record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),
     )
 
@@ -202,7 +205,9 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
 def _file(settings: Postgres, agent: str) -> FunctionCall:
     """File a batch of stopped tasks."""
     values = _lock_timeout(settings), agent, filing.BATCH
-    return FunctionCall(_statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: row[1])
+    return FunctionCall(
+        _statement(settings.schema, 'a2a_file', len(values)), lambda _: values, lambda row: Done(row[1])
+    )
 
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:

@@ -5,10 +5,14 @@ generators take 4 steps for the start of a task, 6 for a task that has to wait, 
 the end and 5 to file tasks.
 
 A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
-function sees what others have committed before the statement. In a case that is not common, a function writes nothing
-and returns FALSE, and the generator does the whole write. The generator is the oracle of the tests.
+function sees what others have committed before the statement. In a case that is not common, a function *declines*: it
+writes nothing and returns FALSE in `out_done`, and the generator does the whole write. Each function declines if the
+transaction has another isolation, or is read-only. The generator is the oracle of the tests.
 
-The text is translated like the statements of `store.sql`.
+A connection may break after the commit of a call, and before its answer. Then the call is repeated. Its function
+notices that the work is done, or declines, or writes the same rows once more.
+
+`postgres.calls` decides which writes are calls. The text is translated like the statements of `store.sql`.
 """
 
 from __future__ import annotations
@@ -32,6 +36,10 @@ _LOCK = """
 _CONTEXT = ('in_agent', 'in_owner', 'in_context')
 _IS_NEW = """NOT EXISTS (SELECT 1 FROM item WHERE agent = in_agent AND owner = in_owner AND replay_key = in_replay_key)
             AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = in_agent AND owner = in_owner)"""
+
+# Mirrors `emitting.emit` for events without a status and without a checkpoint, of a task that was claimed without a
+# webhook. Declines if the claim is lost, if the task has a webhook now, or if the events are stored already: the
+# generator raises `LeaseLost`, or adds deliveries, or finds that an earlier commit had no answer.
 _EMIT = f"""
 CREATE OR REPLACE FUNCTION a2a_emit(
     in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
@@ -51,6 +59,8 @@ BEGIN
     out_done := FOUND;
 END $$
 """
+
+# Mirrors `emitting.emit` with a checkpoint, with or without events, and declines like `a2a_emit`.
 _CHECKPOINT = f"""
 CREATE OR REPLACE FUNCTION a2a_checkpoint(
     in_lock_timeout TEXT, in_agent TEXT, in_id TEXT, in_fence BIGINT, in_holder TEXT, in_numbers BIGINT[],
@@ -81,6 +91,11 @@ BEGIN
     out_done := TRUE;
 END $$
 """
+
+# Mirrors `finishing.finish` for a task that completes in its only run, with its artifacts, without charges of quotas,
+# and without a rewritten conversation. Declines if the claim is lost (also by an earlier call: the generator finds the
+# stored end), if the task has a webhook, a status message or the turn of a pause, if a message is unread, if another
+# task of the context waits, or if the conversation has changed since its record was read.
 _FINISH = f"""
 CREATE OR REPLACE FUNCTION a2a_finish(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_fence BIGINT,
@@ -137,8 +152,8 @@ BEGIN
 END $$
 """
 
-# Locked tasks and conversations are filed later, and tasks in an unknown state never. The condition repeats that of the
-# index `task_unfiled`.
+# Mirrors `filing.file`: a batch of stopped tasks, and the conversations of these tasks. Locked tasks and conversations
+# are filed later, and tasks in an unknown state never. The condition repeats that of the index `task_unfiled`.
 _FILE = f"""
 CREATE OR REPLACE FUNCTION a2a_file(
     in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
@@ -171,8 +186,11 @@ def _named(sql: str, *names: str) -> str:
     return sql
 
 
-# A task that starts at once has no round, so the owner's rounds are not locked. A conflict is a message that is sent
-# again, or another task of the context that runs.
+# Mirrors `submitting.submit` for a message that begins a task, without a webhook and without limits of tasks
+# (`begins_alone`). With a holder, the task starts at once, unless the queue is paused, another task waits for a worker,
+# or a task of the context runs. Else the task waits. A task that starts at once has no round, so the owner's rounds are
+# not locked. Declines if the message was sent before, or if data of the owner is being erased: the generator returns
+# the task of the first message, or refuses the message.
 _SUBMIT = f"""
 CREATE OR REPLACE FUNCTION a2a_submit(
     in_lock_timeout TEXT, in_lock BIGINT, in_agent TEXT, in_owner TEXT, in_id TEXT, in_context TEXT, in_dialect TEXT,

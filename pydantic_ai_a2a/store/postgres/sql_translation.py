@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ..sql.migrations import FIRST, Migrations, script, steps
 from ..sql.schema import INDEX
-from ..sql.transaction import LockName
+from ..sql.transaction import ContextKey, LockName
 from .functions import FUNCTIONS
 from .settings import Postgres
 
@@ -97,7 +97,7 @@ def _typed(statement: str) -> list[str]:
     return [statement]
 
 
-def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[LockName] = ()) -> str:
+def begin(settings: Postgres, options: str = WRITE, *, context: ContextKey | None = None) -> str:
     """Begin a transaction with all settings: behind a pooler, each transaction has another connection."""
     statements = [
         f'BEGIN {options}',
@@ -106,7 +106,9 @@ def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[LockName]
     ]
     # A process that is paused inside a transaction would hold its locks until the process continues.
     statements.append(f'SET LOCAL idle_in_transaction_session_timeout TO {_IDLE_LIMIT}')
-    return '; '.join([*statements, *map(lock, locks)])
+    if context is not None:
+        statements.append(lock(LockName(context)))
+    return '; '.join(statements)
 
 
 def lock(lock: LockName) -> str:

@@ -15,13 +15,13 @@ from .enqueued_deliveries import enqueue_deliveries
 from .event_log import add_events, keep_streamed
 from .queue_order import NEXT, release_context
 from .task_rows import TASK, find, find_locked, set_status
-from .transaction import Transaction
+from .transaction import Done, Transaction
 
 
 def cancel(
     agent: str, task_id: str, owner: str | None, *, at: int, force: bool
-) -> Transaction[tuple[TaskHeader, list[TaskEvent], bool]]:
-    """See `TaskQueue.cancel`; also gives the events to publish, and whether the task was queued."""
+) -> Transaction[Done[tuple[TaskHeader, bool]]]:
+    """See `TaskQueue.cancel`; also gives whether the task was queued."""
     header = yield from find_locked(agent, task_id, owner)
     check_cancel(header)
     if not force:
@@ -30,10 +30,11 @@ def cancel(
             (agent, task_id),
         )
         if asked:
-            return header, [], False
+            return Done((header, False), [(task_id, ())], ready=True, cancels=True)
     status = Status('canceled', at, None)
     event = yield from end_unheld(agent, header, status)
-    return (yield from find(agent, task_id, owner)), [event], header.queued
+    canceled = yield from find(agent, task_id, owner)
+    return Done((canceled, header.queued), [(task_id, (event,))], ready=True, cancels=True)
 
 
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:

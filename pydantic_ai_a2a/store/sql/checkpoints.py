@@ -13,8 +13,6 @@ from ..run_usage import dump_usage, load_usage
 from .task_rows import HELD, OF_TASK
 from .transaction import Transaction, Write
 
-KEPT_CHECKPOINTS = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
-"""SQL expression: true if the row's task has a checkpoint."""
 _ADD = (
     'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
     f' SELECT agent, id, ?, ?, ?, ?, ? FROM task WHERE {HELD} RETURNING n'

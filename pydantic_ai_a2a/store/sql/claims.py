@@ -27,86 +27,193 @@ A claim takes three kinds of tasks:
 
 Lost tasks, and tasks that were released without a pause, go first. Queued tasks and new tries of a run take turns in a
 random order, so that neither keeps out the other (`_claimable`). A claim locks its rows and skips locked ones, which a
-later claim finds. Under the lock, `_SET_TAKEN` checks again that a task is claimable, but for the pause of a released
-one.
+later claim finds. Under the lock, `_take` checks again that a task is claimable, but for the pause of a released one.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...types import TaskEvent, TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
-from ..ports import Charge, Claim, Marks, Slot, Status
+from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
 from ..ports.claim import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
-from .checkpoints import KEPT_CHECKPOINTS, load_checkpoint
+from .checkpoints import load_checkpoint
 from .event_log import add_events
-from .queue_order import QUEUED, QUEUED_OR_OFFERED
+from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
-from .task_rows import FIRST_UNREAD, HEADER, HEADER_SIZE, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
-from .transaction import KEYS, LockTasks, Rows, Transaction, TryNames, among
+from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
+from .transaction import KEYS, Done, LockTasks, Rows, Transaction, TryNames, among, sql
 
-_LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
-_RELEASED = "state = 'working' AND queued = 0 AND holder IS NULL"
-
-# The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
-# not found.
-_FIND_QUEUED = (
-    f'SELECT id FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}'
-    ' ORDER BY round, queue_seq LIMIT ?'
-    ' /* FOR NO KEY UPDATE SKIP LOCKED */'
-)
-_WITH_HOLDER = "state = 'working' AND queued = 0 AND holder IS NOT NULL"
-_COUNT_RUNNING = f'SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND {_WITH_HOLDER}'
-_FIND_OF_OWNERS = (  # one look-up in an index for each owner, for any number of tasks of an owner
-    'WITH RECURSIVE owners (owner) AS (SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1 UNION ALL'
-    ' SELECT (SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner)'
-    ' FROM owners WHERE owner IS NOT NULL)'
-    f' SELECT id FROM task WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED} AND id IN (SELECT'
-    ' (SELECT q.id FROM task q WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0'
-    ' ORDER BY q.round LIMIT 1) FROM owners WHERE'
-    f' (SELECT COUNT(*) FROM task r WHERE r.agent = ? AND r.owner = owners.owner AND {_WITH_HOLDER}) < ?)'
-    ' ORDER BY round, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
-)
-"""The first claimable task of each owner below the limit of running tasks."""
-_FIND_LOST, _FIND_RELEASED = (
-    'SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task'
-    f' WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {of} AND {IS_DUE}'
-    ' ORDER BY 2, queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
-    for of in (_LOST, _RELEASED)
-)
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
+
+# The queries find tasks and lock them. They skip tasks that another transaction has locked. A locked queued task is
+# still the first of its context, so later tasks of the context are not found.
+_FIND_QUEUED = sql(f"""
+    SELECT id FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}
+    -- the order of the index `task_queued`: a few entries are read, for any length of the queue
+    ORDER BY round, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_LOST = sql(f"""
+    SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?)
+        -- running tasks that were released, or whose holder, another worker, has not renewed the lease
+        AND state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())
+        AND {IS_DUE}
+    -- `tried`: tasks that wait for another try of their run come last
+    ORDER BY 2, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_RELEASED = sql(f"""
+    SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?)
+        -- the released ones alone: the condition of the index `task_released`
+        AND state = 'working' AND queued = 0 AND holder IS NULL
+        AND {IS_DUE}
+    ORDER BY 2, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_OF_OWNERS = sql(f"""
+    -- The owners of queued tasks: one look-up in an index for each owner, for any number of tasks of an owner.
+    WITH RECURSIVE owners (owner) AS (
+        SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1
+        UNION ALL SELECT (
+            SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner
+        ) FROM owners WHERE owner IS NOT NULL
+    )
+    SELECT id FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}
+        AND id IN (
+            -- the first claimable task of each owner
+            SELECT (
+                SELECT q.id FROM task q
+                WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0
+                ORDER BY q.round LIMIT 1
+            ) FROM owners
+            -- with fewer running tasks than the limit
+            WHERE (
+                SELECT COUNT(*) FROM task r
+                WHERE r.agent = ? AND r.owner = owners.owner
+                    AND state = 'working' AND queued = 0 AND holder IS NOT NULL
+            ) < ?
+        )
+    ORDER BY round, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_COUNT_RUNNING = sql("""
+    SELECT COUNT(*) FROM task
+    WHERE agent = ? AND owner = ? AND state = 'working' AND queued = 0 AND holder IS NOT NULL
+""")
 _MESSAGE = f'{MESSAGE_OF_TASK} AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
-RUN = (
-    'run, turn, tried,'
-    f' COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
-    f' context_head, {conversations.HEAD_OF_TASK}, answer, inbox_read, {FIRST_UNREAD},'
-    f' COALESCE((SELECT body FROM item WHERE {_MESSAGE}), message)'
-)
-_SET_TAKEN = (
-    # An answered task is `working` since its answer.
-    "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
-    ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
-    " last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,"
-    ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
-    ' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE agent = ? AND {ids} AND'
-    f' ({QUEUED_OR_OFFERED} OR {_LOST}) AND NOT EXISTS ({PAUSED} task.agent)'
-)
-_MANY = f'id IN ({", ".join("?" * KEYS)})'
-_WANTED = '(SELECT MAX(wants) FROM reader r WHERE r.agent = task.agent AND r.task_id = task.id)'
-_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {KEPT_CHECKPOINTS}, {_WANTED}, {RUN}'
-_TAKE, _TAKE_MANY = (_SET_TAKEN.replace('{ids}', ids) + _TAKEN for ids in ('id = ?', _MANY))
-_TAKE_ALONE = _TAKE.replace(
-    _TAKEN,
-    ' AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
-    f' AND q.id <> task.id){_TAKEN}',
-)
+"""The message that the run begins with: the answer to a pause, or the next prompt. The first message is in `task`."""
+RUN = sql(f"""
+    {HEADER}, holder, fence, attempt, run, turn, tried,
+    COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request),
+    traceparent, own_messages, pending,
+    context_head, {conversations.HEAD_OF_TASK},
+    answer, inbox_read, {FIRST_UNREAD},
+    COALESCE((SELECT body FROM item WHERE {_MESSAGE}), message)
+""")
+"""The columns of a `RunRow`, without those that a claim alone needs."""
+
+
+class RunRow(NamedTuple):
+    """A task whose next run begins, and the claim of the run: the columns `RUN`, and then those of a new claim."""
+
+    # The columns `HEADER`, for `header_of`.
+    id: str
+    context_id: str
+    owner: str
+    state: str
+    status_at: int
+    status_message: bytes | None
+    metadata: bytes | None
+    dialect: str
+    queued: int
+    newest_event: int
+    # The claim.
+    holder: str
+    fence: int
+    attempt: int
+    # The run.
+    run: int
+    turn: int
+    tried: bytes | None
+    request: bytes
+    """Of the message, or else of the task."""
+    traceparent: str | None
+    own_messages: bytes | None
+    """None unless the run goes on after a pause."""
+    pending: bytes | None
+    head_at_pause: str | None
+    """The newest entry of the conversation when the turn of the pause began."""
+    head_now: str | None
+    answer: int | None
+    """Number of the message that ends a pause; None for a run that begins with a prompt."""
+    inbox_read: int
+    prompt: int
+    """Number of the next prompt, if `answer` is None."""
+    message: bytes
+    """The answer or the prompt."""
+    # What begins with a new claim. The next run under the same claim has no need of it.
+    push: int = 0
+    logged_after: int | None = None
+    checkpointed: int = 0
+    """True if an earlier attempt has left a checkpoint."""
+    wanted: int | None = None
+    """See `Claim.wanted`."""
+
+
+def _take(which: str) -> str:
+    """Return the statement that claims tasks of a condition. The transaction has locked them."""
+    return sql(f"""
+        UPDATE task SET
+            -- An answered task is `working` since its answer.
+            state = 'working',
+            status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,
+            -- The holder and the fence: from now on, any other holder or fence writes nothing.
+            queued = 0,
+            holder = ?,
+            lease_until = a2a_clock() + ?,
+            fence = fence + 1,
+            -- The status `working` is the first event of a new task.
+            last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,
+            -- The first start counts, and each start after a lost holder. A released task has no holder.
+            attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,
+            -- All attempts and tries of a run have its number.
+            run = CASE run WHEN 0 THEN 1 ELSE run END
+        WHERE agent = ? AND {which}
+            -- Since the task was found, and before it was locked, it may have been claimed, renewed or canceled.
+            AND (
+                -- queued, also by this transaction, and the first of its context
+                queued IN (1, {OFFERED}) AND behind = 0 AND {FIRST_OF_CONTEXT}
+                -- or running, and released, or lost by another worker
+                OR state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())
+            )
+            AND NOT EXISTS ({PAUSED} task.agent)
+        RETURNING
+            {RUN}, push, logged_after,
+            EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id),
+            (SELECT MAX(wants) FROM reader r WHERE r.agent = task.agent AND r.task_id = task.id)
+    """)
+
+
+_TAKE = _take('id = ?')
+_TAKE_MANY = _take(f'id IN ({", ".join("?" * KEYS)})')
+_TAKE_ALONE = _take("""id = ?
+            -- unless another task waits: it goes first
+            AND NOT EXISTS (
+                SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0 AND q.id <> task.id
+            )""")
 Claimed: TypeAlias = list[tuple[Claim, list[TaskEvent]]]
 """Claims, each with the events to publish."""
 
@@ -120,7 +227,7 @@ def claim(
     task_id: str | None = None,
     skip: Collection[str] = (),
     lost: bool = True,
-) -> Transaction[Claimed]:
+) -> Transaction[Done[list[Claim]]]:
     """See `TaskQueue.claim`.
 
     The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
@@ -128,7 +235,7 @@ def claim(
     """
     if task_id is not None:
         locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
-        return [] if locked else (yield from take(agent, slot, [task_id], at=at))
+        return _done(agent, [] if locked else (yield from take(agent, slot, [task_id], at=at)))
     rows = yield from _claimable(agent, slot.holder, limit + len(skip), lost=lost)
     claims = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip][:limit], at=at)
     more = slot.owner_limit is not None
@@ -136,7 +243,20 @@ def claim(
         rows = yield _FIND_OF_OWNERS, (*[agent] * 6, slot.owner_limit, limit - len(claims))
         more = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip], at=at)
         claims += more
-    return claims
+    return _done(agent, claims)
+
+
+def _done(agent: str, taken: Claimed) -> Done[list[Claim]]:
+    claims = [claim for claim, _ in taken]
+    events = [(claim.header.id, events) for claim, events in taken]
+    return Done(claims, events, undo=partial(unclaim, agent, claims) if claims else None)
+
+
+def unclaim(agent: str, claims: Sequence[Claim]) -> Transaction[Done[None]]:
+    """Release tasks whose claiming caller has gone before it could run them."""
+    for claim in claims:
+        yield from release(agent, claim)
+    return Done(None, ready=True)
 
 
 def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[Claimed]:
@@ -146,34 +266,30 @@ def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: boo
     """
     if slot.owner_limit is not None:
         task_ids = yield from _with_places(agent, task_ids, slot.owner_limit)
-    rows: dict[str, Sequence[Any]] = {}
+    rows: dict[str, RunRow] = {}
     for start in range(0, len(task_ids), KEYS):
         some = task_ids[start : start + KEYS]
         padded = some if len(some) == 1 else [*some, *[some[-1]] * (KEYS - len(some))]
         statement = _TAKE_ALONE if alone else _TAKE if len(some) == 1 else _TAKE_MANY  # none for each number
-        values = (at, slot.holder, slot.lease, agent, *padded, slot.holder, *[agent] * alone)
-        rows |= {row[0]: row for row in (yield statement, values)}
-    return (yield from _claims_of(agent, slot.holder, [rows[task_id] for task_id in task_ids if task_id in rows], at))
+        values = (at, slot.holder, slot.lease, agent, *padded, *[agent] * alone, slot.holder)
+        rows |= {row[0]: RunRow(*row) for row in (yield statement, values)}
+    return (yield from _claims_of(agent, [rows[task_id] for task_id in task_ids if task_id in rows], at))
 
 
-def _claims_of(agent: str, holder: str, rows: Sequence[Sequence[Any]], at: int) -> Transaction[Claimed]:
-    """Return the claims of `_TAKEN` rows, and store what begins with a claim."""
+def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[Claimed]:
+    """Return the claims of taken tasks, and store what begins with a claim."""
     claims: Claimed = []
     logged: list[tuple[Any, ...]] = []
     for row in rows:
-        push, logged_after, fence, attempt, checkpointed, wanted, *run_row = row[HEADER_SIZE:]
         header = header_of(row)
         # A submitted task was never claimed, and has no event before.
-        events = [status_event(header, Status('working', at, None), 1)] if fence == 1 else []
-        if logged_after is not None:
+        events = [status_event(header, Status('working', at, None), 1)] if row.fence == 1 else []
+        if row.logged_after is not None:
             logged += add_events(agent, header.id, events)[1]
-        if push:
-            yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events)
-        checkpoint = (yield from load_checkpoint(agent, header.id)) if checkpointed else None
-        claimed = claim_of(
-            header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push), wanted=wanted
-        )
-        claims.append((claimed, events))
+        if row.push:
+            yield from enqueued_deliveries.enqueue_deliveries(agent, header, row.push, events)
+        checkpoint = (yield from load_checkpoint(agent, header.id)) if row.checkpointed else None
+        claims.append((claim_of(header, row, checkpoint), events))
     if logged:
         yield [(event_log.ADD_EVENT, logged)]
     return claims
@@ -215,29 +331,29 @@ def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transactio
     return [*first, *(row for turn in turns for row in turn if row is not None)]
 
 
-def claim_of(header: TaskHeader, run_row: Sequence[Any], holder: str, fence: int, attempt: int, **others: Any) -> Claim:
-    """Return the claim of a `RUN` row, with other fields of the claim.
+def claim_of(header: TaskHeader, row: RunRow, checkpoint: Checkpoint | None = None) -> Claim:
+    """Return the claim of a task whose next run begins.
 
     An interrupted task continues from the context head at its pause.
     """
-    run, turn, tried, request, traceparent, own_messages, pending, *rest = run_row
-    head_then, head_now, answer, read, unread, message = rest
     return Claim(
         header=header,
-        holder=holder,
-        fence=fence,
-        attempt=attempt,
-        run=run,
-        turn=turn,
-        inbox=unread if answer is None else read,
-        message=message,
-        head=head_now if own_messages is None else head_then,
-        own_messages=None if own_messages is None else load_messages(own_messages),
-        request=request or None,
-        traceparent=traceparent,
-        pending=pending,
-        tried=None if tried is None else load_tried(tried),
-        **others,
+        holder=row.holder,
+        fence=row.fence,
+        attempt=row.attempt,
+        run=row.run,
+        turn=row.turn,
+        inbox=row.prompt if row.answer is None else row.inbox_read,
+        message=row.message,
+        head=row.head_now if row.own_messages is None else row.head_at_pause,
+        own_messages=None if row.own_messages is None else load_messages(row.own_messages),
+        request=row.request or None,
+        traceparent=row.traceparent,
+        pending=row.pending,
+        tried=None if row.tried is None else load_tried(row.tried),
+        checkpoint=checkpoint,
+        push=bool(row.push),
+        wanted=row.wanted,
     )
 
 
@@ -264,7 +380,7 @@ def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Trans
 
 def release(
     agent: str, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
-) -> Transaction[None]:
+) -> Transaction[Done[None]]:
     """See `TaskQueue.release`."""
     dumped = None if tried is None else dump_tried(tried)
     rows = yield (
@@ -274,3 +390,4 @@ def release(
     )
     if rows and charges:
         yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
+    return Done(None, ready=pause is None)

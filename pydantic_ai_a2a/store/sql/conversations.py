@@ -25,7 +25,7 @@ from ..history_cache import StoredEntry, load_entries
 from ..model_messages import dump_message, dump_record, load_message_rows, load_record
 from ..run_usage import plain_usage
 from .conversation_deletion import drop_left, erase
-from .database import Database, WriteKind
+from .database import Database
 from .transaction import LockName, Transaction, Write
 
 _OF_TASK = 'FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id'
@@ -59,8 +59,6 @@ _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? 
 _NO_LIMIT = 2**31 - 1
 _BATCH = 500
 """The most entries to delete in one transaction."""
-
-_DROP_LEFT = WriteKind(drop_left)
 
 
 def append(
@@ -147,7 +145,7 @@ class SqlConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        await self._database.write(WriteKind(self._save), record, new_entries, expected_revision)
+        await self._database.write(self._save, record, new_entries, expected_revision)
 
     def _save(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
@@ -188,12 +186,12 @@ class SqlConversationStore(ConversationStore):
             yield LockName((self._agent, self._owner))
             yield from erase(self._agent, [(self._owner, conversation_id)], _BATCH)
 
-        await self._database.write(WriteKind(delete))
+        await self._database.write(delete)
         facts = {'conversation': conversation_id, 'owner': self._owner}
         audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
         left = True
         while left:
-            left = await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH)
+            left = await self._database.write(drop_left, self._agent, self._owner, _BATCH)
             await asyncio.sleep(0)  # a database in memory never waits
         self._database.forget(self._owner, conversation_id)
 

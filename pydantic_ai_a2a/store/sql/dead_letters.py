@@ -14,7 +14,7 @@ from ...types import TaskHeader
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
 from . import checkpoints, push_configs, quotas, submitting
 from .task_rows import TASK, find, find_locked
-from .transaction import Transaction, where
+from .transaction import Done, Transaction, where
 
 _DEAD = {False: f'failure IN {DEAD_LETTERS}', True: "state = 'failed' AND failure IS NOT NULL"}
 """The condition of dead letters, and of all failed tasks."""
@@ -64,7 +64,7 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
 
 def retry_task(
     agent: str, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
-) -> Transaction[TaskHeader]:
+) -> Transaction[Done[TaskHeader]]:
     """See `Housekeeping.retry`."""
     yield from find_locked(agent, task_id, None)
     unless_retried = '' if again else ' AND retried_as IS NULL'
@@ -95,7 +95,7 @@ def retry_task(
     if usage is not None:
         yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
     yield from push_configs.copy_configs(agent, task_id, new_id)
-    return (yield from find(agent, new_id, None))
+    return Done((yield from find(agent, new_id, None)), ready=True)
 
 
 def _move_turn(

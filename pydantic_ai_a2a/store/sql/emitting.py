@@ -12,13 +12,18 @@ from . import enqueued_deliveries
 from .checkpoints import save_checkpoint
 from .event_log import add_events
 from .task_rows import HELD, add_items, set_status
-from .transaction import LockTasks, Transaction
+from .transaction import Done, LockTasks, Transaction, sql
 
-_FIRST_EVENT = (
-    # Copy `push` from the task in the same statement: after a wait for the row lock, PostgreSQL reads the newest value.
-    'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
-    f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
-)
+_FIRST_EVENT = sql(f"""
+    INSERT INTO event (agent, task_id, n, state, payload, push)
+    -- `push` of the task, in the same statement: after a wait for the row lock, PostgreSQL reads the newest value.
+    SELECT agent, id, ?, ?, ?, push FROM task
+    -- The fence is checked under the lock.
+    WHERE {HELD} /* FOR NO KEY UPDATE */
+    -- A worker whose commit got no answer stores its event again.
+    ON CONFLICT (agent, task_id, n) DO NOTHING
+    RETURNING n, push
+""")
 
 
 def emit(
@@ -27,7 +32,7 @@ def emit(
     events: Sequence[TaskEvent],
     status: Status | None,
     checkpoint: Checkpoint | None = None,
-) -> Transaction[None]:
+) -> Transaction[Done[None]]:
     """See `TaskQueue.emit`."""
     header, push = claimed.header, 0
     if checkpoint is not None:
@@ -39,7 +44,7 @@ def emit(
         rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
         if not rows:
             yield from _check_emitted(agent, claimed, event)
-            return
+            return Done(None, [(header.id, events)])
         push = rows[0][1]
     if status is not None and stored.is_note(events[-1].payload):
         # Only readers of live text see the note as a status. The history has it for all.
@@ -51,6 +56,7 @@ def emit(
         yield from save_checkpoint(agent, claimed, checkpoint)
     if push:
         yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events)
+    return Done(None, [(header.id, events)])
 
 
 def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:

@@ -12,34 +12,34 @@ from . import conversation_deletion, task_ranges, totals
 from .deletion import ROWS, TASKS, drop_batch, drop_tasks
 from .task_ranges import tasks_of_owner
 from .task_rows import HEADER, find_row_locked, header_of
-from .transaction import LockName, Rows, Transaction
+from .transaction import Done, LockName, Rows, Transaction
 
-Told: TypeAlias = list[tuple[str, TaskEvent]]
-"""Events to publish to the readers of tasks."""
+Ended: TypeAlias = list[tuple[str, tuple[TaskEvent]]]
+"""Waiting tasks that are erased, each with its last event."""
 
 
-def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
-    """See `Housekeeping.erase_task`. Also return the events to publish to readers of a waiting task."""
+def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[Done[bool]]:
+    """See `Housekeeping.erase_task`. The readers of a waiting task wait for the end: they get an event."""
     try:
         row = yield from find_row_locked(agent, task_id, owner)
     except TaskNotFoundError:
-        return False, []
+        return Done(False)
     if row[3] in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
     yield from drop_tasks(agent, [task_id])
-    return True, _last_events([row], at)
+    return Done(True, _last_events([row], at), erases=True)
 
 
-def _last_events(rows: Rows, at: int) -> Told:
+def _last_events(rows: Rows, at: int) -> Ended:
     """Return the last events of the waiting tasks among erased tasks (`HEADER` rows)."""
     # The others may be in an unknown state, for which `header_of` raises.
     waiting = [header_of(row) for row in rows if row[3] in INTERRUPTED]
     status = Status('canceled', at, None)
-    return [(header.id, status_event(header, status, header.last_event + 1)) for header in waiting]
+    return [(header.id, (status_event(header, status, header.last_event + 1),)) for header in waiting]
 
 
-def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
-    """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for the end."""
+def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[Done[Erased]]:
+    """See `Housekeeping.erase`. The readers of waiting tasks wait for the end: they get an event."""
     yield from _check_idle(agent, owner, context_id)
     erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
@@ -50,7 +50,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
         erased = yield from _erase_entries(agent, owner)
     if not (yield totals.lock_sweep(agent)):
         yield from totals.fold_totals(agent)  # else the totals keep the owner's name until the next sweep
-    return erased, ended
+    return Done(erased, ended, erases=True)
 
 
 def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
@@ -62,7 +62,7 @@ def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[N
         )
 
 
-def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
+def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Ended]]:
     """A batch of tasks, each after the events of the task. The events may take several batches."""
     tasks_of, values = tasks_of_owner(agent, owner, context_id)
     # A new message may have created or continued a task since the check: select and lock only idle tasks.

@@ -10,8 +10,7 @@ _ERASING = (
     ' ON CONFLICT (agent, owner, context_id) DO UPDATE SET until = excluded.until'
 )
 _NOT_ERASING = 'DELETE FROM erasure WHERE agent = ? AND owner = ? AND context_id = ?'
-ERASED = 'SELECT 1 FROM erasure WHERE agent = ? AND owner = ?'
-_REFUSED = f"{ERASED} AND context_id IN ('', ?) AND until > ?"
+_REFUSED = "SELECT 1 FROM erasure WHERE agent = ? AND owner = ? AND context_id IN ('', ?) AND until > ?"
 
 
 def set_erasing(agent: str, owner: str, context_id: str | None, *, until: int | None) -> Transaction[None]:

@@ -17,32 +17,64 @@ from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage, load_usage, plain_usage
 from ..status_events import status_event
 from . import conversations, credentials, enqueued_deliveries, event_log, joined_items, quotas
-from .checkpoints import KEPT_CHECKPOINTS, drop_checkpoint
-from .claims import RUN, claim_of
+from .checkpoints import drop_checkpoint
+from .claims import RUN, RunRow, claim_of
 from .event_log import add_events, keep_streamed
 from .queue_order import NEXT, release_context
-from .task_rows import HEADER, HEADER_SIZE, HELD, TASK, UNREAD, add_items, header_of
-from .transaction import LockName, Transaction, Write
+from .task_rows import HELD, TASK, UNREAD, add_items, header_of
+from .transaction import Done, Transaction, Write, sql
 
-_STANDING = (
-    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM item WHERE {UNREAD} AND seq > ?),'
-    f' {conversations.RECORD_OF_TASK}, {KEPT_CHECKPOINTS}, push, logged_after, paid, {NEXT} FROM task'
-    f' WHERE {HELD} AND run = ? /* FOR NO KEY UPDATE */'
-)
+_STANDING = sql(f"""
+    SELECT
+        status_message, own_usage,
+        -- the next prompt after those that the run has read
+        (SELECT MIN(seq) FROM item WHERE {UNREAD} AND seq > ?),
+        {conversations.RECORD_OF_TASK},
+        EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id),
+        push, logged_after, paid,
+        -- the task of the context that is claimable next
+        {NEXT}
+    FROM task
+    -- A run that goes on keeps the fence. The number of the run tells the end of the earlier run from this one.
+    WHERE {HELD} AND run = ?
+    /* FOR NO KEY UPDATE */
+""")
+_NEXT_RUN = sql(f"""
+    UPDATE task SET
+        run = run + 1, turn = turn + 1, tried = NULL,
+        inbox_read = ?, status_message = NULL,
+        -- A new turn has nothing of the last one.
+        own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL,
+        metadata = COALESCE(?, metadata)
+    WHERE {TASK}
+    RETURNING {RUN}
+""")
 _DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
-_TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'
+_END = sql(f"""
+    UPDATE task SET
+        state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, stop_event = ?, failure = ?,
+        inbox_read = ?, ending = ?,
+        -- the turn, for the run that follows a pause
+        own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,
+        -- the claim
+        holder = NULL, lease_until = NULL, cancel_requested = 0
+    WHERE {TASK}
+""")
+_END_DEAD = sql(f"""
+    -- The turn of a dead letter stays as it is: a retry goes on with it.
+    UPDATE task SET
+        state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, stop_event = ?, failure = ?,
+        inbox_read = ?, ending = ?,
+        holder = NULL, lease_until = NULL, cancel_requested = 0
+    WHERE {TASK}
+""")
 _NO_TURN: tuple[Any, ...] = (None, None, None, None)
 _HANDS_ON = TERMINAL - {'canceled'}
 """States that do not end a task with unread messages."""
 
 
-def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[LockName]:
-    """Lock the context: the conversation may grow, and a new message must be seen by this transaction."""
-    return [LockName((agent, claimed.header.owner, claimed.header.context_id))]
-
-
-def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
-    """See `TaskQueue.finish`; also gives the events to publish, and whether another task may be claimable now."""
+def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
+    """See `TaskQueue.finish`. The transaction has the lock of the context: no other task changes the conversation."""
     header, read = claimed.header, end.taken or claimed.inbox
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
@@ -90,28 +122,27 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if push:
         yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
-    return next_claim, events, following is not None and not goes_on
+    return Done(next_claim, [(header.id, events)], ready=following is not None and not goes_on)
 
 
-def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
     """Return the result of a stored finish, after a commit without an answer. LeaseLost for any other end."""
     rows = yield (
-        f'SELECT holder, run, state, status_at, last_event, {HEADER}, {RUN} FROM task WHERE {TASK} AND fence = ?',
+        f'SELECT last_event, {RUN} FROM task WHERE {TASK} AND fence = ?',
         (agent, claimed.header.id, claimed.fence),
     )
-    for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
-        if hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
+    for last_event, *columns in rows:
+        task = RunRow(*columns)
+        if hands_on(end) and (task.holder, task.run) == (claimed.holder, claimed.run + 1):  # under the same fence
             events = [*end.events, *handed_on(claimed.header, end)]
             first = [*end.events, end.final][0].n
             # The last payload identifies the end of a run.
             if (yield from event_log.events_after(agent, claimed.header.id, first - 1, len(events) + 1)) != events:
                 break  # the run has ended in another way
-            claim = claim_of(
-                header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
-            )
-            return claim, events, False
-        if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
-            return None, [*end.events, end.final], True
+            return Done(claim_of(header_of(task), task), [(task.id, events)])
+        standing = task.run, task.state, task.status_at, last_event
+        if standing == (claimed.run, end.status.state, end.status.at, end.final.n):
+            return Done(None, [(task.id, [*end.events, end.final])], ready=True)
     raise LeaseLost
 
 
@@ -150,17 +181,12 @@ def _end(
         claimed.inbox if end.status.state == 'failed' else read,  # a retry goes on from the checkpoint, or begins anew
         ending,
     )
-    turn, of_turn = _TURN, _NO_TURN
     if end.failure in DEAD_LETTERS:
-        turn, of_turn = '', ()
-    elif end.status.state in INTERRUPTED:
-        of_turn = _turn(claimed, end, usage)
-    statement = (
-        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, stop_event = ?,'
-        f' failure = ?, inbox_read = ?, ending = ?,{turn} holder = NULL, lease_until = NULL,'
-        f' cancel_requested = 0 WHERE {TASK}'
-    )
-    writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
+        write = _END_DEAD, [(*values, agent, claimed.header.id)]
+    else:
+        turn = _turn(claimed, end, usage) if end.status.state in INTERRUPTED else _NO_TURN
+        write = _END, [(*values, *turn, agent, claimed.header.id)]
+    writes: list[Write] = [write]
     if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
         writes.append(credentials.drop_credentials(agent, claimed.header.id))
     if following is not None:
@@ -176,15 +202,10 @@ def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...
 
 
 def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
-    row = yield (
-        'UPDATE task SET run = run + 1, turn = turn + 1, tried = NULL, inbox_read = ?, status_message = NULL,'
-        ' own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL,'
-        ' metadata = COALESCE(?, metadata)'
-        f' WHERE {TASK} RETURNING {HEADER}, {RUN}',
-        (read, metadata, agent, claimed.header.id),
-    )
-    header = header_of(row[0])
-    return claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)
+    """Begin the next run of a task that goes on with its next prompt, under the same holder and fence."""
+    [columns] = yield _NEXT_RUN, (read, metadata, agent, claimed.header.id)
+    row = RunRow(*columns)
+    return claim_of(header_of(row), row)
 
 
 def hands_on(end: Finish) -> bool:

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from ...settings import Retention
 from ...types import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
-from . import conversations, dead_letters, erasing, erasure_marks, export, queue_counts, queue_pause, sweep, task_reads
-from .database import Port, Published, WriteKind, always, reading, writing
+from . import (
+    conversations,
+    dead_letters,
+    erasing,
+    erasure_marks,
+    export,
+    queue_counts,
+    queue_pause,
+    sweep,
+    task_reads,
+)
+from .database import Port, reading, writing
 from .transaction import Rows, Transaction
-from .unanswered_tasks import Expired, report_expired
-
-_RETRY_TASK = WriteKind(dead_letters.retry_task, ready=always)
-
-
-def _of_sweep(result: tuple[object, Expired, object], *_: Any, **__: Any) -> Published:
-    return [(header.id, (event,)) for header, event in result[1]]
-
-
-def _of_erase(result: tuple[object, erasing.Told], *_: Any, **__: Any) -> Published:
-    return [(task_id, (event,)) for task_id, event in result[1]]
-
-
-_SWEEP = WriteKind(sweep.sweep, _of_sweep)
-
-
-_ERASE_TASK = WriteKind(erasing.erase_task, _of_erase, erases=True)
-
-
-_ERASE = WriteKind(erasing.erase, _of_erase, erases=True)
+from .unanswered_tasks import report_expired
 
 
 class SqlHousekeeping(Port, Housekeeping):
@@ -42,7 +32,7 @@ class SqlHousekeeping(Port, Housekeeping):
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         await asyncio.sleep(0)
-        swept, ended, gone = await self.database.write(_SWEEP, self.agent, retention, at, self.database.most_kept)
+        swept, ended, gone = await self.database.write(sweep.sweep, self.agent, retention, at, self.database.most_kept)
         for owner, context_id in gone:
             self.database.forget(owner, context_id)
         report_expired(ended, on_expired)
@@ -50,12 +40,11 @@ class SqlHousekeeping(Port, Housekeeping):
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        there, _ = await self.database.write(_ERASE_TASK, self.agent, task_id, owner, at)
-        return there
+        return await self.database.write(erasing.erase_task, self.agent, task_id, owner, at)
 
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
         await asyncio.sleep(0)
-        erased, _ = await self.database.write(_ERASE, self.agent, owner, context_id, at)
+        erased = await self.database.write(erasing.erase, self.agent, owner, context_id, at)
         self.database.forget(owner, context_id)
         return erased
 
@@ -63,13 +52,13 @@ class SqlHousekeeping(Port, Housekeeping):
     check_erasing = reading(erasure_marks.check_erasing)
     dead_letters = reading(dead_letters.dead_letters)
     queues = reading(queue_counts.counts)
-    pause = writing(queue_pause.pause, ready=always)
+    pause = writing(queue_pause.pause)
 
     async def retry(
         self, task_id: str, *, new_id: str, at: int, again: bool = False, failed: bool = False
     ) -> TaskHeader:
         header = await self.database.write(
-            _RETRY_TASK, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
+            dead_letters.retry_task, self.agent, task_id, new_id=new_id, at=at, again=again, failed=failed
         )
         for worker in tuple(self.database.workers):
             worker.on_ready(header.id)

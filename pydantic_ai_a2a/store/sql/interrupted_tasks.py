@@ -9,18 +9,27 @@ from ..status_events import status_event
 from . import enqueued_deliveries
 from .event_log import add_events
 from .task_rows import LAST_EVENT, MESSAGE_OF_TASK, TASK, set_status
-from .transaction import Transaction, Write
+from .transaction import Transaction, Write, sql
 
 _HAS_CALLS = f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL'
 _ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
-_PAUSE = (
-    f'SELECT {LAST_EVENT}, context_id, pending, COALESCE((SELECT item.request FROM item WHERE item.agent = task.agent'
-    " AND item.task_id = task.id AND item.kind = 'message' AND (item.answer > 0 OR item.seq <= task.inbox_read)"
-    # Each answer to a pause adds a run to a turn.
-    ' ORDER BY item.seq DESC LIMIT 1), request), run = turn'
-    f' FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
-)
+_PAUSE = sql(f"""
+    SELECT
+        {LAST_EVENT}, context_id, pending,
+        -- the request of the newest message that a run has read, or else of the first message
+        COALESCE(
+            (
+                SELECT item.request FROM item
+                WHERE {MESSAGE_OF_TASK} AND (item.answer > 0 OR item.seq <= task.inbox_read)
+                ORDER BY item.seq DESC LIMIT 1
+            ),
+            request
+        ),
+        -- Each answer to a pause adds a run to a turn.
+        run = turn
+    FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})
+""")
 
 
 def check_pause(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:

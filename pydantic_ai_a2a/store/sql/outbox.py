@@ -13,20 +13,32 @@ from ...errors import UnsupportedOperationError
 from ...types import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig
 from .push_configs import NAMES
-from .transaction import Transaction, where
+from .transaction import Transaction, sql, where
 
 _CONFIG = 'agent = ? AND seq = ?'
-_PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND config = push_config.seq'
-
-# A subquery is evaluated once, so that PostgreSQL looks up the due rows in the index and reads no others.
-_DUE = 'due_at <= (SELECT a2a_clock())'
-_GO_ON = f'CASE WHEN EXISTS ({_PENDING} AND died_at IS NULL) THEN 0 END'
-_NEXT = (
-    'SELECT d.id, d.task_id, task.owner, c.id, c.version, c.takes, c.body, d.n, d.state, d.payload, d.failures,'
-    ' c.seq, c.lease + 1, task.traceparent FROM push_config c JOIN delivery d ON d.agent = c.agent AND d.config = c.seq'
-    ' JOIN task ON task.agent = c.agent AND task.id = c.task_id'
-    ' WHERE c.agent = ? AND c.seq = ? AND d.died_at IS NULL ORDER BY d.seq LIMIT 1'
-)
+_NEXT = sql("""
+    -- the next delivery of a configuration, with the number of the lease that `_LEASE` makes
+    SELECT
+        d.id, d.task_id, task.owner, c.id, c.version, c.takes, c.body, d.n, d.state, d.payload, d.failures,
+        c.seq, c.lease + 1, task.traceparent
+    FROM push_config c
+    JOIN delivery d ON d.agent = c.agent AND d.config = c.seq
+    JOIN task ON task.agent = c.agent AND task.id = c.task_id
+    WHERE c.agent = ? AND c.seq = ? AND d.died_at IS NULL
+    ORDER BY d.seq LIMIT 1
+""")
+_LEASE = f'UPDATE push_config SET due_at = a2a_clock() + CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}'
+"""A lease is a later `due_at`. The new number refuses the result of an earlier holder."""
+_GO_ON = sql(f"""
+    -- The next delivery is due at once, if there is one that is not dead.
+    UPDATE push_config SET
+        due_at = CASE WHEN EXISTS (
+            SELECT 1 FROM delivery
+            WHERE delivery.agent = push_config.agent AND config = push_config.seq AND died_at IS NULL
+        ) THEN 0 END,
+        lease = lease + 1
+    WHERE {_CONFIG}
+""")
 
 
 def wait(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int | None]:
@@ -53,8 +65,9 @@ def lease(agent: str, *, lease: int, limit: int, held: Mapping[str, int]) -> Tra
     while room:
         others, served = _others(has, room)
         due = yield (
-            f'SELECT seq, owner FROM push_config WHERE agent = ? AND {_DUE}{others} ORDER BY due_at, seq LIMIT ?'
-            ' /* FOR NO KEY UPDATE SKIP LOCKED */',
+            # A subquery is evaluated once: PostgreSQL looks up the due rows in the index, and reads no others.
+            f'SELECT seq, owner FROM push_config WHERE agent = ? AND due_at <= (SELECT a2a_clock()){others}'
+            ' ORDER BY due_at, seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */',
             (agent, *served, room),
         )
         last = len(due) < room
@@ -72,10 +85,7 @@ def lease(agent: str, *, lease: int, limit: int, held: Mapping[str, int]) -> Tra
 def _take(agent: str, place: int, lease: int) -> Transaction[list[Delivery]]:
     """Lease the next delivery of a configuration. If the configuration has none left, it is no longer due."""
     rows = yield _NEXT, (agent, place)
-    yield (
-        f'UPDATE push_config SET due_at = a2a_clock() + CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
-        (lease if rows else None, agent, place),
-    )
+    yield _LEASE, (lease if rows else None, agent, place)
     return [_delivery(row) for row in rows]
 
 
@@ -104,10 +114,7 @@ def _held(agent: str, delivery: Delivery) -> Transaction[bool]:
 
 
 def _go_on(agent: str, delivery: Delivery) -> Transaction[None]:
-    yield (
-        f'UPDATE push_config SET due_at = {_GO_ON}, lease = lease + 1 WHERE {_CONFIG}',
-        (agent, delivery.place),
-    )
+    yield _GO_ON, (agent, delivery.place)
 
 
 def done(agent: str, delivery: Delivery) -> Transaction[None]:
@@ -148,13 +155,14 @@ def dead(
     page, values = where(
         {'d.agent = ? AND d.died_at IS NOT NULL': agent, 'task.owner = ?': owner, '(d.died_at, d.id) > (?, ?)': after}
     )
-    rows = yield (
-        'SELECT d.id, d.task_id, c.id, task.owner, d.n, d.state, d.died_at, d.failures, d.error FROM delivery d'
-        ' JOIN push_config c ON c.agent = d.agent AND c.seq = d.config'
-        ' JOIN task ON task.agent = d.agent AND task.id = d.task_id'
-        f' WHERE {page} ORDER BY d.died_at, d.id LIMIT ?',
-        (*values, limit),
-    )
+    statement = f"""
+        SELECT d.id, d.task_id, c.id, task.owner, d.n, d.state, d.died_at, d.failures, d.error
+        FROM delivery d
+        JOIN push_config c ON c.agent = d.agent AND c.seq = d.config
+        JOIN task ON task.agent = d.agent AND task.id = d.task_id
+        WHERE {page} ORDER BY d.died_at, d.id LIMIT ?
+    """
+    rows = yield sql(statement), (*values, limit)
     names = ('id', 'task_id', 'config_id', 'owner', 'n', 'state', 'at', 'failures', 'error')
     return [DeadDelivery(**dict(zip(names, row, strict=True))) for row in rows]
 

@@ -41,7 +41,7 @@ from ..ports import Claim
 from .database import WorkerCallbacks
 from .queue_order import QUEUED
 from .task_rows import IS_DUE, LAST_EVENT
-from .transaction import LockName, Transaction, Write
+from .transaction import LockName, Transaction, Write, sql
 
 WATCH = 10_000
 """Milliseconds for which the row of a process counts. A process renews its row after half of this time."""
@@ -49,24 +49,34 @@ _RENEW = 'UPDATE process SET until = a2a_clock() + ?, hears = ? WHERE agent = ? 
 _ENTER = 'INSERT INTO process (agent, id, until, hears) VALUES (?, ?, a2a_clock() + ?, ?)'
 FORGET_PROCESSES = 'DELETE FROM process WHERE agent = ? AND until < a2a_clock()'
 _FORGET_READERS = 'DELETE FROM reader WHERE agent = ? AND process NOT IN (SELECT id FROM process WHERE agent = ?)'
-_READ = (
-    'INSERT INTO reader (agent, task_id, process, wants) VALUES (?, ?, ?, ?)'
-    ' ON CONFLICT (agent, task_id, process) DO UPDATE SET wants = excluded.wants'
-)
+_READ = sql("""
+    INSERT INTO reader (agent, task_id, process, wants) VALUES (?, ?, ?, ?)
+    ON CONFLICT (agent, task_id, process) DO UPDATE SET wants = excluded.wants
+""")
 _READ_NO_MORE = 'DELETE FROM reader WHERE agent = ? AND task_id = ? AND process = ?'
-_LOOK = (
-    f"SELECT 'newest', r.task_id, (SELECT {LAST_EVENT} FROM task WHERE agent = r.agent AND id = r.task_id), 0"
-    ' FROM reader r WHERE r.agent = ? AND r.process = ?'
-    " UNION ALL SELECT 'read', r.task_id, MAX(p.until) - a2a_clock(), MAX(r.wants) FROM process p JOIN reader r"
-    ' ON r.agent = p.agent AND r.process = p.id WHERE p.agent = ? AND p.id <> ? AND p.until > a2a_clock()'
-    ' GROUP BY r.task_id'
-    " UNION ALL SELECT 'canceled', id, 0, 0 FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1"
-)
-_READY = (
-    f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
-    " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL"
-    f' AND {IS_DUE})'
-)
+_LOOK = sql(f"""
+    -- the newest event of each task that this process reads; NULL for an unknown task
+    SELECT 'newest', r.task_id, (SELECT {LAST_EVENT} FROM task WHERE agent = r.agent AND id = r.task_id), 0
+    FROM reader r WHERE r.agent = ? AND r.process = ?
+
+    -- the tasks that other living processes read: for how long, and what they want
+    UNION ALL SELECT 'read', r.task_id, MAX(p.until) - a2a_clock(), MAX(r.wants)
+    FROM process p JOIN reader r ON r.agent = p.agent AND r.process = p.id
+    WHERE p.agent = ? AND p.id <> ? AND p.until > a2a_clock()
+    GROUP BY r.task_id
+
+    -- the running tasks to cancel, here or elsewhere
+    UNION ALL SELECT 'canceled', id, 0, 0
+    FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1
+""")
+_READY = sql(f"""
+    SELECT 1
+    WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})
+        OR EXISTS (
+            SELECT 1 FROM task
+            WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL AND {IS_DUE}
+        )
+""")
 
 
 class Peers:

@@ -12,46 +12,99 @@ and any number of owners.
 
 from __future__ import annotations
 
-from .transaction import LockName, Transaction, Write
+from .transaction import LockName, Transaction, Write, sql
 
-_OTHERS = 'FROM task e WHERE e.agent = {0}.agent AND e.owner = {0}.owner AND e.context_id = {0}.context_id'
-_RUNNING = f"{_OTHERS} AND e.state = 'working' AND e.queued = 0"
-_WAITING = f'{_OTHERS} AND e.queued = 1'
-_RUNNING_OTHER, _WAITING_OTHER = _RUNNING.format('task'), _WAITING.format('task')
-_FIRST = (
-    f'NOT EXISTS (SELECT 1 {_RUNNING_OTHER})'
-    f' AND NOT EXISTS (SELECT 1 {_WAITING_OTHER} AND e.queue_seq < task.queue_seq)'
-)
-QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
+FIRST_OF_CONTEXT = sql("""
+    -- No task of the context runs,
+    NOT EXISTS (
+        SELECT 1 FROM task e
+        WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id
+            AND e.state = 'working' AND e.queued = 0
+    )
+    -- and none is queued before this one.
+    AND NOT EXISTS (
+        SELECT 1 FROM task e
+        WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id
+            AND e.queued = 1 AND e.queue_seq < task.queue_seq
+    )
+""")
+"""The task is the first of its context to run.
+
+`behind` says so too, and is in the indexes. This condition looks at the other tasks themselves.
+"""
+QUEUED = f'queued = 1 AND behind = 0 AND {FIRST_OF_CONTEXT}'
 """The task waits for a worker, and is the first of its context to run."""
 OFFERED = 2
 """The value of `queued` of a new task until its transaction has tried to take the task; never committed."""
-QUEUED_OR_OFFERED = f'queued IN (1, {OFFERED}) AND behind = 0 AND {_FIRST}'
-NEXT = (
-    f'COALESCE((SELECT e.id {_RUNNING_OTHER} AND e.id <> task.id),'
-    f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'
-)
-"""The next first task of a context, after the end of a task: the running task, which is before all queued tasks."""
-QUEUE_SEQ = (
-    '(SELECT MAX(place) FROM (SELECT CAST(? AS BIGINT) AS place UNION ALL SELECT place FROM (SELECT e.queue_seq + 1 AS'
-    ' place FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ? AND e.queued = 1'
-    ' ORDER BY e.queue_seq DESC LIMIT 1) AS newest) AS places)'
-)
+NEXT = sql("""
+    COALESCE(
+        -- the running task, which is before all queued tasks,
+        (
+            SELECT e.id FROM task e
+            WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id
+                AND e.state = 'working' AND e.queued = 0 AND e.id <> task.id
+        ),
+        -- or else the first queued task
+        (
+            SELECT e.id FROM task e
+            WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id
+                AND e.queued = 1 AND e.id <> task.id
+            ORDER BY e.queue_seq LIMIT 1
+        )
+    )
+""")
+"""The next first task of a context, after the end of a task."""
+QUEUE_SEQ = sql("""
+    (
+        SELECT MAX(place) FROM (
+            -- the time of the message,
+            SELECT CAST(? AS BIGINT) AS place
+            -- or after the last queued task of the context, if another machine's clock is ahead
+            UNION ALL SELECT place FROM (
+                SELECT e.queue_seq + 1 AS place FROM task e
+                WHERE e.agent = ? AND e.owner = ? AND e.context_id = ? AND e.queued = 1
+                ORDER BY e.queue_seq DESC LIMIT 1
+            ) AS newest
+        ) AS places
+    )
+""")
 """The `queue_seq` of a newly queued task (`time_ns`, agent, owner, context): after all others of its context.
 
 Tasks of other contexts are in the order of time."""
-_CLAIMABLE = 'FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
-
-# Without statistics, PostgreSQL would read the whole queue for MIN and MAX.
-_NOW = f'(SELECT q.round {_CLAIMABLE} ORDER BY q.round, q.queue_seq LIMIT 1)'
-_NEXT_OF_OWNER = f'(SELECT q.round + 1 {_CLAIMABLE} AND q.owner = ? ORDER BY q.round DESC LIMIT 1)'
-ROUND = f'(SELECT COALESCE(MAX(round), 0) FROM (SELECT {_NOW} AS round UNION ALL SELECT {_NEXT_OF_OWNER}) AS rounds)'
+ROUND = sql("""
+    (
+        SELECT COALESCE(MAX(round), 0) FROM (
+            -- the current round: that of the task to claim next
+            SELECT (
+                SELECT q.round FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0
+                -- Without statistics, PostgreSQL would read the whole queue for MIN, and for MAX below.
+                ORDER BY q.round, q.queue_seq LIMIT 1
+            ) AS round
+            -- the round after the owner's last task
+            UNION ALL SELECT (
+                SELECT q.round + 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0 AND q.owner = ?
+                ORDER BY q.round DESC LIMIT 1
+            )
+        ) AS rounds
+    )
+""")
 """The round of a new queued task (agent, agent, owner)."""
-BEHIND = (
-    'CASE WHEN EXISTS'
-    ' (SELECT 1 FROM (SELECT CAST(? AS TEXT) AS agent, CAST(? AS TEXT) AS owner, CAST(? AS TEXT) AS context_id) AS n'
-    f' WHERE EXISTS (SELECT 1 {_RUNNING.format("n")}) OR EXISTS (SELECT 1 {_WAITING.format("n")})) THEN 1 ELSE 0 END'
-)
+BEHIND = sql("""
+    CASE WHEN EXISTS (
+        SELECT 1 FROM (
+            -- the context, with its types for PostgreSQL: the table of the new task does not tell them here
+            SELECT CAST(? AS TEXT) AS agent, CAST(? AS TEXT) AS owner, CAST(? AS TEXT) AS context_id
+        ) AS n
+        WHERE EXISTS (
+            SELECT 1 FROM task e
+            WHERE e.agent = n.agent AND e.owner = n.owner AND e.context_id = n.context_id
+                AND e.state = 'working' AND e.queued = 0
+        ) OR EXISTS (
+            SELECT 1 FROM task e
+            WHERE e.agent = n.agent AND e.owner = n.owner AND e.context_id = n.context_id AND e.queued = 1
+        )
+    ) THEN 1 ELSE 0 END
+""")
 """1 if a context (agent, owner, context) has a live task before a new task, else 0."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .transaction import Transaction
+from .transaction import Done, Transaction
 
 _PAUSE = (
     'INSERT INTO queue (agent, paused_at) VALUES (?, ?)'
@@ -12,9 +12,10 @@ PAUSED = 'SELECT 1 FROM queue WHERE paused_at IS NOT NULL AND queue.agent ='
 """A row if an operator has paused the queue of the agent that follows."""
 
 
-def pause(agent: str, at: int | None) -> Transaction[None]:
+def pause(agent: str, at: int | None) -> Transaction[Done[None]]:
     """See `Housekeeping.pause`."""
     yield [(_PAUSE, [(agent, at)])]
+    return Done(None, ready=True)
 
 
 def paused(agent: str) -> Transaction[bool]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ...types import TERMINAL, StoredTask
 from ..ports import TaskReader
 from . import interrupted_tasks, task_reads
-from .database import Port, WriteKind, reading
-
-_WATCH = WriteKind(task_reads.watch)
+from .database import Port, reading
 
 
 class SqlReader(Port, TaskReader):
@@ -20,7 +18,7 @@ class SqlReader(Port, TaskReader):
         task = await self.load(task_id, owner)
         if task is None or task.header.state in TERMINAL:
             return task
-        return await self.database.write(_WATCH, self.agent, task_id, owner, live=live)
+        return await self.database.write(task_reads.watch, self.agent, task_id, owner, live=live)
 
     list = reading(task_reads.page)
     pause = reading(interrupted_tasks.pause)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from ..event_bus import EventBus
-from .database import BoundWrite, Database, WriteKind
-from .transaction import Transaction
+from .database import Database
+from .transaction import ContextKey, Done, Transaction, done_of
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -36,12 +36,16 @@ class Rehearsal(Database):
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._database.read(make, *args, **kwargs)
 
-    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def make() -> Transaction[T]:
-            raise _Undone((yield from kind.make(*args, **kwargs)))
+    async def write(self, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.write_in(None, make, *args, **kwargs)
 
-        locks = BoundWrite(kind, args, kwargs).locks()
+    async def write_in(
+        self, context: ContextKey | None, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def rehearse() -> Transaction[T]:
+            raise _Undone(done_of((yield from make(*args, **kwargs))).value)
+
         try:
-            return await self._database.write(WriteKind(make, locks=lambda: locks))
+            return await self._database.write_in(context, rehearse)
         except _Undone as undone:
             return undone.result

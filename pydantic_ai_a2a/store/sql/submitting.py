@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import time_ns
 from typing import Any, TypeAlias
 
@@ -14,52 +16,89 @@ from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import status_event
 from . import claims, credentials, enqueued_deliveries, interrupted_tasks, push_configs, task_ranges
 from .conversations import HEAD_OF_TASK
-from .erasure_marks import ERASED, check_erasing
+from .erasure_marks import check_erasing
 from .event_log import add_events, log_from_now
 from .peers import read_by
 from .queue_order import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
 from .queue_pause import PAUSED
 from .task_rows import NEXT_ITEM, TASK, UNREAD, find, find_locked, message_to_history
-from .transaction import LockName, LockTasks, Transaction, Write
+from .transaction import Done, LockName, LockTasks, Transaction, Write, sql
 
-_WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
-_REPLAYED = (
-    f'SELECT digest, id, 0 AS after_event, accepted_at FROM task WHERE {_WITH_KEY}'
-    f' UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item WHERE {_WITH_KEY}'
-)
-_FORGET = [f'UPDATE {table} SET replay_key = NULL WHERE {_WITH_KEY}' for table in ('task', 'item')]
-_UNREAD = (
-    f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
-    f' FROM task WHERE {TASK}'
-)
-_COLUMNS = (
-    'agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,'
-    ' digest, message, queue_seq'
-)
-"""The columns of a new task for `_new_task`."""
-
-# A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
-_START = (
-    f'INSERT INTO task ({_COLUMNS}, holder, lease_until, state, last_event, fence, attempt, run)'
-    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 'working', 1, 1, 1, 1"
-    f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
-    ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
-    f' AND NOT EXISTS ({PAUSED} ?) AND NOT EXISTS ({ERASED})'
-    ' ON CONFLICT DO NOTHING RETURNING'
-    f' {HEAD_OF_TASK}'
-)
-_ADD_MESSAGE = (
-    'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
-    f" answer, request) VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+_REPLAYED = sql("""
+    SELECT digest, id, 0 AS after_event, accepted_at FROM task
+    WHERE agent = ? AND owner = ? AND replay_key = ?
+    UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item
+    WHERE agent = ? AND owner = ? AND replay_key = ?
+""")
+_FORGET = [
+    f'UPDATE {table} SET replay_key = NULL WHERE agent = ? AND owner = ? AND replay_key = ?'
+    for table in ('task', 'item')
+]
+_UNREAD = sql(f"""
+    SELECT
+        (SELECT COUNT(*) FROM item WHERE {UNREAD})
+        -- The first message has no row in `item`.
+        + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END
+    FROM task WHERE {TASK}
+""")
+_START = sql(f"""
+    -- The task is stored as claimed for the first time: see `claims`.
+    INSERT INTO task (
+        agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,
+        digest, message, queue_seq,
+        holder, lease_until, state, last_event, fence, attempt, run
+    )
+    SELECT
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, ?,
+        ?, a2a_clock() + ?, 'working', 1, 1, 1, 1
+    -- unless the same message was sent to a task before,
+    WHERE NOT EXISTS (SELECT 1 FROM item WHERE agent = ? AND owner = ? AND replay_key = ?)
+        -- another task waits for a worker, and goes first,
+        AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)
+        -- an operator has paused the queue, or data of the owner is being erased
+        AND NOT EXISTS ({PAUSED} ?)
+        AND NOT EXISTS (SELECT 1 FROM erasure WHERE agent = ? AND owner = ?)
+    -- Unique indexes find the rest: the same message began a task, or a task of the context runs.
+    ON CONFLICT DO NOTHING
+    RETURNING {HEAD_OF_TASK}
+""")
+_QUEUE = sql(f"""
+    INSERT INTO task (
+        agent, id, owner, context_id, dialect, traceparent, status_at, accepted_at, request, logged_after, replay_key,
+        digest, message, queue_seq,
+        state, queued, behind, round
+    )
+    SELECT
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, {QUEUE_SEQ},
+        'submitted', ?, {BEHIND}, {ROUND}
+""")
+_QUEUE_ANSWERED = sql(f"""
+    -- One statement, because another task of the context may be running: until it is `behind`, the answered task must
+    -- not be claimable.
+    UPDATE task SET
+        state = 'working', status_at = ?, filed = 0,
+        -- the next run, in the same turn
+        run = run + 1, tried = NULL,
+        queued = 1,
+        queue_seq = {QUEUE_SEQ},
+        behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END,
+        round = {ROUND}
+    WHERE {TASK}
+    RETURNING push
+""")
+_ADD_MESSAGE = sql(f"""
+    INSERT INTO item (
+        agent, task_id, kind, seq, id, body,
+        owner, replay_key, digest, after_event, accepted_at, answer, request
+    )
+    VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+""")
+Submitted: TypeAlias = tuple[Accepted, bool]
+"""The outcome of a message, and true if its task begins to wait for a worker."""
+_Stored: TypeAlias = tuple[Accepted, list[TaskEvent]]
 """The outcome of a message, and the events to publish."""
-
-
-def locks_of_submit(agent: str, message: Submission, **_: object) -> list[LockName]:
-    """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
-    context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
-    return [LockName((agent, message.owner, context_id))] if context_id else []
 
 
 def begins_alone(message: Submission, slot: Slot | None) -> bool:
@@ -68,7 +107,7 @@ def begins_alone(message: Submission, slot: Slot | None) -> bool:
     return message.new and message.refusal is None and message.push is None and not limited
 
 
-def started(message: Submission, slot: Slot, head: str | None) -> Started:
+def started(agent: str, message: Submission, slot: Slot, head: str | None) -> Done[Submitted]:
     """Return the result of a message whose task has begun to run at once, in a conversation with a newest entry."""
     header = message.header()
     event = status_event(header, Status('working', message.at, None), 1)
@@ -86,7 +125,19 @@ def started(message: Submission, slot: Slot, head: str | None) -> Started:
         request=message.request or None,
         traceparent=message.traceparent,
     )
-    return Accepted(header, 0, replayed=False, claim=claim), [event]
+    undo = partial(claims.unclaim, agent, [claim])
+    return Done((Accepted(header, 0, False, claim), False), [(header.id, [event])], private=True, undo=undo)
+
+
+def submitted(agent: str, accepted: Accepted, events: Sequence[TaskEvent], *, new: bool = True) -> Done[Submitted]:
+    """Return the result of a message: the task runs here, waits for a worker, or goes on as before."""
+    header, claim = accepted.header, accepted.claim
+    if claim is not None:
+        undo = partial(claims.unclaim, agent, [claim])
+        return Done((accepted, False), [(header.id, events)], private=claim.fence == 1, undo=undo)
+    # A message with events has answered a waiting task. A task that runs, or is queued, gets no events of a message.
+    begins = accepted.waits and (new or bool(events))
+    return Done((accepted, begins), [(header.id, events)], ready=accepted.waits)
 
 
 def submit(
@@ -97,8 +148,11 @@ def submit(
     idempotency_window: int,
     slot: Slot | None = None,
     full: bool = False,
-) -> Transaction[Started]:
-    """See `TaskQueue.submit`; also gives the events to publish. `full` refuses a new task."""
+) -> Transaction[Done[Submitted]]:
+    """See `TaskQueue.submit`. `full` refuses a new task.
+
+    The transaction has the lock of the context of a new or answered task.
+    """
     if slot is not None and begins_alone(message, slot) and not full:
         begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window))
         if begun is not None:
@@ -111,15 +165,18 @@ def submit(
         taken = yield from claims.take(agent, slot, [header.id], at=message.at, alone=True)
         if taken:
             [(claimed, more)] = taken
-            return accepted._replace(claim=claimed), [*events, *more]
+            return submitted(agent, accepted._replace(claim=claimed), [*events, *more])
         yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
     if message.reader is not None and not accepted.replayed:
         yield [read_by(agent, header.id, message.reader)]
-    return accepted, events
+    return submitted(agent, accepted, events, new=message.new)
 
 
 def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ...]:
-    """Return the values of `_COLUMNS`; the last one is the place of the task among those of other contexts."""
+    """Return the values of a new task, for `_START` and `_QUEUE`.
+
+    The last value is the place of the task among those of other contexts.
+    """
     assert message.context_id is not None
     return (
         agent,
@@ -139,31 +196,18 @@ def _new_task(agent: str, message: Submission, key: str | None) -> tuple[Any, ..
     )
 
 
-def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Started | None]:
+def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Transaction[Done[Submitted] | None]:
     """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
 
     One statement for the common case: a store, a claim and the search for an earlier message take three.
     """
-    rows = yield (
-        _START,
-        (
-            *_new_task(agent, message, key),
-            slot.holder,
-            slot.lease,
-            agent,
-            message.owner,
-            key,
-            agent,
-            agent,
-            agent,
-            message.owner,
-        ),
-    )
+    new, claim, owner = _new_task(agent, message, key), (slot.holder, slot.lease), message.owner
+    rows = yield _START, (*new, *claim, agent, owner, key, agent, agent, agent, owner)
     if not rows:
         return None
-    begun = started(message, slot, rows[0][0])
+    begun = started(agent, message, slot, rows[0][0])
     if message.logged:
-        yield [add_events(agent, message.task_id, begun[1])]
+        yield [add_events(agent, message.task_id, begun.events[0][1])]
     if message.credential is not None:
         yield [credentials.add_credential(agent, message.task_id, message.credential)]
     return begun
@@ -171,7 +215,7 @@ def _start(agent: str, message: Submission, slot: Slot, key: str | None) -> Tran
 
 def _store(
     agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool, full: bool
-) -> Transaction[Started]:
+) -> Transaction[_Stored]:
     """Store a message, which queues its task unless the task runs or is queued already.
 
     A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
@@ -210,7 +254,7 @@ def _store(
 
 def _add(
     agent: str, message: Submission, header: TaskHeader, key: str | None, *, answers: bool
-) -> Transaction[Started]:
+) -> Transaction[_Stored]:
     """Add a message to a task; a message that `answers` lets the task go on."""
     answer = message.answer
     events: list[TaskEvent] = []
@@ -254,11 +298,7 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
 def _create(agent: str, message: Submission, key: str | None, queued: int) -> Transaction[TaskHeader]:
     context = agent, message.owner, message.context_id
     yield lock_rounds(agent, message.owner)
-    yield (
-        f'INSERT INTO task ({_COLUMNS}, state, queued, behind, round)'
-        f" SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {QUEUE_SEQ}, 'submitted', ?, {BEHIND}, {ROUND}",
-        (*_new_task(agent, message, key), *context, queued, *context, agent, agent, message.owner),
-    )
+    yield _QUEUE, (*_new_task(agent, message, key), *context, queued, *context, agent, agent, message.owner)
     return message.header()
 
 
@@ -283,10 +323,8 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     """Queue an answered task; the state becomes `working`."""
     event = status_event(header, Status('working', at, None), header.last_event + 1)
     yield lock_rounds(agent, header.owner)
-    rows = yield (  # one statement, because another task of the context may be running
-        "UPDATE task SET state = 'working', status_at = ?, filed = 0, queued = 1, run = run + 1, tried = NULL,"
-        f' queue_seq = {QUEUE_SEQ},'
-        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
+    rows = yield (
+        _QUEUE_ANSWERED,
         (at, time_ns(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:

@@ -12,9 +12,9 @@ from ..ports import Swept
 from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
-from .task_rows import HEADER, HEADER_SIZE, header_of, unknown_state
+from .task_rows import HEADER, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import LockTasks, Rows, Transaction, TryNames, among
+from .transaction import Done, LockTasks, Rows, Transaction, TryNames, among, sql
 from .unanswered_tasks import EXPIRED, Expired, expired_status
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -22,25 +22,56 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _EXPIRED = 10
 """The most waiting tasks to fail in one sweep: each takes several statements."""
 _NO_LIMIT = 2**62
-_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNKNOWN = f'state NOT IN {tuple(sorted(STOPPED))}'
-_UNENDED = (
-    *task_ranges.LIVE_RANGES,
-    *(
-        f"state IN ('auth-required', 'input-required') AND {stopped}"
-        for stopped in (task_ranges.FILED, task_ranges.UNFILED)
-    ),
-    f'{task_ranges.UNFILED} AND {_UNKNOWN}',
-)
-_IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
-    f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
-)
+_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_IDLE = sql(f"""
+    SELECT owner, id, listed_at, updated_at FROM conversation c
+    WHERE agent = ?
+        -- no task of the context is queued or runs,
+        AND NOT EXISTS ({_OF_CONTEXT} AND {task_ranges.WAITING})
+        AND NOT EXISTS ({_OF_CONTEXT} AND {task_ranges.RUNNING})
+        -- or waits for its client,
+        AND NOT EXISTS ({_OF_CONTEXT} AND state IN ('auth-required', 'input-required') AND {task_ranges.FILED})
+        AND NOT EXISTS ({_OF_CONTEXT} AND state IN ('auth-required', 'input-required') AND {task_ranges.UNFILED})
+        -- or is damaged
+        AND NOT EXISTS ({_OF_CONTEXT} AND {task_ranges.UNFILED} AND {_UNKNOWN})
+""")
+"""Conversations that may be erased. Each condition is a range of an index: see `ranges`."""
+_WAITING = sql(f"""
+    SELECT {HEADER}, run FROM task
+    WHERE agent = ? AND state IN ('input-required', 'auth-required') AND status_at < ?
+    ORDER BY status_at LIMIT ?
+""")
+_COUNT_DELIVERING = sql(f"""
+    -- CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
+    SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task
+    WHERE c.agent = ? AND c.due_at IS NOT NULL
+        AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?
+""")
+"""The number of ended tasks that stay for their deliveries."""
+_OLDEST = sql(f"""
+    SELECT id, state, status_at FROM task
+    WHERE agent = ? AND {ENDED}
+        -- without deliveries to come, or too old to wait for them
+        AND (
+            push = 0 OR status_at < ?
+            OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL)
+        )
+    -- Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
+    ORDER BY events_swept DESC, status_at LIMIT ?
+""")
+_LOGGED = sql(f"""
+    SELECT id, state FROM task
+    WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?
+    ORDER BY status_at LIMIT ?
+""")
+"""Ended tasks with old event logs."""
 _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
 def sweep(
     agent: str, retention: Retention, at: int, most_kept: int
-) -> Transaction[tuple[Swept, Expired, Sequence[tuple[str, str]]]]:
+) -> Transaction[Done[tuple[Swept, Expired, Sequence[tuple[str, str]]]]]:
     """Delete a bounded batch of due rows. Also return the failed waiting tasks, and the deleted conversations.
 
     Args:
@@ -51,7 +82,7 @@ def sweep(
     """
     most = retention.max_tasks or most_kept
     if (yield totals.lock_sweep(agent)):
-        return Swept(), [], ()  # another process sweeps
+        return Done((Swept(), [], ()))  # another process sweeps
     swept = _swept((yield from filing.file(agent)), 1)
     ended = yield from _expire_waiting(agent, retention, at)
     swept += _swept(len(ended), _EXPIRED)
@@ -65,7 +96,7 @@ def sweep(
     swept += _swept(expired, ROWS)
     forgotten = yield 'DELETE FROM erasure WHERE agent = ? AND until <= ? RETURNING until', (agent, at)
     swept += Swept(rows=len(forgotten)) + _swept((yield from totals.fold_totals(agent)), 1)
-    return swept, ended, gone
+    return Done((swept, ended, gone), [(header.id, (event,)) for header, event in ended])
 
 
 def _swept(rows: int, limit: int) -> Swept:
@@ -82,21 +113,17 @@ def _before(at: int, age: timedelta) -> int:
 
 
 def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
-    waiting = (
-        f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
-        ' AND status_at < ? ORDER BY status_at LIMIT ?',
-        (agent, _before(at, retention.waiting), _EXPIRED),
-    )
-    rows = yield waiting
+    values = agent, _before(at, retention.waiting), _EXPIRED
+    rows = yield _WAITING, values
     free = yield from _lock(agent, [row[0] for row in rows])
     if free:
-        rows = yield waiting  # some of the tasks may have continued
+        rows = yield _WAITING, values  # some of the tasks may have continued
     ended: Expired = []
     for row in rows:
         if row[0] not in free:
             continue
         header = header_of(row)
-        status = expired_status(header, row[HEADER_SIZE], at)
+        status = expired_status(header, row[-1], at)
         ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
 
@@ -129,11 +156,7 @@ def _lock_known(agent: str, rows: Rows) -> Transaction[list[str]]:
 
 def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
     """Delete old event logs of ended tasks; long logs take several sweeps."""
-    rows = yield (
-        f'SELECT id, state FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
-        ' ORDER BY status_at LIMIT ?',
-        (agent, before, TASKS),
-    )
+    rows = yield _LOGGED, (agent, before, TASKS)
     locked = yield from _lock_known(agent, rows)
     dropped, emptied = yield from drop_events(agent, locked)
     if emptied:
@@ -148,20 +171,9 @@ def _sweep_events(agent: str, before: int) -> Transaction[Swept]:
 def _sweep_tasks(agent: str, retention: Retention, at: int, most: int) -> Transaction[Swept]:
     """Delete old ended tasks, except for tasks with pending deliveries."""
     waiting = _before(at, retention.waiting)
-    rows = yield (
-        # CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
-        'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
-        f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
-        (agent, waiting),
-    )
-    surplus = yield from _surplus(agent, ENDED_STATES, most + rows[0][0])
-    rows = yield (
-        # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
-        f'SELECT id, state, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
-        ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
-        ' ORDER BY events_swept DESC, status_at LIMIT ?',
-        (agent, waiting, agent, TASKS),
-    )
+    [(delivering,)] = yield _COUNT_DELIVERING, (agent, waiting)
+    surplus = yield from _surplus(agent, ENDED_STATES, most + delivering)
+    rows = yield _OLDEST, (agent, waiting, agent, TASKS)
     before = _before(at, retention.tasks)
     due = [row for index, row in enumerate(rows) if index < surplus or row[2] < before]
     locked = yield from _lock_known(agent, due)

@@ -14,7 +14,7 @@ from . import task_ranges
 from .damaged_bodies import check_stored
 from .event_log import log_from_now, updates
 from .joined_items import split_items
-from .task_rows import HEADER, HEADER_SIZE, TASK, header_of
+from .task_rows import HEADER, TASK, header_of
 from .totals import count_tasks
 from .transaction import LockTasks, Statement, Transaction, where
 
@@ -71,7 +71,7 @@ def _with_items(
 ) -> Transaction[StoredTask]:
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
-    message, ending, has_items = task_row[HEADER_SIZE:]
+    *_, message, ending, has_items = task_row
     messages, bodies = split_items(header.id, ending)
     # Most tasks have one turn, and no items: a page of such tasks takes no statement for each.
     rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else ()

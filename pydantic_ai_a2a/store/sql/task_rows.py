@@ -15,7 +15,7 @@ LAST_EVENT = (
     ' AND event.n > task.last_event), last_event)'
 )
 HEADER = f'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued, {LAST_EVENT}'
-HEADER_SIZE = 10
+"""The columns of a task that `header_of` reads. More columns may follow them."""
 _STATES = LIVE | STOPPED
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
@@ -40,12 +40,12 @@ _MESSAGE_TO_HISTORY = (
 
 
 def header_of(row: Sequence[Any]) -> TaskHeader:
-    """Return the header of a `HEADER` row.
+    """Return the header of a row that begins with the columns `HEADER`.
 
     Raises:
         StoredDamaged: The row has an unknown state.
     """
-    task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
+    task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event, *_ = row
     if state not in _STATES:
         raise unknown_state(task_id, state)
     return TaskHeader(

@@ -7,11 +7,8 @@ from functools import partial
 
 from ..ports import Leased, Outbox, PushConfig, PushConfigs
 from . import outbox, push_configs
-from .database import Database, Port, WriteKind, reading, writing
+from .database import Database, Port, reading, writing
 
-_CREATE = WriteKind(push_configs.create_config)
-_LEASE = WriteKind(outbox.lease)
-_RETRY_DELIVERY = WriteKind(outbox.retry)
 _KNOWN = 10_000
 
 
@@ -42,7 +39,7 @@ class SqlPushConfigs(Port, PushConfigs):
         self._due = due
 
     async def create(self, task_id: str, owner: str, config: PushConfig, *, limit: int) -> None:
-        await self.database.write(_CREATE, self.agent, task_id, owner, config, limit=limit)
+        await self.database.write(push_configs.create_config, self.agent, task_id, owner, config, limit=limit)
         self._due.add(task_id)
         self._due.tell()  # the task may have stored an event between the commit and `add`
 
@@ -62,7 +59,7 @@ class SqlOutbox(Port, Outbox):
         wait = await self.database.read(outbox.wait, self.agent, limit=limit, held=held)
         if wait != 0:  # a sender without work writes nothing
             return Leased((), wait)
-        return await self.database.write(_LEASE, self.agent, lease=lease, limit=limit, held=held)
+        return await self.database.write(outbox.lease, self.agent, lease=lease, limit=limit, held=held)
 
     done = writing(outbox.done)
     failed = writing(outbox.failed)
@@ -70,7 +67,7 @@ class SqlOutbox(Port, Outbox):
     dead = reading(outbox.dead)
 
     async def retry(self, delivery_id: str) -> None:
-        await self.database.write(_RETRY_DELIVERY, self.agent, delivery_id)
+        await self.database.write(outbox.retry, self.agent, delivery_id)
         self._due.tell()
 
     def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:

@@ -20,8 +20,7 @@ from ...clock import SYSTEM, Clock
 from ..ports import Swept
 from ..shared_backend import Process, SharedBackend
 from ..sql import peers
-from ..sql.database import BoundWrite, WriteKind
-from ..sql.transaction import Transaction
+from ..sql.transaction import ContextKey, Transaction, done_of
 from ..thread_future import ThreadFuture
 from .connect import NOTE_CLOCK
 from .connection_thread import ConnectionThread, QueuedTransaction, Work, commit, read
@@ -47,9 +46,6 @@ def _after_sweep() -> Transaction[None]:
     yield from give_back()
 
 
-_AFTER_SWEEP = WriteKind(_after_sweep)
-
-
 class SqliteProcess(Process):
     """The threads, readers and workers of one process, for one namespace of a file."""
 
@@ -70,17 +66,22 @@ class SqliteProcess(Process):
         min(self._readers, key=len).put(QueuedTransaction(make, answer))
         return answer.wait()
 
-    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        def publish(result: Any) -> None:
-            for task_id, events in write.published(result):
-                self.event_bus.publish(task_id, events)
-
-        def undo(result: Any) -> None:
-            self._writer.put(QueuedTransaction(write.undo(result).make, _log_failure))
-
-        answer = ThreadFuture(write.kind.undo and undo)
-        self._writer.put(QueuedTransaction(write.make, answer, publish), first=write.kind.first)
+    def write(
+        self, make: partial[Transaction[Any]], context: ContextKey | None, *, first: bool
+    ) -> Coroutine[Any, Any, Any]:
+        # A file has one writer, and needs no locks.
+        answer = ThreadFuture(self._take_back)
+        self._writer.put(QueuedTransaction(make, answer, self._publish), first=first)
         return answer.wait()
+
+    def _publish(self, result: Any) -> None:
+        for task_id, events in done_of(result).events:
+            self.event_bus.publish(task_id, events)
+
+    def _take_back(self, result: Any) -> None:
+        """Undo a write whose caller has gone."""
+        if (undo := done_of(result).undo) is not None:
+            self._writer.put(QueuedTransaction(undo, _log_failure))
 
     def wake(self) -> None:
         self._writer.wake()
@@ -116,7 +117,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 
     async def after_sweep(self, swept: Swept) -> None:
         """Give back free pages, and note the clock in the file."""
-        await self.write(_AFTER_SWEEP)
+        await self.write(_after_sweep)
 
     async def compact(self) -> None:
         await asyncio.to_thread(vacuum, self._file)

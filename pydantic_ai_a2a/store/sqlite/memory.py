@@ -22,9 +22,9 @@ from ..model_messages import prepare
 from ..ports import Swept
 from ..sql import event_log
 from ..sql.backend import SqlBackend
-from ..sql.database import BoundWrite, WorkerCallbacks, WriteKind
+from ..sql.database import WorkerCallbacks
 from ..sql.migrations import MIGRATIONS, missing
-from ..sql.transaction import Transaction
+from ..sql.transaction import Done, Transaction, done_of
 from .execution import perform, tell_time
 from .free_pages import PAGES, SHRINKS, give_back
 from .library_version import check_version
@@ -38,7 +38,6 @@ _ROW = 16_384
 """The least bytes of a message with all that follows from it: a page in each of some tables and indexes."""
 _STATEMENTS = 512
 """Prepared statements of the connection: more than the package has."""
-_GIVE_BACK = WriteKind(give_back)
 
 
 class MemoryBackend(SqlBackend):
@@ -91,27 +90,26 @@ class MemoryBackend(SqlBackend):
         with self._lock:
             return perform(self._connection, make(*args, **kwargs))
 
-    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        write = BoundWrite(kind, args, kwargs)
+    async def write(self, make: Callable[P, Transaction[Done[T] | T]], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
             connection = self._connection
             try:
                 connection.execute('BEGIN')
-                result = perform(connection, write.make())
+                done = done_of(perform(connection, make(*args, **kwargs)))
                 connection.execute('COMMIT')
             except BaseException:
                 connection.rollback()
                 raise
-            for task_id, events in write.published(result):  # under the lock: in the order of commits
+            for task_id, events in done.events:  # under the lock: in the order of commits
                 self._event_bus.publish(task_id, events)
-        return result
+        return done.value
 
     async def after_sweep(self, swept: Swept) -> None:
         """Give back memory after the last batch: SQLite alone would keep it for the next rows."""
         given_back = 0 if swept.full else PAGES
         while given_back == PAGES:
             await asyncio.sleep(0)
-            given_back = await self.write(_GIVE_BACK)
+            given_back = await self.write(give_back)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(event_log.events_after, self.namespace, task_id, after, limit))

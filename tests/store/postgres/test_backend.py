@@ -16,7 +16,6 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockTasks, Transaction
 
 from ...postgres import GUARDED, postgres_server
@@ -172,7 +171,7 @@ async def test_a_statement_that_takes_too_long_is_ended(another: Open) -> None:
         held.set()
         tried.wait(LIMIT)
 
-    holding = asyncio.ensure_future(other.write(WriteKind(hold)))
+    holding = asyncio.ensure_future(other.write(hold))
     await asyncio.to_thread(held.wait, LIMIT)
     with pytest.raises(StoreUnavailable) as cancelled:
         await backend.queue.cancel('t', OWNER, at=0)

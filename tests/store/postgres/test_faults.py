@@ -16,7 +16,6 @@ from pydantic_ai_a2a.store.postgres import connect, execution, migration, pool
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.store.sql import sweep
-from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction, TryNames
 
 from ...postgres import Postgres as Server
@@ -200,7 +199,7 @@ async def test_of_two_that_wait_for_each_other_one_is_run_again(
         yield LockName((names[1],))
         return names
 
-    writing = (each.write(WriteKind(lock_two), names) for each, names in zip(processes, ('ab', 'ba'), strict=True))
+    writing = (each.write(lock_two, names) for each, names in zip(processes, ('ab', 'ba'), strict=True))
     assert await asyncio.gather(*writing) == ['ab', 'ba']
     assert len(runs) == 3
 
@@ -212,7 +211,7 @@ async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_databas
         return (yield 'SHOW transaction_isolation', ())[0][0]
 
     postgres.run(f"ALTER DATABASE {database(postgres_url)} SET default_transaction_isolation = 'serializable'")
-    assert await another().write(WriteKind(level)) == 'read committed'
+    assert await another().write(level) == 'read committed'
 
 
 # --- callers who go, and others who are in the way --------------------------------------------------------------------
@@ -316,7 +315,7 @@ async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Op
         await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
     await here.housekeeping.sweep(LATE[0], at=AT + 2)  # lists both conversations
     async with gate(postgres_url, lock(LockName(('gate',)))) as held:
-        sweeping = asyncio.ensure_future(here.write(WriteKind(stopping_before_locks), 'agent', *LATE, 100))
+        sweeping = asyncio.ensure_future(here.write(stopping_before_locks, 'agent', *LATE, 100))
         await held.reached()
         await submit(there, message('more', new='more', context='c1', at=LATE[1]))
         await run(there, 'more', messages=turn('more', 'said'), at=LATE[1])

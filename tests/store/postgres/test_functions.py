@@ -37,8 +37,7 @@ from pydantic_ai_a2a.store.postgres.execution import perform
 from pydantic_ai_a2a.store.postgres.sql_translation import begin, lock
 from pydantic_ai_a2a.store.sql import canceling, claims, filing, finishing
 from pydantic_ai_a2a.store.sql import submitting as accept
-from pydantic_ai_a2a.store.sql.database import WriteKind
-from pydantic_ai_a2a.store.sql.transaction import LockName, Transaction
+from pydantic_ai_a2a.store.sql.transaction import ContextKey, LockName, Transaction
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres import Postgres as Server
@@ -72,7 +71,7 @@ ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
 USED = RunUsage(requests=1, input_tokens=2)
 WEBHOOK = PushConfig(id='p', version='1.0', takes='statuses', body=b'{}')
 CHECKPOINT = Checkpoint(run='r', messages=FIRST, usage=USED)
-CONTEXT = LockName(('agent', OWNER, 'c'))
+CONTEXT = 'agent', OWNER, 'c'
 
 
 class Stage:
@@ -123,7 +122,7 @@ class Stage:
 
     async def file(self) -> None:
         """File the tasks that have stopped."""
-        await self.note(self.backend.write(WriteKind(filing.file), 'agent'))
+        await self.note(self.backend.write(filing.file, 'agent'))
 
     async def execute(self, statement: str) -> None:
         """Execute a statement in another session. The schema replaces the field of the statement."""
@@ -136,11 +135,11 @@ class Stage:
         return await self.note(self.backend.queue.finish(claimed, end))
 
     @asynccontextmanager
-    async def meeting(self, transaction: Transaction[Any], *locks: LockName) -> AsyncGenerator[Gate]:
+    async def meeting(self, transaction: Transaction[Any], context: ContextKey | None = None) -> AsyncGenerator[Gate]:
         """Another session in the middle of a transaction, which has all locks and has done all writes."""
         connection = await asyncpg.connect(self.settings.url)
         try:
-            await connection.execute(begin(self.settings, locks=locks))
+            await connection.execute(begin(self.settings, context=context))
             await perform(connection, transaction)
             yield Gate(connection)
         finally:
@@ -795,7 +794,7 @@ async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres
 async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     await backend.queued()
-    async with gate(postgres_url, lock(CONTEXT)):
+    async with gate(postgres_url, lock(LockName(CONTEXT))):
         with pytest.raises(StoreUnavailable) as refused:
             await submit(backend, message(new='t', context='c'), slot=SLOT)
     assert 'lock timeout' in str(refused.value.__cause__)

@@ -17,8 +17,16 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Slot, Swept
 from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.store.postgres.sql_translation import translated
-from pydantic_ai_a2a.store.sql import claims, erasing, export, filing, sweep, task_ranges, task_reads, totals
-from pydantic_ai_a2a.store.sql.database import WriteKind
+from pydantic_ai_a2a.store.sql import (
+    claims,
+    erasing,
+    export,
+    filing,
+    sweep,
+    task_ranges,
+    task_reads,
+    totals,
+)
 from pydantic_ai_a2a.store.sql.transaction import Statement, Transaction
 from pydantic_ai_a2a.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskQuery
@@ -108,7 +116,7 @@ def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
-    while perform(connection, sweep.sweep('agent', KEEP, AT, MANY))[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value[:2] != (Swept(), []):
         pass
 
 
@@ -175,7 +183,7 @@ def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
     small = Retention(events=timedelta(days=1), max_tasks=8)
-    while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
         pass
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
@@ -201,7 +209,7 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
     small = Retention(events=timedelta(days=1), max_tasks=800)
-    while perform(connection, sweep.sweep('agent', small, AT, MANY))[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
         pass
     assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (800, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
@@ -215,7 +223,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
         connection.execute(statement)
     swept: list[tuple[Swept, int, int]] = []
     for _ in range(3):
-        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT, MANY))
+        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value
         [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
         swept.append((rest, changes, total(connection)))
     assert swept == [
@@ -227,7 +235,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
 
 def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
-    while perform(connection, erasing.erase('agent', OWNER, None, AT))[0]:
+    while perform(connection, erasing.erase('agent', OWNER, None, AT)).value:
         pass
     assert connection.execute('SELECT * FROM total').fetchall() == []
     assert connection.execute('SELECT * FROM total_change').fetchall() == []
@@ -324,7 +332,7 @@ async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], li
     pages = [each for each in statements if 'ORDER BY status_at DESC' in each[0]]
     assert len(pages) == len(QUERIES)
     sweeping: list[Statement] = []
-    assert await backend.write(WriteKind(recorded_sweep), sweeping) == (Swept(), [], ())
+    assert await backend.write(recorded_sweep, sweeping) == (Swept(), [], ())
     return pages, sweeping
 
 
@@ -352,7 +360,7 @@ async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, pos
     try:
         await backend.queued()
         postgres.run(f'SET search_path TO a2a; {translated(RUNNING)}; ANALYZE task', database(postgres_url))
-        assert await backend.write(WriteKind(claim)) == []
+        assert await backend.write(claim) == []
         running, queued = [await plan_of(connection, *each) for each in statements]
         leases = await connection.fetch("SELECT FROM pg_indexes WHERE indexdef LIKE '%lease_until%'")
     finally:

@@ -45,7 +45,7 @@ class Here:
 
 
 def claimed(task_id: str, wanted: int | None = None) -> Claim:
-    claim = started(message(new=task_id), Slot('holder', LEASE), None)[0].claim
+    claim = started('agent', message(new=task_id), Slot('holder', LEASE), None).value[0].claim
     assert claim is not None
     return replace(claim, wanted=wanted)
 

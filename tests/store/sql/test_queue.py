@@ -38,7 +38,7 @@ def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Trans
 
 def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
     queue(connection, 'busy', 0, FEW)
-    [(claimed, _)] = perform(connection, claim())
+    [claimed] = perform(connection, claim()).value
     found: list[int] = []
     noticed: list[int] = []
     for waiting in (FEW, MANY):
@@ -49,7 +49,7 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     assert noticed[0] == noticed[1]
     perform(connection, finish('agent', claimed, ending(claimed)))
     queue(connection, 'idle', 0, 1)
-    assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
+    assert [each.header.id for each in perform(connection, claim()).value] == ['busy 0001', 'idle 0000']
 
 
 def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
@@ -76,7 +76,7 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
         ]
         claims: list[Any] = []
         claiming = steps(connection, kept(claim(1), claims))
-        [(claimed, _)] = claims
+        [claimed] = claims
         finishing = steps(connection, finish('agent', claimed, ending(claimed)))
         taken.append([*looking, claiming, finishing])
     few, many = taken
@@ -106,7 +106,7 @@ def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_a
         queue(connection, None, first, first + 1, owner='/other')
         claims: list[Any] = []
         taken.append(steps(connection, kept(claiming.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
-        [(claimed, _)] = claims
+        [claimed] = claims
         assert claimed.header.owner == '/other'
         perform(connection, finish('agent', claimed, ending(claimed)))
     assert abs(taken[0] - taken[1]) < FEW
@@ -114,7 +114,8 @@ def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_a
 
 def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
     """The transaction; its result is added to a list."""
-    results += yield from transaction
+    done = yield from transaction
+    results += done.value
 
 
 def round_of(owner: str) -> Transaction[Any]:

@@ -41,7 +41,7 @@ def send(connection: sqlite3.Connection, submission: Submission, queue_limit: in
     """Submit a message together with a free slot, and return the result or the error."""
     transaction = submitting.submit('agent', submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=SLOT)
     try:
-        return perform(connection, transaction)
+        return replace(perform(connection, transaction), undo=None)
     except Exception as error:
         return type(error), str(error)
 

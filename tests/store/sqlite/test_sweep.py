@@ -14,7 +14,6 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store import PostgresBackend, SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.store.sql import sweep
-from pydantic_ai_a2a.store.sql.database import WriteKind
 from pydantic_ai_a2a.store.sql.transaction import LockName, LockTasks, Transaction, TryNames
 from pydantic_ai_a2a.store.sqlite.free_pages import PAGES
 
@@ -53,7 +52,7 @@ async def test_by_default_a_database_keeps_a_hundred_times_more_tasks_than_a_fil
             await run(store, 't', messages=turn('hi', 'hello'))
             # The totals count more rows than there are.
             for kind in ('completed', 'conversation'):
-                await store.write(WriteKind(add), 'agent', kind, most - 1)
+                await store.write(add, 'agent', kind, most - 1)
             swept = await store.housekeeping.sweep(Retention(), at=AT)
             assert swept.over == {}
             await submit(store, message(new='u', context='d'))
@@ -87,9 +86,9 @@ async def test_a_sweep_deletes_fifty_tasks_and_conversations_with_few_statements
                         statements.append(statement)
                 step = transaction.send((yield step))
         except StopIteration as stop:
-            return stop.value[0].rows
+            return stop.value.value[0].rows
 
-    assert await backend.write(WriteKind(counted), 'agent') > 100
+    assert await backend.write(counted, 'agent') > 100
     assert len(statements) <= 60
     for n in (*OLD, *NEW):
         stored = await backend.reader.load(f't{n}', None)
