@@ -45,10 +45,10 @@ from os import urandom
 from typing import Any
 
 from .. import chains
+from ..bounded_wait import bounded_wait
 from ..clock import STOP_TIME
 from ..conversion.failures import SHUTDOWN
 from ..quotas import Metering
-from ..service.bounded_wait import bounded_wait
 from ..service.slot_offers import Offer
 from ..settings import Settings
 from ..store.ports import Backend, Claim, Slot

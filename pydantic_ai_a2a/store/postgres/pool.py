@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -23,6 +22,7 @@ from weakref import WeakValueDictionary
 
 import asyncpg
 
+from ...backoff import backoff_after, spread
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .connect import Pool, migrate, open_connection, open_pool
@@ -38,9 +38,8 @@ T = TypeVar('T')
 
 MOST_CONFLICTS = 10
 """The most repetitions of a transaction after conflicts."""
-_FIRST_WAIT = 0.02
-"""Seconds before the second attempt, doubled for each later attempt."""
-_LONGEST_WAIT = 1.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+"""The first and the longest pause between attempts, in seconds."""
 _LEFT_TO_OTHERS = 2
 """Connections that a namespace leaves to the other namespaces of the pool."""
 _pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDictionary()
@@ -161,7 +160,7 @@ class Session:
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a transaction after conflicts, and for a while if the database is unreachable."""
         until = time.monotonic() + self.settings.acquire_timeout
-        conflicts, pause = 0, _FIRST_WAIT
+        failures = conflicts = 0
         while True:
             try:
                 return await attempt()
@@ -172,9 +171,8 @@ class Session:
             except Exception as error:
                 if not is_away(error) or time.monotonic() > until:
                     raise
-            # The random pause spreads the retries of processes. It needs no secure random numbers.
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
-            pause = min(2 * pause, _LONGEST_WAIT)
+            failures += 1
+            await asyncio.sleep(spread(backoff_after(failures, _FIRST_WAIT, _LONGEST_WAIT)))
 
     def start(self) -> None:
         """Begin, in the thread."""
