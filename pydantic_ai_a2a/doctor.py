@@ -131,12 +131,12 @@ async def examined_calls(probe: Probe, card: AgentCard) -> AsyncGenerator[Findin
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ExaminationStep:
     """A step of the examination of an interface."""
 
     name: str
     section: str
-    answer: Answer
+    answer: HttpAnswer
 
     def ok(self, text: str) -> Finding:
         return self.found('ok', text)
@@ -154,8 +154,8 @@ class _Step:
 # --- errors and security --------------------------------------------------------------------------------------------
 
 
-def _served(probe: Probe, unknown: Answer) -> Finding:
-    step = _Step('interface', '8.3', unknown)
+def _served(probe: Probe, unknown: HttpAnswer) -> Finding:
+    step = _ExaminationStep('interface', '8.3', unknown)
     if not unknown.status:
         return step.fault(
             f'{probe.name} is declared and cannot be reached.',
@@ -170,7 +170,7 @@ def _served(probe: Probe, unknown: Answer) -> Finding:
     return step.ok(f'{probe.name} is served.')
 
 
-async def _security(probe: Probe, card: AgentCard, with_credentials: Answer) -> Finding:
+async def _security(probe: Probe, card: AgentCard, with_credentials: HttpAnswer) -> Finding:
     declared = bool(card.get('security_schemes')) and bool(card.get('security_requirements'))
     anonymous = probe.without_credentials()
     try:
@@ -178,7 +178,7 @@ async def _security(probe: Probe, card: AgentCard, with_credentials: Answer) -> 
     finally:
         await anonymous.close()
     enforced = answer.status in (401, 403)
-    declares, asks = _Step('security', '7.3', answer), _Step('security', '7.4', answer)
+    declares, asks = _ExaminationStep('security', '7.3', answer), _ExaminationStep('security', '7.4', answer)
     if declared and not enforced:
         return asks.fault(
             'The card asks for credentials, and requests without credentials are served.',
@@ -198,14 +198,14 @@ async def _security(probe: Probe, card: AgentCard, with_credentials: Answer) -> 
     return asks.ok('Requests without credentials are refused, as the card says.')
 
 
-def _errors(probe: Probe, unknown: Answer) -> Iterator[Finding]:
+def _errors(probe: Probe, unknown: HttpAnswer) -> Iterator[Finding]:
     is_rpc = probe.interface.binding == 'JSONRPC'
     if unknown.media_type not in ('application/json', 'application/a2a+json'):
-        yield _Step('content type', '9.1' if is_rpc else '11.1', unknown).fault(
-            f'Answers have the media type {unknown.media_type or "of nothing"}.', 'Answer with application/json.'
+        yield _ExaminationStep('content type', '9.1' if is_rpc else '11.1', unknown).fault(
+            f'Answers have the media type {unknown.media_type or "of nothing"}.', 'HttpAnswer with application/json.'
         )
     wanted = 'the error -32001' if is_rpc else 'HTTP 404 with the reason TASK_NOT_FOUND'
-    step = _Step('unknown task', '3.3.2', unknown)
+    step = _ExaminationStep('unknown task', '3.3.2', unknown)
     if isinstance(unknown.error, TaskNotFoundError):
         yield step.ok(f'An unknown task is {wanted}.')
     else:
@@ -217,18 +217,18 @@ async def _bad_params(probe: Probe) -> AsyncGenerator[Finding, None]:
     answer = await probe.ask_wrongly('SendMessage', _message('m'))
     is_rpc = probe.interface.binding == 'JSONRPC'
     wanted = 'the error -32602' if is_rpc else 'HTTP 400'
-    step = _Step('bad params', '3.3.2', answer)
+    step = _ExaminationStep('bad params', '3.3.2', answer)
     if answer.code == -32602 if is_rpc else answer.status == 400:
         yield step.ok(f'SendMessage without a message is {wanted}.')
     else:
         advice = f'Check the params, and answer with {wanted}.'
         yield step.fault(f'SendMessage without a message is not {wanted}.', advice)
     if is_rpc:
-        step = _Step('unknown method', '9.5', await probe.ask_nonsense())
+        step = _ExaminationStep('unknown method', '9.5', await probe.ask_nonsense())
         if step.answer.code == -32601:
             yield step.ok('An unknown method is the error -32601.')
         else:
-            yield step.fault('An unknown method is not the error -32601.', 'Answer with the error -32601.')
+            yield step.fault('An unknown method is not the error -32601.', 'HttpAnswer with the error -32601.')
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _message(message_id: str) -> SendParams:
 
 async def _messages(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None]:
     params = _message(uuid4().hex)
-    step = _Step('message', '3.1.1', await probe.ask('SendMessage', params))
+    step = _ExaminationStep('message', '3.1.1', await probe.ask('SendMessage', params))
     event = _event(step.answer.result)
     if event is None:
         yield step.fault('A message is not answered with a task or a message.', 'Look at the log of the agent.')
@@ -268,25 +268,25 @@ def _event(result: object) -> StreamResponse | None:
         return None
 
 
-async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerator[Finding, None]:
+async def _about_task(probe: Probe, answer: HttpAnswer, task: Task) -> AsyncGenerator[Finding, None]:
     if not task.get('context_id'):
-        yield _Step('context', '3.4.1', answer).fault(
+        yield _ExaminationStep('context', '3.4.1', answer).fault(
             'The task has no contextId.', 'Give each task the id of a conversation.'
         )
     canceled = await probe.ask('CancelTask', CancelParams(id=task['id']))
     if task['status']['state'] not in TERMINAL:
         return
-    step = _Step('ended task', '3.1.5', canceled)
+    step = _ExaminationStep('ended task', '3.1.5', canceled)
     if canceled.error is not None and (canceled.code == -32002 or canceled.status in (400, 409)):
         yield step.ok('An ended task cannot be canceled.')
     else:
         yield step.fault(
-            'Canceling an ended task is not the error -32002.', 'Answer with the error TaskNotCancelableError.'
+            'Canceling an ended task is not the error -32002.', 'HttpAnswer with the error TaskNotCancelableError.'
         )
 
 
 async def _again(probe: Probe, params: SendParams, task: Task) -> Finding:
-    step = _Step('repeated message', '3.1.1', await probe.ask('SendMessage', params))
+    step = _ExaminationStep('repeated message', '3.1.1', await probe.ask('SendMessage', params))
     event = _event(step.answer.result)
     second = None if event is None else START.followed_by(event).task
     if second is None or second['id'] == task['id']:
@@ -312,7 +312,7 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         yield Finding(step='stream', level='not checked', text='The card declares no streaming.', section='3.1.2')
         return
     answer = await probe.ask('SendStreamingMessage', _message(uuid4().hex), streams=True)
-    step = _Step('stream', '3.1.2', answer)
+    step = _ExaminationStep('stream', '3.1.2', answer)
     events = [event for received in answer.events if (event := _event(_result(received))) is not None]
     if not events:
         yield step.fault(
@@ -335,7 +335,7 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         )
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):
-        yield _Step('event ids', '3.1.6', answer).found(
+        yield _ExaminationStep('event ids', '3.1.6', answer).found(
             'hint',
             'Events have no ids, so clients cannot resume a cut stream.',
             'Number the events, and accept the header Last-Event-ID.',
@@ -347,9 +347,9 @@ def _result(received: StreamEvent) -> object:
     return fields.get('result', fields)
 
 
-def _collected(answer: Answer, events: list[StreamResponse]) -> Finding:
+def _collected(answer: HttpAnswer, events: list[StreamResponse]) -> Finding:
     """Return the finding about a proxy that collects the events, by the times of the server and of the arrivals."""
-    step = _Step('live stream', '3.1.2', answer)
+    step = _ExaminationStep('live stream', '3.1.2', answer)
     times = [time for event in events if (time := _time(event)) is not None]
     lasted = max(times) - min(times) if times else 0.0
     arrived = answer.events[-1].at - answer.events[0].at
@@ -466,7 +466,7 @@ class StreamEvent:
 
 
 @dataclass(kw_only=True)
-class Answer:
+class HttpAnswer:
     """The answer to a request."""
 
     sent: str
@@ -516,12 +516,12 @@ class Probe:
         """Close the connections."""
         await self._connections.close()
 
-    async def ask(self, name: str, params: Params, *, streams: bool = False) -> Answer:
+    async def ask(self, name: str, params: Params, *, streams: bool = False) -> HttpAnswer:
         """Perform an operation."""
         request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         return await self._send(request, name, streams=streams)
 
-    async def ask_wrongly(self, name: str, params: Params) -> Answer:
+    async def ask_wrongly(self, name: str, params: Params) -> HttpAnswer:
         """Perform an operation with an empty object as params, to be refused by every agent."""
         request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         body: dict[str, Any] = {}
@@ -529,14 +529,14 @@ class Probe:
             body = {'jsonrpc': '2.0', 'id': 1, 'method': self._transport.codec.method(OPERATIONS[name]), 'params': {}}
         return await self._send(request._replace(content=to_json(body)), f'{name} with empty params')
 
-    async def ask_nonsense(self) -> Answer:
+    async def ask_nonsense(self) -> HttpAnswer:
         """Call an unknown method, over JSON-RPC."""
         body = to_json({'jsonrpc': '2.0', 'id': 1, 'method': 'NoSuchMethod', 'params': {}})
         headers = {'content-type': 'application/json', 'a2a-version': self.interface.version}
         return await self._send(Request('POST', self.interface.url, headers, body), 'NoSuchMethod')
 
-    async def _send(self, request: Request, name: str, *, streams: bool = False) -> Answer:
-        answer = Answer(sent=f'{request.method} {shown(request.url)} ({name})')
+    async def _send(self, request: Request, name: str, *, streams: bool = False) -> HttpAnswer:
+        answer = HttpAnswer(sent=f'{request.method} {shown(request.url)} ({name})')
         # Some servers close a kept connection after an HTTP 500, perhaps while the next request is on its way.
         headers = {**request.headers, 'connection': 'close', **({'accept': 'text/event-stream'} if streams else {})}
         try:
@@ -554,7 +554,7 @@ class Probe:
         return answer
 
 
-async def _read_events(response: httpx2.Response, answer: Answer, patience: float) -> None:
+async def _read_events(response: httpx2.Response, answer: HttpAnswer, patience: float) -> None:
     """Read a stream until its end, within the bytes and the time of an answer that comes as a whole.
 
     Raises:

@@ -46,12 +46,12 @@ class A2ATestClient(A2AClient):
     as without the key of its model, requests raise the reason.
     """
 
-    recorder: Recorder
+    recorder: RecordingTransport
     """The recordings of this client."""
 
     def _transport_to(self, app: ASGIApp | None) -> httpx2.AsyncBaseTransport:
         raising = None if app is None else _RaisingApp(app)
-        self.recorder = Recorder(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
+        self.recorder = RecordingTransport(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
         return self.recorder
 
     def _context(self) -> Context:
@@ -348,7 +348,7 @@ def record(client: A2ATestClient) -> Recording:
     return recording
 
 
-class Recorder(httpx2.AsyncBaseTransport):
+class RecordingTransport(httpx2.AsyncBaseTransport):
     """Passes requests on, and records them."""
 
     def __init__(self, transport: httpx2.AsyncBaseTransport) -> None:

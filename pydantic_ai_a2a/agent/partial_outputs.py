@@ -37,10 +37,10 @@ class PartialOutputs:
         # The agent may have got validators after the check of `to_a2a`.
         if not isinstance(events, AgentStream) or (validates_output(run) and not self._with_validators):
             return None
-        return _Response(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
+        return _ResponseOutputs(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
 
 
-class _Response:
+class _ResponseOutputs:
     """The partial outputs of one response."""
 
     def __init__(self, stream: AgentStream[Any, Any], show: Callable[[Any], Awaitable[None]], interval: float) -> None:

@@ -45,7 +45,7 @@ def pause_after(failures: int, first: float, chance: float) -> float:
     return spread(backoff_after(failures, first, _LONGEST_PAUSE, factor=4.0), 0.5, 1.5, chance=chance)
 
 
-class Sender:
+class WebhookSender:
     """Sends deliveries from construction to `aclose`.
 
     Args:
@@ -198,7 +198,7 @@ class Sender:
         return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
 
 
-Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[Sender]]
+Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[WebhookSender]]
 """Makes a sender for the running event loop, which sends until the context is left."""
 
 
@@ -217,5 +217,5 @@ def webhooks(
             'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
         )
     return Registration(configs, settings, cipher), lambda: aclosing(
-        Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
+        WebhookSender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
     )

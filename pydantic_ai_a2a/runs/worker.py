@@ -73,7 +73,7 @@ _GATHER = 0.1
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class _RunningTask:
     """A task that the worker runs."""
 
     claim: Claim
@@ -102,7 +102,7 @@ class Worker:
         self._settings = settings.workers
         self._lease = int(settings.workers.lease * 1000)
         self._loop = asyncio.get_running_loop()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningTask] = {}
         self._waiting: dict[str, Context] = {}
         """Tasks submitted here without a free slot, with the contexts to run them in."""
         self._postponed: dict[str, asyncio.TimerHandle] = {}
@@ -308,7 +308,7 @@ class Worker:
         else:
             self._spawn(task_id, context)
 
-    def _spawn(self, task_id: str, context: Context, running: _Running | None = None) -> None:
+    def _spawn(self, task_id: str, context: Context, running: _RunningTask | None = None) -> None:
         slot = RunSlot(self._slots)
         # Without a callback: anyio formats a task's callbacks for each cancelled scope, and a run has several scopes.
         self._runs[slot] = self._loop.create_task(self._run(task_id, context, slot, running), context=context)
@@ -435,14 +435,14 @@ class Worker:
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
-    def _hold(self, claim: Claim) -> _Running:
-        running = self._running[claim.header.id] = _Running(claim, self._job.token())
+    def _hold(self, claim: Claim) -> _RunningTask:
+        running = self._running[claim.header.id] = _RunningTask(claim, self._job.token())
         if 1 < claim.attempt <= (most := self._settings.attempts):
             text = 'Task %s goes on in this process, in attempt %d%s: an earlier process was lost.'
             logger.warning(text, claim.header.id, claim.attempt, '' if most == sys.maxsize else f' of {most}')
         return running
 
-    async def _run(self, task_id: str, context: Context, slot: RunSlot, running: _Running | None) -> None:
+    async def _run(self, task_id: str, context: Context, slot: RunSlot, running: _RunningTask | None) -> None:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
         chains.waiting.set(slot)
         try:
@@ -469,7 +469,7 @@ class Worker:
             self._runs.pop(slot, None)
             slot.close()
 
-    async def _claim(self, task_id: str, context: Context) -> _Running | None:
+    async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])

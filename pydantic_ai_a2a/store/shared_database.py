@@ -127,7 +127,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
         self._availability = Availability(f'{self.store} {place}')
         super().__init__(namespace)
-        self.queue = _Queue(self, self.due)
+        self.queue = _SharedQueue(self, self.due)
         self._check_alone()
 
     @property
@@ -231,7 +231,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         self.process.stop()
 
 
-class _Queue(SqlQueue):
+class _SharedQueue(SqlQueue):
     def __init__(self, backend: SharedBackend[Any], due: Due) -> None:
         super().__init__(backend, due)
         self._backend = backend

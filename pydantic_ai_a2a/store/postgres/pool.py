@@ -47,7 +47,7 @@ _pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDiction
 _making = Lock()
 
 
-class Connections:
+class PostgresConnections:
     """The connections of all namespaces with equal settings, in a thread with an event loop.
 
     Args:
@@ -123,7 +123,7 @@ class Session:
         beside: More work in the thread, until the stop.
     """
 
-    def __init__(self, connections: Connections, beside: Work) -> None:
+    def __init__(self, connections: PostgresConnections, beside: Work) -> None:
         self.connections = connections
         self.settings = connections.settings
         self.clock = connections.clock
@@ -221,9 +221,9 @@ class SharedPool:
         """Reentrant: the garbage collector may stop another namespace while this thread holds the lock."""
         self.settings = settings
         self.users = 0
-        self._connections: Connections | None = None
+        self._connections: PostgresConnections | None = None
 
-    def enter(self) -> Connections:
+    def enter(self) -> PostgresConnections:
         """Return the connections for one more namespace; called with the lock."""
         self.users += 1  # first: from now on, no other namespace closes them
         if self._connections is None:
@@ -233,7 +233,7 @@ class SharedPool:
                         'The apps of this process have different settings for %s, so they share no connections.',
                         self.settings.place,
                     )
-            self._connections = Connections(self.settings, self.clock)
+            self._connections = PostgresConnections(self.settings, self.clock)
         return self._connections
 
     def leave(self) -> bool:
