@@ -45,7 +45,7 @@ class PartialOutputs:
         # The agent may have got validators after the check of `to_a2a`.
         if not isinstance(events, AgentStream) or (validates_output(run) and not self._with_validators):
             return None
-        return _Response(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
+        return _ResponseOutputs(cast('AgentStream[Any, Any]', events), self._show, self._interval).observe
 
 
 def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
@@ -62,7 +62,7 @@ def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> N
         )
 
 
-class _Response:
+class _ResponseOutputs:
     """The partial outputs of one response."""
 
     def __init__(self, stream: AgentStream[Any, Any], show: Callable[[Any], Awaitable[None]], interval: float) -> None:

@@ -78,7 +78,7 @@ class RequestInfo:
             task.cancel()
 
         timer = loop.call_later(moment, lambda: watches.append(loop.create_task(watch())))
-        steps = _Steps(work.__await__(), task)
+        steps = _CountedSteps(work.__await__(), task)
         try:
             return await steps
         except asyncio.CancelledError:
@@ -134,7 +134,7 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     return None if first is None else first.decode('latin-1')
 
 
-class _Steps(Generic[T]):
+class _CountedSteps(Generic[T]):
     """Awaits a function of the operator, and counts how often it cancels the asyncio task of its own request.
 
     All other cancels come between two steps of the function.

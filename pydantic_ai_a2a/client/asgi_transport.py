@@ -89,7 +89,7 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; return when the answer has begun."""
         timeouts: Mapping[str, float | None] = request.extensions.get('timeout', {})
-        answer = _Answer(self._app, request, await request.aread(), timeouts.get('read'), self._context())
+        answer = _ResponseStream(self._app, request, await request.aread(), timeouts.get('read'), self._context())
         try:
             start = await answer.next()
         except BaseException:
@@ -98,7 +98,7 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(start['status'], headers=start['headers'], stream=answer, request=request)
 
 
-class _Answer(httpx2.AsyncByteStream):
+class _ResponseStream(httpx2.AsyncByteStream):
     def __init__(
         self, app: ASGIApp, request: httpx2.Request, body: bytes, timeout: float | None, context: Context
     ) -> None:

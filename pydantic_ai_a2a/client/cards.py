@@ -35,7 +35,7 @@ _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptCard:
     card: AgentCard
     wire: object
     """The JSON of the card."""
@@ -69,7 +69,7 @@ class RemoteCards:
         self._urls = _card_urls(target) if card_url is None else [_joined(target, card_url)]
         check_url(target)
         check_url(self._urls[0])
-        self._kept: _Kept | None = None
+        self._kept: _KeptCard | None = None
         self._extended: AgentCard | None = None
 
     def extend(self, card: AgentCard) -> None:
@@ -86,7 +86,7 @@ class RemoteCards:
         kept = await self._fresh()
         return self._extended or kept.card, kept.url
 
-    async def _fresh(self) -> _Kept:
+    async def _fresh(self) -> _KeptCard:
         kept = self._kept
         if kept is not None and time.monotonic() < kept.until:
             return kept
@@ -105,7 +105,7 @@ class RemoteCards:
                 return fetched
         raise refusals[0]
 
-    async def _fetch(self, url: str, kept: _Kept | None) -> _Kept:
+    async def _fetch(self, url: str, kept: _KeptCard | None) -> _KeptCard:
         """Return the card at a URL. A request whose connection is cut is repeated."""
         patience = Patience(self._connections.timeout)
         for _ in range(_REPETITIONS):
@@ -115,7 +115,7 @@ class RemoteCards:
                 await patience.wait(error)
         return await self._fetch_once(url, kept)
 
-    async def _fetch_once(self, url: str, kept: _Kept | None) -> _Kept:
+    async def _fetch_once(self, url: str, kept: _KeptCard | None) -> _KeptCard:
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag
@@ -124,7 +124,7 @@ class RemoteCards:
             if status == 304 and kept is not None:
                 # Trusted keys may have changed since.
                 card = kept.card if self._verifier is None else await self.read(kept.wire, shown(url))
-                return _Kept(card, kept.wire, url, fresh_until(answered), kept.etag)
+                return _KeptCard(card, kept.wire, url, fresh_until(answered), kept.etag)
             if status in (429, 502, 503, 504):
                 raise RemoteUnavailable(f'{shown(url)} has answered with HTTP {status}. Try again later.')
             if status != 200:
@@ -135,7 +135,7 @@ class RemoteCards:
         except ValueError:
             kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
             raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
-        return _Kept(await self.read(wire, shown(url)), wire, url, fresh_until(answered), answered.get('etag'))
+        return _KeptCard(await self.read(wire, shown(url)), wire, url, fresh_until(answered), answered.get('etag'))
 
     async def read(self, wire: object, place: str) -> AgentCard:
         """Return the card in JSON; if a signature is required, only the signed content of the card.

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
+from ..backoff import backoff
 from ..errors import (
     A2AError,
     MethodNotFoundError,
@@ -118,14 +119,13 @@ class Follower:
                 yield self._last
 
     async def _poll(self, task_id: str) -> AsyncGenerator[Update, None]:
-        pause = _FIRST_POLL
+        pauses = backoff(_FIRST_POLL, _LAST_POLL, factor=1.5)
         while not self._done:
             if (update := await self._look(task_id)) is not None:
-                pause = _FIRST_POLL
+                pauses = backoff(_FIRST_POLL, _LAST_POLL, factor=1.5)
                 yield update
             if not self._done:
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _LAST_POLL)
+                await asyncio.sleep(next(pauses))
 
     async def _look(self, task_id: str) -> Update | None:
         """Return the task as an event; None if the task has not changed."""

@@ -22,7 +22,7 @@ from grpc import ChannelConnectivity, aio
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
-from ..grpc.protobuf import SERVICE, Messages, methods
+from ..grpc.protobuf import SERVICE, MethodMessages, methods
 from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
 from ..protocol.received_errors import http_error
 from ..settings import LONG
@@ -53,7 +53,7 @@ class GrpcTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Call a method. A stream is returned with its first event, or after some time without an event."""
         method = methods()[request.url.path[1:]]
-        messages = Messages(method, MAX_VALUES, calling=True)
+        messages = MethodMessages(method, MAX_VALUES, calling=True)
         metadata = [(name, value) for name, value in request.headers.multi_items() if name not in _OF_HTTP]
         sent = await asyncio.to_thread(messages.encode, request.content)
         limit: float = request.extensions['timeout']['read']
@@ -61,7 +61,7 @@ class GrpcTransport(httpx2.AsyncBaseTransport):
         path = f'/{SERVICE}/{method.name}'
         try:
             if method.server_streaming:
-                events = _Events(channel.unary_stream(path)(sent, metadata=metadata), channel, messages, limit)
+                events = _EventStream(channel.unary_stream(path)(sent, metadata=metadata), channel, messages, limit)
                 await events.begin()
                 return httpx2.Response(200, headers={'content-type': 'text/event-stream'}, stream=events)
             call = channel.unary_unary(path)(sent, metadata=metadata, timeout=limit + len(sent) / PACE)
@@ -109,14 +109,14 @@ def _channel(url: httpx2.URL) -> aio.Channel:
     return aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
 
 
-async def _read(messages: Messages, message: bytes) -> dict[str, Any]:
+async def _read(messages: MethodMessages, message: bytes) -> dict[str, Any]:
     try:
         return messages.read(message) if len(message) < LONG else await asyncio.to_thread(messages.read, message)
     except A2AError as error:
         raise httpx2.DecodingError(error.message) from error
 
 
-class _Events(httpx2.AsyncByteStream):
+class _EventStream(httpx2.AsyncByteStream):
     """The messages of a stream, as server-sent events.
 
     Args:
@@ -126,7 +126,7 @@ class _Events(httpx2.AsyncByteStream):
         limit: Seconds of silence after which the server is asked for a sign of life. Over HTTP, servers send comments.
     """
 
-    def __init__(self, call: Any, channel: Any, messages: Messages, limit: float) -> None:
+    def __init__(self, call: Any, channel: Any, messages: MethodMessages, limit: float) -> None:
         self._call = call
         self._channel = channel
         self._messages = messages

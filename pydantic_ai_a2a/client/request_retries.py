@@ -7,12 +7,12 @@ import logging
 import random
 from collections.abc import Callable
 
+from ..backoff import backoff_after, spread
 from ..errors import A2AError, OverloadedError, QuotaExceededError, RemoteUnavailable
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_FIRST = 0.05
-_LONGEST = 1.0
+_FIRST, _LONGEST = 0.05, 1.0
 """The first and the longest pause, in seconds."""
 
 
@@ -33,7 +33,7 @@ class Patience:
     def answered(self, *, news: bool = True) -> None:
         """Begin the time anew: the agent has answered. Without news, the pauses go on growing."""
         if news:
-            self._pause = _FIRST
+            self._failures = 0
             self._logged = False
         self._end = self._clock() + self._limit
 
@@ -44,15 +44,16 @@ class Patience:
             RemoteUnavailable: The time is over; the error of the last attempt.
             A2AError: Likewise, or the agent has refused the request for good.
         """
-        pause = self._pause * (1 + self._chance()) / 2
+        self._failures += 1
+        growing = backoff_after(self._failures, _FIRST, _LONGEST)
+        pause = spread(growing, chance=self._chance())
         if isinstance(error, A2AError):
             if not isinstance(error, (OverloadedError, QuotaExceededError)):
                 raise error
             pause = error.retry_after or pause
         if self._clock() + pause > self._end:
             raise error
-        if not self._logged and max(pause, self._pause) >= _LONGEST:
+        if not self._logged and max(pause, growing) >= _LONGEST:
             self._logged = True
             logger.warning('The request is repeated for up to %.0f seconds: %s', self._end - self._clock(), error)
-        self._pause = min(self._pause * 2, _LONGEST)
         await asyncio.sleep(pause)

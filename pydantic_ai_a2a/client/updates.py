@@ -37,7 +37,7 @@ class Update:
         event: StreamResponse,
         fields: Task | None = None,
         artifacts: Mapping[str, _Pieces] | None = None,
-        messages: _Messages | None = None,
+        messages: _TaskMessages | None = None,
         count: int = 0,
         *,
         context_id: str | None = None,
@@ -149,7 +149,7 @@ class Update:
 
     def _with_message(self, event: StreamResponse, fields: Task | None, message: Message) -> Update:
         history = [] if self._fields is None else self._fields.get('history', [])
-        messages = self._messages or _Messages(history)
+        messages = self._messages or _TaskMessages(history)
         count = messages.append(message, is_piece='message' in event)
         context_id = message.get('context_id') or self._context_id
         return Update(event, fields, self._artifacts, messages, count, context_id=context_id)
@@ -188,7 +188,7 @@ START = Update(StreamResponse())
 """The state before the first event."""
 
 
-class _Messages:
+class _TaskMessages:
     """The messages of a task, in the order of their arrival. Each moment is a count of messages.
 
     A message in the stream of a task is a piece of an answer: it continues the message with its id, else the piece
@@ -211,7 +211,7 @@ class _Messages:
     def until(self, count: int) -> list[Message]:
         """Return the messages after a number of arrivals."""
         if count < self._read:
-            earlier = _Messages([])
+            earlier = _TaskMessages([])
             earlier._arrived = self._arrived[:count]
             return earlier.until(count)
         changed = {self._add(*self._arrived[n]): None for n in range(self._read, count)}

@@ -21,7 +21,7 @@ from .terminal import say
 _STATES = sorted(LIVE | INTERRUPTED)
 
 
-class _Queue(click.Group):
+class _QueueGroup(click.Group):
     """Shows the queue in numbers if no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -29,7 +29,7 @@ class _Queue(click.Group):
         return super().parse_args(ctx, args if named else ['show', *args])
 
 
-queue = _Queue('queue', help='Show or pause the queue of a store, and cancel tasks.\n\nWithout COMMAND: show.')
+queue = _QueueGroup('queue', help='Show or pause the queue of a store, and cancel tasks.\n\nWithout COMMAND: show.')
 
 
 @queue.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .probe import Answer
+from .probe import HttpAnswer
 
 Level: TypeAlias = Literal['ok', 'hint', 'warning', 'fault', 'not checked']
 """`ok`; `hint`, allowed but worth to know; `warning`, some clients will fail; `fault`, against the specification."""
@@ -30,12 +30,12 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Step:
+class ExaminationStep:
     """A step of the examination of an interface."""
 
     name: str
     section: str
-    answer: Answer
+    answer: HttpAnswer
 
     def ok(self, text: str) -> Finding:
         """Return the finding of a step without a fault."""

@@ -11,8 +11,8 @@ from ..client.updates import START
 from ..protocol.lenient_reading import AnswerUnreadable
 from ..protocol.received_tasks import read_event
 from ..types import TERMINAL, AgentCard, CancelParams, Message, Part, SendParams, StreamResponse, Task, as_object
-from .findings import Finding, Step
-from .probe import Answer, Probe, StreamEvent
+from .findings import ExaminationStep, Finding
+from .probe import HttpAnswer, Probe, StreamEvent
 
 _TEXT = 'Hello. This is a test of the connection. Please answer with one short sentence.'
 _TELLING = 0.3
@@ -22,7 +22,7 @@ _TELLING = 0.3
 async def messages(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None]:
     """Yield the findings about messages, their tasks and their streams."""
     params = harmless_message(uuid4().hex)
-    step = Step('message', '3.1.1', await probe.ask('SendMessage', params))
+    step = ExaminationStep('message', '3.1.1', await probe.ask('SendMessage', params))
     event = _event(step.answer.result)
     if event is None:
         yield step.fault('A message is not answered with a task or a message.', 'Look at the log of the agent.')
@@ -55,15 +55,15 @@ def _event(result: object) -> StreamResponse | None:
         return None
 
 
-async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerator[Finding, None]:
+async def _about_task(probe: Probe, answer: HttpAnswer, task: Task) -> AsyncGenerator[Finding, None]:
     if not task.get('context_id'):
-        yield Step('context', '3.4.1', answer).fault(
+        yield ExaminationStep('context', '3.4.1', answer).fault(
             'The task has no contextId.', 'Give each task the id of a conversation.'
         )
     canceled = await probe.ask('CancelTask', CancelParams(id=task['id']))
     if task['status']['state'] not in TERMINAL:
         return
-    step = Step('ended task', '3.1.5', canceled)
+    step = ExaminationStep('ended task', '3.1.5', canceled)
     if canceled.error is not None and (canceled.code == -32002 or canceled.status in (400, 409)):
         yield step.ok('An ended task cannot be canceled.')
     else:
@@ -73,7 +73,7 @@ async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerato
 
 
 async def _again(probe: Probe, params: SendParams, task: Task) -> Finding:
-    step = Step('repeated message', '3.1.1', await probe.ask('SendMessage', params))
+    step = ExaminationStep('repeated message', '3.1.1', await probe.ask('SendMessage', params))
     event = _event(step.answer.result)
     second = None if event is None else START.followed_by(event).task
     if second is None or second['id'] == task['id']:
@@ -96,7 +96,7 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         yield Finding(step='stream', level='not checked', text='The card declares no streaming.', section='3.1.2')
         return
     answer = await probe.ask('SendStreamingMessage', harmless_message(uuid4().hex), streams=True)
-    step = Step('stream', '3.1.2', answer)
+    step = ExaminationStep('stream', '3.1.2', answer)
     events = [event for received in answer.events if (event := _event(_result(received))) is not None]
     if not events:
         yield step.fault(
@@ -119,7 +119,7 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
         )
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):
-        yield Step('event ids', '3.1.6', answer).found(
+        yield ExaminationStep('event ids', '3.1.6', answer).found(
             'hint',
             'Events have no ids, so clients cannot resume a cut stream.',
             'Number the events, and accept the header Last-Event-ID.',
@@ -131,9 +131,9 @@ def _result(received: StreamEvent) -> object:
     return fields.get('result', fields)
 
 
-def _collected(answer: Answer, events: list[StreamResponse]) -> Finding:
+def _collected(answer: HttpAnswer, events: list[StreamResponse]) -> Finding:
     """Return the finding about a proxy that collects the events, by the times of the server and of the arrivals."""
-    step = Step('live stream', '3.1.2', answer)
+    step = ExaminationStep('live stream', '3.1.2', answer)
     times = [time for event in events if (time := _time(event)) is not None]
     lasted = max(times) - min(times) if times else 0.0
     arrived = answer.events[-1].at - answer.events[0].at

@@ -39,7 +39,7 @@ class StreamEvent:
 
 
 @dataclass(kw_only=True)
-class Answer:
+class HttpAnswer:
     """The answer to a request."""
 
     sent: str
@@ -89,12 +89,12 @@ class Probe:
         """Close the connections."""
         await self._connections.close()
 
-    async def ask(self, name: str, params: Params, *, streams: bool = False) -> Answer:
+    async def ask(self, name: str, params: Params, *, streams: bool = False) -> HttpAnswer:
         """Perform an operation."""
         request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         return await self._send(request, name, streams=streams)
 
-    async def ask_wrongly(self, name: str, params: Params) -> Answer:
+    async def ask_wrongly(self, name: str, params: Params) -> HttpAnswer:
         """Perform an operation with an empty object as params, to be refused by every agent."""
         request = self._transport.request(self._transport.codec, OPERATIONS[name], params)
         body: dict[str, Any] = {}
@@ -102,14 +102,14 @@ class Probe:
             body = {'jsonrpc': '2.0', 'id': 1, 'method': self._transport.codec.method(OPERATIONS[name]), 'params': {}}
         return await self._send(request._replace(content=to_json(body)), f'{name} with empty params')
 
-    async def ask_nonsense(self) -> Answer:
+    async def ask_nonsense(self) -> HttpAnswer:
         """Call an unknown method, over JSON-RPC."""
         body = to_json({'jsonrpc': '2.0', 'id': 1, 'method': 'NoSuchMethod', 'params': {}})
         headers = {'content-type': 'application/json', 'a2a-version': self.interface.version}
         return await self._send(Request('POST', self.interface.url, headers, body), 'NoSuchMethod')
 
-    async def _send(self, request: Request, name: str, *, streams: bool = False) -> Answer:
-        answer = Answer(sent=f'{request.method} {shown(request.url)} ({name})')
+    async def _send(self, request: Request, name: str, *, streams: bool = False) -> HttpAnswer:
+        answer = HttpAnswer(sent=f'{request.method} {shown(request.url)} ({name})')
         # Some servers close a kept connection after an HTTP 500, perhaps while the next request is on its way.
         headers = {**request.headers, 'connection': 'close', **({'accept': 'text/event-stream'} if streams else {})}
         try:
@@ -127,7 +127,7 @@ class Probe:
         return answer
 
 
-async def _read_events(response: httpx2.Response, answer: Answer, patience: float) -> None:
+async def _read_events(response: httpx2.Response, answer: HttpAnswer, patience: float) -> None:
     """Read a stream until its end, within the bytes and the time of an answer that comes as a whole.
 
     Raises:

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 from ..errors import MethodNotFoundError, TaskNotFoundError
 from ..types import AgentCard, GetParams
-from .findings import Finding, Step
+from .findings import ExaminationStep, Finding
 from .message_steps import harmless_message
-from .probe import Answer, Probe
+from .probe import HttpAnswer, Probe
 
 
-def served(probe: Probe, unknown: Answer) -> Finding:
+def served(probe: Probe, unknown: HttpAnswer) -> Finding:
     """Return the finding about an interface, by its answer to a request for an unknown task."""
-    step = Step('interface', '8.3', unknown)
+    step = ExaminationStep('interface', '8.3', unknown)
     if not unknown.status:
         return step.fault(
             f'{probe.name} is declared and cannot be reached.',
@@ -30,7 +30,7 @@ def served(probe: Probe, unknown: Answer) -> Finding:
     return step.ok(f'{probe.name} is served.')
 
 
-async def security(probe: Probe, card: AgentCard, with_credentials: Answer) -> Finding:
+async def security(probe: Probe, card: AgentCard, with_credentials: HttpAnswer) -> Finding:
     """Return the finding about requests without credentials."""
     declared = bool(card.get('security_schemes')) and bool(card.get('security_requirements'))
     anonymous = probe.without_credentials()
@@ -39,7 +39,7 @@ async def security(probe: Probe, card: AgentCard, with_credentials: Answer) -> F
     finally:
         await anonymous.close()
     enforced = answer.status in (401, 403)
-    declares, asks = Step('security', '7.3', answer), Step('security', '7.4', answer)
+    declares, asks = ExaminationStep('security', '7.3', answer), ExaminationStep('security', '7.4', answer)
     if declared and not enforced:
         return asks.fault(
             'The card asks for credentials, and requests without credentials are served.',
@@ -59,15 +59,15 @@ async def security(probe: Probe, card: AgentCard, with_credentials: Answer) -> F
     return asks.ok('Requests without credentials are refused, as the card says.')
 
 
-def error_answers(probe: Probe, unknown: Answer) -> Iterator[Finding]:
+def error_answers(probe: Probe, unknown: HttpAnswer) -> Iterator[Finding]:
     """Yield the findings about the answer to a request for an unknown task."""
     is_rpc = probe.interface.binding == 'JSONRPC'
     if unknown.media_type not in ('application/json', 'application/a2a+json'):
-        yield Step('content type', '9.1' if is_rpc else '11.1', unknown).fault(
+        yield ExaminationStep('content type', '9.1' if is_rpc else '11.1', unknown).fault(
             f'Answers have the media type {unknown.media_type or "of nothing"}.', 'Answer with application/json.'
         )
     wanted = 'the error -32001' if is_rpc else 'HTTP 404 with the reason TASK_NOT_FOUND'
-    step = Step('unknown task', '3.3.2', unknown)
+    step = ExaminationStep('unknown task', '3.3.2', unknown)
     if isinstance(unknown.error, TaskNotFoundError):
         yield step.ok(f'An unknown task is {wanted}.')
     else:
@@ -80,14 +80,14 @@ async def bad_params(probe: Probe) -> AsyncGenerator[Finding, None]:
     answer = await probe.ask_wrongly('SendMessage', harmless_message('m'))
     is_rpc = probe.interface.binding == 'JSONRPC'
     wanted = 'the error -32602' if is_rpc else 'HTTP 400'
-    step = Step('bad params', '3.3.2', answer)
+    step = ExaminationStep('bad params', '3.3.2', answer)
     if answer.code == -32602 if is_rpc else answer.status == 400:
         yield step.ok(f'SendMessage without a message is {wanted}.')
     else:
         advice = f'Check the params, and answer with {wanted}.'
         yield step.fault(f'SendMessage without a message is not {wanted}.', advice)
     if is_rpc:
-        step = Step('unknown method', '9.5', await probe.ask_nonsense())
+        step = ExaminationStep('unknown method', '9.5', await probe.ask_nonsense())
         if step.answer.code == -32601:
             yield step.ok('An unknown method is the error -32601.')
         else:

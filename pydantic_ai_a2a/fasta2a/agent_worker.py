@@ -142,7 +142,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         return self.outputs_for()
 
     @cached_property
-    def _running(self) -> dict[str, _Running]:
+    def _running(self) -> dict[str, _RunSignals]:
         return {}
 
     @cached_property
@@ -246,7 +246,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         Raises:
             ValueError: The task is unknown, or was begun before.
         """
-        running = self._running[params['id']] = _Running()
+        running = self._running[params['id']] = _RunSignals()
         try:
             async with self._turns.setdefault(params['context_id'], asyncio.Lock()):
                 await self._begin(params, running.token)
@@ -340,7 +340,7 @@ async def _stored(work: Awaitable[T]) -> T:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunSignals:
     token: RunToken = field(default_factory=RunToken)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -22,7 +22,7 @@ from ..protocol import stored
 from ..store.ports import Accepted, Backend, Claim, Slot, Submission, TaskQueue, WrappedQueue
 from ..store.ports.wrapped_queue import inner_method
 from ..store.sqlite.memory import MemoryBackend
-from .shared_tasks import Followed, adopt
+from .shared_tasks import SharedTask, adopt
 from .storage_backend import FastA2ABackend, header_in_memory
 from .storage_tasks import context_key
 
@@ -114,9 +114,9 @@ class BrokeredBackend(Backend):
             logger.exception('The broker refused task %s; the task runs without the broker.', task_id)
             self._hand_out(task_id)
         if self._shared is not None:
-            await self._follow(Followed(self._shared, task_id), task_id)
+            await self._follow(SharedTask(self._shared, task_id), task_id)
 
-    async def _follow(self, followed: Followed, task_id: str) -> None:
+    async def _follow(self, followed: SharedTask, task_id: str) -> None:
         """Watch a task in another process, until the broker hands out the task here."""
         over = False
         while task_id in self._withheld and not over:

@@ -46,7 +46,7 @@ async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
     await backend.memory.queue.submit(submission, queue_limit=sys.maxsize, idempotency_window=0)
 
 
-class Followed:
+class SharedTask:
     """One task that may run in another process.
 
     Args:

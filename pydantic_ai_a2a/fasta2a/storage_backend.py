@@ -99,9 +99,9 @@ class FastA2ABackend(Backend):
         """Exceptions of the storage at claims, by task: the run ends with the exception."""
         self.own_messages: dict[str, Sequence[ModelMessage]] = {}
         """The messages of interrupted tasks that are missing in their contexts."""
-        self.queue = _Queue(self)
-        self.reader = _Reader(self)
-        self.events = _Events(memory)
+        self.queue = _StorageQueue(self)
+        self.reader = _StorageReader(self)
+        self.events = _StorageEvents(memory)
         self.housekeeping = StorageHousekeeping(self)
         self.quotas = memory.quotas
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -144,7 +144,7 @@ async def header_in_memory(memory: MemoryBackend, task_id: str) -> TaskHeader | 
     return None if task is None else task.header
 
 
-class _Queue(WrappedQueue):
+class _StorageQueue(WrappedQueue):
     """A queue in memory that writes to the storage first. Tasks are claimed after their submission, without slots."""
 
     def __init__(self, backend: FastA2ABackend) -> None:
@@ -332,13 +332,13 @@ def _new_messages(finish: Finish) -> list[Message] | None:
     return [stored.load_message(body) for body in bodies] or None
 
 
-class _Events(SqlEvents):
+class _StorageEvents(SqlEvents):
     """The event logs in memory, for tasks whose messages this process has accepted."""
 
     expect = EventLog.expect  # the storage makes the ids of new tasks
 
 
-class _Reader(SqlReader):
+class _StorageReader(SqlReader):
     """Reads the tasks of the storage, with the event numbers and partial results in memory."""
 
     def __init__(self, backend: FastA2ABackend) -> None:

@@ -27,7 +27,7 @@ from ..settings import LONG
 from ..types import StoredTask, TaskEvent, new_correlation_id
 from .call_info import request_info
 from .call_status import status_of
-from .protobuf import Messages
+from .protobuf import MethodMessages
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -71,7 +71,7 @@ class GrpcCall(RequestFlow):
         serving: Serving,
         calls: GrpcCalls,
         operation: Operation,
-        messages: Messages,
+        messages: MethodMessages,
         context: aio.ServicerContext[bytes, bytes],
     ) -> None:
         super().__init__(serving, request_info(context, new_correlation_id(), gone=self.gone))

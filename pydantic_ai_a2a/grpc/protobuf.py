@@ -40,7 +40,7 @@ def methods() -> Mapping[str, MethodDescriptor]:
     return a2a_pb2.DESCRIPTOR.services_by_name['A2AService'].methods_by_name
 
 
-class Messages:
+class MethodMessages:
     """The messages of one method.
 
     Args:

@@ -13,7 +13,7 @@ from ..protocol.operations import OPERATIONS, Operation
 from ..service.request_flow import Serving
 from ..settings import TLS
 from .call import GrpcCall, GrpcCalls
-from .protobuf import SERVICE, Messages, methods
+from .protobuf import SERVICE, MethodMessages, methods
 
 _PING = 15_000
 """Milliseconds between pings on a connection, so that dead clients are noticed."""
@@ -97,7 +97,7 @@ def _handlers(serving: Serving, calls: GrpcCalls) -> grpc.GenericRpcHandler:
     message is answered.
     """
     handlers = {
-        name: _handler(serving, calls, OPERATIONS[name], Messages(method, serving.limits.values))
+        name: _handler(serving, calls, OPERATIONS[name], MethodMessages(method, serving.limits.values))
         for name, method in methods().items()
         if name in OPERATIONS
     }
@@ -105,7 +105,7 @@ def _handlers(serving: Serving, calls: GrpcCalls) -> grpc.GenericRpcHandler:
 
 
 def _handler(
-    serving: Serving, calls: GrpcCalls, operation: Operation, messages: Messages
+    serving: Serving, calls: GrpcCalls, operation: Operation, messages: MethodMessages
 ) -> grpc.RpcMethodHandler[Any, Any]:
     async def handle(_: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
         await GrpcCall(serving, calls, operation, messages, context).handle()

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 
+from ..backoff import backoff_after, spread
+from ..bounded_wait import bounded_wait
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
@@ -35,12 +37,12 @@ _FLUSH_TIME = 4.0
 """Seconds in which a closing sender still sends due deliveries."""
 
 
-def pause_after(failures: int, backoff: float, chance: float) -> float:
+def pause_after(failures: int, first: float, chance: float) -> float:
     """Return the seconds before the next try; `chance` from 0 to 1 varies the pause by up to a half."""
-    return min(backoff * 4.0 ** (failures - 1), _LONGEST_PAUSE) * (0.5 + chance)
+    return spread(backoff_after(failures, first, _LONGEST_PAUSE, factor=4.0), 0.5, 1.5, chance=chance)
 
 
-class Sender:
+class WebhookSender:
     """Sends deliveries from construction to `aclose`.
 
     Args:
@@ -116,11 +118,7 @@ class Sender:
                 seconds = _POLL
             if self._closing and not self._active and seconds > 0:
                 return
-            try:
-                async with asyncio.timeout(max(seconds, _BRIEFLY)):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass  # the pause is over: poll the outbox
+            await bounded_wait(max(seconds, _BRIEFLY), self._wake.wait())
 
     async def _start_due(self) -> float:
         """Start due deliveries while slots are free. Return the seconds until the next poll."""

@@ -10,10 +10,10 @@ from ..settings import Push
 from ..signing.push_signatures import SignPush
 from ..store.ports import Backend
 from .registration import Registration
-from .sender import Sender
+from .sender import WebhookSender
 from .stored_targets import TargetCipher
 
-Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[Sender]]
+Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[WebhookSender]]
 """Makes a sender for the running event loop, which sends until the context is left."""
 
 
@@ -32,5 +32,5 @@ def webhooks(
             'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
         )
     return Registration(configs, settings, cipher), lambda: aclosing(
-        Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
+        WebhookSender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
     )

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, ref
 from pydantic_ai.exceptions import UserError
 
 from ..agent.mcp_connections import MCPConnections
+from ..backoff import backoff
 from ..errors import AgentUnavailable, AgentUnusable, BackendUnusable
 from ..service.event_streams import OpenStreams
 from ..service.slot_offers import Offer
@@ -33,18 +34,11 @@ from .worker import Worker
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LONGEST_PAUSE = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""The first and the longest pause before a further attempt to enter an agent, in seconds."""
 
 _running: WeakKeyDictionary[Backend, ref[Hosting]] = WeakKeyDictionary()
 """The `Hosting` that runs the tasks of each backend in this process."""
-
-
-def _pauses() -> Iterator[float]:
-    """Seconds before each further attempt to enter an agent."""
-    pause = 1.0
-    while True:
-        yield pause
-        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class Hosting:
@@ -89,7 +83,7 @@ class Hosting:
         self._beside = beside
         self.runs_tasks = True
         """True if hosts run tasks. Set to False before the first use, all tasks are left to other processes."""
-        self.pauses: Callable[[], Iterator[float]] = _pauses
+        self.pauses: Callable[[], Iterator[float]] = partial(backoff, _FIRST_PAUSE, _LONGEST_PAUSE)
         """Seconds before each further attempt to start a host."""
         self._leaving = False
         """True between the signal and the drain."""

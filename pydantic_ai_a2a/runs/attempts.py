@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 from time import perf_counter
 
 from pydantic_ai.exceptions import RunCancelled
 
+from ..backoff import backoff_after, spread
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
 from ..settings import Settings
@@ -24,8 +24,8 @@ from .store_outages import StoreRetries
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_DOUBLED = 5
-"""Number of pauses before tries that are twice as long as the pause before."""
+_LONGEST_BACKOFF = 2**5
+"""The longest pause before a try, in multiples of the first."""
 _LONGEST_PAUSE = 600.0
 """Seconds. A provider that asks for a longer pause fails the task."""
 
@@ -102,9 +102,8 @@ class Attempts:
         """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
         before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
         number = 1 if recorder.has_stored_steps else before.number + 1
-        backoff = self._workers.backoff * 2 ** min(number - 1, _DOUBLED)
-        # The random part keeps runs apart, and needs no secure random numbers.
-        pause = max(backoff, retry_after(error)) * random.uniform(1, 1.5)  # nosec B311
+        first = self._workers.backoff
+        pause = spread(max(backoff_after(number, first, _LONGEST_BACKOFF * first), retry_after(error)), 1, 1.5)
         spent = before.spent + perf_counter() - began + pause
         if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
             return None

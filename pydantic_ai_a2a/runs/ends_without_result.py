@@ -34,7 +34,7 @@ class EndsWithoutResult:
         hooks: Called after the end is stored.
         metering: Charges for usage outside a recorder's last write.
         beside: Starts a coroutine beside the runs of the worker.
-        wait: Queues a task here until a slot is free, after some seconds.
+        run_again: Queues a task here until a slot is free, after some seconds.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class EndsWithoutResult:
         *,
         metering: Metering | None,
         beside: Callable[[Coroutine[Any, Any, None]], None],
-        wait: Callable[[str, float], None],
+        run_again: Callable[[str, float], None],
     ) -> None:
         self._backend = backend
         self._pending_writes = pending_writes
         self._hooks = hooks
         self._metering = metering
         self._beside = beside
-        self._wait = wait
+        self._run_again = run_again
         self.on_expired = None if hooks.on_failure is None and metrics.instruments is None else self._expired
 
     async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
@@ -99,7 +99,7 @@ class EndsWithoutResult:
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(run_failure(claim.header, failure.kind, run_id(claim), error)))
             if following is not None:  # the next run waits like any task: there may be no free slot
-                self._wait(claim.header.id, 0.0)
+                self._run_again(claim.header.id, 0.0)
                 await self._backend.queue.release(following)
 
         return record
@@ -116,7 +116,7 @@ class EndsWithoutResult:
         async def record() -> None:
             await self._backend.queue.release(claim, tried, pause=round(1000 * pause), charges=charges)
             await self._settle(claim, recorder)  # another process may have ended the task
-            self._wait(claim.header.id, pause)
+            self._run_again(claim.header.id, pause)
 
         await self._pending_writes.give(claim.header.id, record)
 

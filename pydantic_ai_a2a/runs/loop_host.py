@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import Any, Literal, TypeAlias
 
 from ..agent.mcp_connections import MCPConnections
+from ..bounded_wait import bounded_wait
 from ..clock import STOP_TIME
 from ..telemetry.metrics import metrics
 from .worker import Worker
@@ -114,7 +115,7 @@ class Host:
                             raise
                         if not self._held:
                             logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
-                            await self._sleep(next(pauses))
+                            await bounded_wait(next(pauses), self._wake.wait())  # until the host ends at most
                             continue
                         logger.debug('A lost connection could not be closed in order.', exc_info=True)
                     pauses, self._held = self._pauses(), False
@@ -164,12 +165,6 @@ class Host:
             self._connections.renewing = renewing
             if self.worker is not None:
                 self.worker.pause(renewing)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Wait, until the host ends at most."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
 
     def doubt(self) -> None:
         """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import Context
 
+from ..bounded_wait import bounded_wait
 from ..clock import STOP_TIME
 from ..store.ports import Backend
 
@@ -30,15 +31,11 @@ async def present(backend: Backend, service: str, *, lease: float = 30.0) -> Asy
     keeping = _keep(backend, service, lease, announced)
     task = asyncio.get_running_loop().create_task(keeping, context=Context())
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_START):
-                await announced.wait()
+        await bounded_wait(_START, announced.wait())
         yield
     finally:
         task.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIME):
-                await _announce(backend, service, 0)
+        await bounded_wait(STOP_TIME, _announce(backend, service, 0))
 
 
 async def _keep(backend: Backend, service: str, lease: float, announced: asyncio.Event) -> None:

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
+from ..backoff import backoff_after, spread
+from ..bounded_wait import bounded_wait
 from ..errors import LeaseLost, StoreFailed, StoreUnavailable
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
 
-_PAUSE = 0.05
-"""Seconds before the second attempt; the pause doubles with each attempt."""
-_LONGEST = 1.0
+_FIRST, _LONGEST = 0.05, 1.0
+"""The first and the longest pause between attempts, in seconds."""
 _BUSY = 5
 """Attempts of a transaction that takes too long although the store works."""
 _FRESH = 1 / 30
@@ -78,7 +78,7 @@ class StoreRetries:
         return partial(self._call, task_id)
 
     async def _call(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        pause, busy = _PAUSE, 0
+        failures = busy = 0
         try:
             while True:
                 try:
@@ -94,9 +94,8 @@ class StoreRetries:
                     self._is_waiting(task_id, error)
                 except Exception as error:
                     raise StoreFailed from error
-                seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
-                pause = min(2 * pause, _LONGEST)
-                await self._wait(seconds)
+                failures += 1
+                await bounded_wait(spread(backoff_after(failures, _FIRST, _LONGEST)), self._ending.wait())
         finally:
             if self.waiting:
                 self.waiting.discard(task_id)
@@ -109,13 +108,6 @@ class StoreRetries:
                 error.detail,
             )
         self.waiting.add(task_id)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):  # in Python 3.11, wait_for may swallow a cancellation
-                await self._ending.wait()
-        except TimeoutError:
-            pass
 
 
 class PendingWrites:

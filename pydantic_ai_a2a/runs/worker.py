@@ -1,16 +1,42 @@
-"""The worker: claims queued tasks and runs them, as many at once as there are slots.
+"""The worker: claims queued tasks of one backend and runs them in one event loop, as many at once as it has slots.
 
-Each task runs in an asyncio task of its own, in a copy of the submitter's context: traces and overrides hold.
+Each task runs in an asyncio task of its own, in a copy of the submitter's context: traces and overrides hold. The
+worker keeps a task
+
+- in `_waiting` with its context: the task was submitted here, and found no free slot, or earlier tasks. It goes with a
+  claim, here or elsewhere, or with a cancel.
+- in `_postponed` with a timer: the task failed, and another try may succeed. It goes with the timer, or with a claim.
+- in `_running` with its claim: from right after the claim to the stored end or release.
+- in `_pending_writes`: the store did not take the end or the release. It goes with the stored write.
+
+A run starts in three ways. A message has claimed its task for an offered slot (`offer`, `_settle`). A new task finds a
+free slot, and its run claims it by its id (`_begin`). The claim loop claims what is queued.
+
+The claim loop sleeps until the next claim is due (`_claim_within`): at once after a hint of another process and at a
+heartbeat; when a slot is free again and tasks are known to be queued, or a moment later if few slots are free; a second
+after a claim that left tasks although a slot was free; after an outage of the store, when other workers have had time
+to renew their leases.
+
+What may come between:
+
+- A message takes a slot during a claim. Then the claim hands back a task for which no slot is left.
+- A hint comes during a claim, perhaps too late for it. Another claim follows.
+- Another process claims a task that waits here. Only the claim loop looks for such tasks (`_forget_waiting`): during a
+  claim, tasks that come here are not queued either, and their contexts are still needed.
+- The lease of a run is lost, and the same task is claimed here again, before that run has stopped.
+
+What must hold: one claim at a time asks for the free slots. No new task overtakes one that waits, except for tasks of
+other agents, which end the waits of runs (`_has_to_wait`). The leases of tasks in `_running` and `_pending_writes` are
+renewed. A claimed task is run or handed back, also at a stop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +45,7 @@ from os import urandom
 from typing import Any
 
 from .. import chains
+from ..bounded_wait import bounded_wait
 from ..clock import STOP_TIME
 from ..conversion.failures import SHUTDOWN
 from ..quotas import Metering
@@ -29,6 +56,7 @@ from .attempts import Attempts
 from .ends_without_result import EndsWithoutResult
 from .heartbeat import Heartbeat
 from .job import CancelToken, Job
+from .slots import RunSlot, Slots
 from .store_outages import Outages, PendingWrites, StoreRetries
 from .sweeper import Sweeper
 
@@ -36,50 +64,21 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
-_LENT = 4
-"""Runs for each slot that wait for other agents, until only tasks of other agents start. These end such waits."""
 _FORGET_AT_ONCE = 100
 """Waiting tasks to check in a heartbeat, in the order of submission."""
 _RETRY_CLAIM = 1.0
 """Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
 _GATHER = 0.1
-"""The most seconds for which a free slot waits for others, while tasks are queued: one claim fills them all."""
-_TOGETHER = 8
-"""The part of the slots that a claim waits for: an eighth."""
+"""The most seconds for which few free slots wait for others, while tasks are queued: one claim fills them all."""
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class _RunningTask:
     """A task that the worker runs."""
 
     claim: Claim
     token: CancelToken
     """One token for all runs of the task: a cancel between two runs stops the second run."""
-
-
-class _RunSlot(AbstractAsyncContextManager[None]):
-    """The slot of one run, lent to other runs while this run waits for another agent."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._waits = 0
-        self._over = False
-
-    async def __aenter__(self) -> None:
-        self._waits += 1
-        if self._waits == 1 and not self._over:
-            self._worker.lend()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._waits -= 1
-        if self._waits == 0 and not self._over:
-            await self._worker.take()
-
-    def close(self) -> None:
-        """Hold the slot at the end of the run, although a task that the run has left behind may still wait."""
-        self._over = True
-        if self._waits:
-            self._worker.take_now()
 
 
 class Worker:
@@ -103,38 +102,38 @@ class Worker:
         self._settings = settings.workers
         self._lease = int(settings.workers.lease * 1000)
         self._loop = asyncio.get_running_loop()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningTask] = {}
         self._waiting: dict[str, Context] = {}
         """Tasks submitted here without a free slot, with the contexts to run them in."""
         self._postponed: dict[str, asyncio.TimerHandle] = {}
         """Tasks that are tried again here after a pause."""
-        self._behind = False
-        """True while the queue has tasks from other processes, or from the time before this worker."""
+        self._more_queued = False
+        """True while the queue has tasks that do not wait here: from other processes, or from before this worker."""
         self._pending_writes = PendingWrites()
         self._retries = StoreRetries()
         self._outages = Outages(settings.workers.lease)
         self._ends = EndsWithoutResult(
-            backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
+            backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, run_again=self._run_again
         )
         self._sweeper = Sweeper(backend, settings.retention, self._ends.on_expired)
         self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
-        self._slots = settings.workers.running
-        self._most_lent = _LENT * settings.workers.running
-        self._lent = 0
-        """Number of runs that wait for other agents, without a slot."""
-        self._returning: deque[asyncio.Future[None]] = deque()
-        """Runs that have waited, and need a slot again."""
+        self._slots = Slots(settings.workers.running, self._on_free)
         self._slot = Slot(self.holder, self._lease, settings.limits.quotas and settings.limits.quotas.running)
         self._offer = Offer(self._slot, self._settle)
-        self._active: set[asyncio.Task[None]] = set()
+        self._runs: dict[RunSlot, asyncio.Task[None]] = {}
+        self._side_work: set[asyncio.Task[None]] = set()
+        """Hooks and releases, which need no slot."""
         self._draining = self._paused = False
         self._finished = 0
-        self._filling: asyncio.Task[None] | None = None
-        self._fill_again = False
+        self._claiming: asyncio.Task[None] | None = None
+        self._claim_due = math.inf
+        """When the next claim is due, by the clock of the event loop; infinite if nothing is known to be queued."""
+        self._claim_sooner = asyncio.Event()
+        """Set when the next claim is due sooner than before."""
         self._finds_lost = True
         """True if the next claim also looks for lost tasks: at the start, and at each heartbeat."""
-        self._fill_timer: tuple[float, asyncio.Handle] | None = None
-        """Timer of the next look at queued tasks, while a slot is free, and its time, which uvloop's may not know."""
+        self._checks_waiting = False
+        """True after a heartbeat, until the claim loop has asked for the tasks that wait here."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -148,8 +147,8 @@ class Worker:
         self._beating = self._loop.create_task(self._beat(), context=Context())
         if self._backend.durable:  # other processes may take over tasks
             self._heartbeat = Heartbeat(self._renew, self._settings.lease)
-        self._filling = self._loop.create_task(self._fill(), context=Context())
-        await self._filling
+        await self._claim_queued()
+        self._claiming = self._loop.create_task(self._claim_when_due(), context=Context())
 
     async def ask_store(self) -> None:
         """Ask the store for the queue: the first answer of a database sets its wall clock, for `Backend.now`."""
@@ -173,15 +172,15 @@ class Worker:
         """Start no run while paused: tasks wait in the queue."""
         self._paused = paused
         if not paused:
-            self._behind = True
-            self._fill_soon()
+            self._more_queued = True
+            self._claim_within(0)
 
     async def drain(self, grace: float) -> None:
         """Let running tasks finish within `grace` seconds. Then hand the rest back, or fail the rest in memory."""
         self.begin_drain()
         await self._release_waiting()
-        if self._active:
-            await asyncio.wait(self._active, timeout=grace)
+        if active := self._active():
+            await asyncio.wait(active, timeout=grace)
         await self._stop_runs()
         await self._release_waiting()
         await self._finish_hooks()
@@ -201,16 +200,19 @@ class Worker:
 
     async def _finish_hooks(self) -> None:
         """Wait for the last hooks."""
-        if self._active:
-            await asyncio.wait(self._active, timeout=STOP_TIME)
+        if active := self._active():
+            await asyncio.wait(active, timeout=STOP_TIME)
+
+    def _active(self) -> list[asyncio.Task[None]]:
+        return [*self._runs.values(), *self._side_work]
 
     async def _stop_runs(self) -> None:
         self._end_listening()
         self._retries.end()
-        for timer in (*self._postponed.values(), *([] if self._fill_timer is None else [self._fill_timer[1]])):
+        for timer in self._postponed.values():
             timer.cancel()
-        background = (self._beating, self._filling, self._sweeper.sweeping)
-        stopping = [task for task in (*background, *self._active) if task is not None]
+        background = (self._beating, self._claiming, self._sweeper.sweeping)
+        stopping = [task for task in (*background, *self._active()) if task is not None]
         for task in stopping:
             task.cancel()
         try:
@@ -220,7 +222,8 @@ class Worker:
             heartbeat, self._heartbeat = self._heartbeat, None
             if heartbeat is not None:
                 heartbeat.stop()
-        self._active.clear()  # tasks that have not stopped have had their time
+        self._runs.clear()  # tasks that have not stopped have had their time
+        self._side_work.clear()
         while self._running:  # claims of such tasks, and of tasks before their start
             self._ends.owe_release(self._running.popitem()[1].claim)
         await self._pending_writes.settle_at_last(STOP_TIME)
@@ -249,8 +252,8 @@ class Worker:
 
     def _on_ready(self, task_id: str | None) -> None:
         if task_id is None:
-            self._behind = True
-            self._fill_soon()
+            self._more_queued = True
+            self._claim_within(0)
             return
         context = copy_context()
         if asyncio._get_running_loop() is self._loop:
@@ -271,145 +274,108 @@ class Worker:
 
     def offer(self) -> Offer | None:
         """Reserve a slot for a message that is about to be stored; None if the task has to wait."""
-        if self._stop_listening is None or self._waits():
+        if self._stop_listening is None or self._has_to_wait():
             return None
-        self._slots -= 1
+        self._slots.free -= 1
         return self._offer
 
     def _settle(self, claim: Claim | None) -> None:
         """Run the claimed task in a slot that was offered, or return the slot."""
         if claim is None:
-            self.give_back()
+            self._slots.give_back()
             return
-        self._slots += 1
+        self._slots.free += 1
         if self._draining or self._paused:
             self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
             context = copy_context()
-            self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
+            self._spawn(claim.header.id, context, self._hold(claim))
 
-    def _waits(self) -> bool:
+    def _has_to_wait(self) -> bool:
         """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""
-        if self._draining or self._paused or self._slots <= 0:
+        slots = self._slots
+        if self._draining or self._paused or slots.free <= 0:
             return True
-        if self._lent >= self._most_lent:
+        if slots.lent >= slots.most_lent:
             return not chains.depth.get()
-        return bool(self._waiting) or self._behind
+        return bool(self._waiting) or self._more_queued
 
     def _begin(self, task_id: str, context: Context) -> None:
-        if context.run(self._waits):
+        if context.run(self._has_to_wait):
             self._waiting[task_id] = context  # behind earlier tasks
-            if not self._draining and self._slots > 0:
-                self._fill_together()
-            self._fill_again = True
+            if not self._draining and self._slots.free > 0:
+                self._claim_within(self._gathering())
         else:
-            self._spawn(self._run(task_id, context), context)
+            self._spawn(task_id, context)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], context: Context) -> None:
-        self._slots -= 1
+    def _spawn(self, task_id: str, context: Context, running: _RunningTask | None = None) -> None:
+        slot = RunSlot(self._slots)
         # Without a callback: anyio formats a task's callbacks for each cancelled scope, and a run has several scopes.
-        self._active.add(self._loop.create_task(work, context=context))
+        self._runs[slot] = self._loop.create_task(self._run(task_id, context, slot, running), context=context)
 
-    def give_back(self) -> None:
-        """Give a slot to a run that has waited for another agent, or to a waiting task."""
-        self._slots += 1
-        while self._returning and self._slots > 0:
-            turn = self._returning.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                self._slots -= 1
-        if self._waiting or self._behind:
-            self._fill_together()
+    # --- claims of queued tasks -------------------------------------------------------------------------------------
 
-    def lend(self) -> None:
-        """Give back the slot of a run that waits for another agent."""
-        self._lent += 1
-        self.give_back()
+    def _on_free(self) -> None:
+        if self._waiting or self._more_queued:
+            self._claim_within(self._gathering())
 
-    def take_now(self) -> None:
-        """Take a slot for a run that has waited, if need be one more than there are."""
-        self._lent -= 1
-        self._slots -= 1
+    def _gathering(self) -> float:
+        """Return the seconds for which a claim waits for more free slots: none if memory answers each claim at once."""
+        return _GATHER if self._slots.few and self._backend.durable else 0
 
-    async def take(self) -> None:
-        """Take a slot for a run that has waited, before a new task gets it."""
-        if self._slots > 0:
-            self.take_now()
-            return
-        self._lent -= 1
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._returning.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._slots -= turn.cancelled()  # the run ends, and gives back a slot, also one that it has not got
-            raise
+    def _claim_within(self, seconds: float) -> None:
+        """Let the claim loop claim queued tasks in some seconds at the latest."""
+        due = self._loop.time() + seconds
+        if due < self._claim_due:
+            self._claim_due = due
+            self._claim_sooner.set()
 
-    def _gathers(self) -> bool:
-        """True if so few slots are free that a claim waits for more, for a moment."""
-        return self._backend.durable and 0 < self._slots < self._settings.running // _TOGETHER
+    async def _claim_when_due(self) -> None:
+        """Claim queued tasks, one claim at a time: two would claim for the same free slots."""
+        while True:
+            while (seconds := self._claim_due - self._loop.time()) > 0:
+                self._claim_sooner.clear()
+                await bounded_wait(None if math.isinf(seconds) else seconds, self._claim_sooner.wait())
+            # Before the claim: a hint that comes during the claim may tell of a task that it misses.
+            self._claim_due = math.inf
+            try:
+                await self._claim_queued()
+                if self._checks_waiting:
+                    self._checks_waiting = False
+                    await self._forget_waiting()
+            except Exception:  # the store may work in a moment
+                logger.exception('Queued tasks could not be claimed; the worker tries again at the next heartbeat.')
+            if gathering := self._gathering():
+                self._claim_due = max(self._claim_due, self._loop.time() + gathering)
 
-    def _fill_together(self) -> None:
-        """Start waiting tasks once several slots are free, or in a moment."""
-        if self._gathers():
-            self._fill_later(_GATHER)
-        else:
-            self._fill_soon()
-
-    def _fill_soon(self) -> asyncio.Task[None]:
-        """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
-        if self._fill_timer is not None:
-            self._fill_timer[1].cancel()
-            self._fill_timer = None
-        if self._filling is not None and not self._filling.done():
-            self._fill_again = True  # the claim of the current round may be under way
-        else:
-            self._filling = self._loop.create_task(self._fill_beside(), context=Context())
-        return self._filling
-
-    async def _fill_beside(self) -> None:
-        try:
-            await self._fill()
-        except Exception:  # the store may work in a moment
-            logger.exception('Queued tasks could not be claimed; the worker tries again at the next heartbeat.')
-
-    async def _fill(self) -> None:
-        """Start as many waiting tasks as there are free slots."""
-        self._fill_again = True
-        while self._fill_again:
-            self._fill_again = False
-            await self._fill_once()
-            if self._fill_again and self._gathers():
-                self._fill_later(_GATHER)
-                break
-
-    async def _fill_once(self) -> None:
+    async def _claim_queued(self) -> None:
+        """Claim as many queued tasks as there are free slots, and run them."""
         if self._draining or self._paused:
             return
-        while self._lent >= self._most_lent and self._slots > 0:
+        slots = self._slots
+        while slots.lent >= slots.most_lent and slots.free > 0:
             # The runs that wait for other agents may wait for one of these tasks.
             task_id = next((task_id for task_id, context in self._waiting.items() if context.get(chains.depth)), None)
             if task_id is None:
                 return
-            context = self._waiting.pop(task_id)
-            self._spawn(self._run(task_id, context), context)
-        claim = partial(self._backend.queue.claim, self._slot, at=self._backend.now())
-        if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
-            self._fill_later(pause)
+            self._spawn(task_id, self._waiting.pop(task_id))
+        claim_queued = partial(self._backend.queue.claim, self._slot, at=self._backend.now())
+        if self._backend.durable and (pause := await self._outages.pause(partial(claim_queued, limit=0))):
+            self._claim_within(pause)
             return
-        free = min(self._slots, self._most_lent - self._lent)
+        free = slots.claimable
         if free <= 0:
-            self._backend.set_idle(self.holder, idle=not self._behind)
+            self._backend.set_idle(self.holder, idle=not self._more_queued)
             return
         lost, self._finds_lost = self._finds_lost, False
-        claims = await claim(limit=free, lost=lost)
+        claims = await claim_queued(limit=free, lost=lost)
         self._finds_lost |= lost and len(claims) == free
         releases: list[Coroutine[Any, Any, None]] = []
         for claim in claims:
             task_id = claim.header.id
             context = self._waiting.pop(task_id, None) or Context()
-            if self._slots > 0:
-                self._spawn(self._run(task_id, context, self._hold(claim)), context)
+            if slots.free > 0:
+                self._spawn(task_id, context, self._hold(claim))
             else:  # a new task took the slot during the claim
                 self._waiting[task_id] = context
                 releases.append(self._ends.release(claim, self._attempts.recorder(claim)))
@@ -419,12 +385,13 @@ class Worker:
         await self._see_rest(all_taken=len(claims) < free)
 
     async def _see_rest(self, *, all_taken: bool) -> None:
-        """Note if the queue has further tasks: then the worker looks again, without a hint."""
+        """Note if the queue has further tasks: then the worker claims again, without a hint."""
         if all_taken:
             self._backend.set_idle(self.holder, idle=True)
-        self._behind = not all_taken or (not self._waiting and await self._backend.queued())
-        if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
-            self._fill_later(_RETRY_CLAIM)
+        self._more_queued = not all_taken or (not self._waiting and await self._backend.queued())
+        if self._backend.durable and self._slots.free > 0 and (self._waiting or self._more_queued):
+            # No hint follows for locked tasks that could not be claimed.
+            self._claim_within(_RETRY_CLAIM)
 
     async def _look_for_pause(self) -> None:
         paused = await self._backend.paused()
@@ -433,16 +400,6 @@ class Worker:
         elif self.queue_paused and not paused:
             logger.warning('The queue is no longer paused.')
         self.queue_paused = paused
-
-    def _fill_later(self, seconds: float) -> None:
-        """Look again in some seconds at the latest: no hint follows for locked tasks that could not be claimed."""
-        at = self._loop.time() + seconds
-        if self._fill_timer is not None:
-            due, timer = self._fill_timer
-            if due <= at:
-                return
-            timer.cancel()
-        self._fill_timer = at, self._loop.call_at(at, self._fill_soon)
 
     async def _beat(self) -> None:
         """Take up lost tasks and hints of other processes, and sweep; renew the leases without a heartbeat thread."""
@@ -453,9 +410,8 @@ class Worker:
                     for cancel in await self._renew():
                         cancel()
                 await self._pending_writes.settle()
-                self._finds_lost = True
-                await asyncio.wait([self._fill_soon()])
-                await self._forget_waiting()
+                self._finds_lost = self._checks_waiting = True
+                self._claim_within(0)
                 await self._look_for_pause()
             except Exception:  # the store may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
@@ -479,18 +435,15 @@ class Worker:
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
-    def _hold(self, claim: Claim) -> _Running:
-        running = self._running[claim.header.id] = _Running(claim, self._job.token())
+    def _hold(self, claim: Claim) -> _RunningTask:
+        running = self._running[claim.header.id] = _RunningTask(claim, self._job.token())
         if 1 < claim.attempt <= (most := self._settings.attempts):
             text = 'Task %s goes on in this process, in attempt %d%s: an earlier process was lost.'
             logger.warning(text, claim.header.id, claim.attempt, '' if most == sys.maxsize else f' of {most}')
         return running
 
-    async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:
+    async def _run(self, task_id: str, context: Context, slot: RunSlot, running: _RunningTask | None) -> None:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
-        own_task = asyncio.current_task(self._loop)
-        assert own_task is not None
-        slot = _RunSlot(self)
         chains.waiting.set(slot)
         try:
             running = running or await self._claim(task_id, context)
@@ -513,11 +466,10 @@ class Worker:
         except Exception:
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
+            self._runs.pop(slot, None)
             slot.close()
-            self._active.discard(own_task)
-            self.give_back()
 
-    async def _claim(self, task_id: str, context: Context) -> _Running | None:
+    async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
@@ -527,10 +479,10 @@ class Worker:
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._active.add(task)
-        task.add_done_callback(self._active.discard)
+        self._side_work.add(task)
+        task.add_done_callback(self._side_work.discard)
 
-    def _wait(self, task_id: str, pause: float) -> None:
+    def _run_again(self, task_id: str, pause: float) -> None:
         context = copy_context()
         if pause:
             if (timer := self._postponed.get(task_id)) is not None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..audit import Fact, audit
+from ..bounded_wait import bounded_wait
 from ..errors import TaskNotCancelableError
 from ..store.ports import Backend
 from ..telemetry.metrics import metrics
 from ..types import TERMINAL, StoredTask, TaskHeader
-from .bounded_wait import bounded_wait
 from .loaded_task import loaded
 
 

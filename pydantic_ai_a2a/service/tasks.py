@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..audit import Fact
+from ..bounded_wait import bounded_wait
 from ..conversion.message_limits import check_metadata
 from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
@@ -42,7 +43,6 @@ from ..types import (
 )
 from .answers import answered, audit_answers
 from .approvers import ApproverAccess
-from .bounded_wait import bounded_wait
 from .cancellation import canceled
 from .event_streams import EventStream
 from .live_text_form import FORMS, LiveTextForm

@@ -50,7 +50,7 @@ class EntryReader(Protocol):
         ...
 
 
-class _Kept(NamedTuple):
+class _KeptHistory(NamedTuple):
     head: str | None = None
     messages: Sequence[ModelMessage] = ()
     size: int = 0
@@ -58,7 +58,7 @@ class _Kept(NamedTuple):
     """Time of the last use, by the monotonic clock."""
 
 
-_NOTHING = _Kept()
+_NOTHING = _KeptHistory()
 
 
 class Histories:
@@ -72,7 +72,7 @@ class Histories:
     def __init__(self, limit: int = _LIMIT, unused: float = _UNUSED) -> None:
         self._limit = limit
         self._unused = unused
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, _KeptHistory] = OrderedDict()
         """The contexts in the order of their last use."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop that calls `_drop_unused` later."""
@@ -100,7 +100,7 @@ class Histories:
             for key in [(owner, context_id)] if context_id else [key for key in self._kept if key[0] == owner]:
                 self._drop(key)
 
-    def _keep(self, key: _Key, entry: _Kept) -> None:
+    def _keep(self, key: _Key, entry: _KeptHistory) -> None:
         with self._lock:
             self._drop(key)
             self._size += entry.size
@@ -128,12 +128,12 @@ class Histories:
         self._loop.call_later(seconds, self._drop_unused, context=Context())
 
 
-async def _grown(store: EntryReader, entry: _Kept, head: str) -> _Kept:
+async def _grown(store: EntryReader, entry: _KeptHistory, head: str) -> _KeptHistory:
     rows = await store.read_since(head, entry.head)
     if rows[0].parent_id is None:
         entry = _NOTHING
     messages = load_message_rows(row.message for row in rows)
-    return _Kept(head, [*entry.messages, *messages], entry.size + sum(memory_of(row.message) for row in rows))
+    return _KeptHistory(head, [*entry.messages, *messages], entry.size + sum(memory_of(row.message) for row in rows))
 
 
 def memory_of(message: bytes) -> int:

@@ -133,7 +133,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
         self._availability = Availability(f'{self.store} {place}')
         super().__init__(namespace)
-        self.queue = _Queue(self, self.due)
+        self.queue = _SharedQueue(self, self.due)
         self._check_alone()
 
     @property
@@ -249,7 +249,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
         self.process.stop()
 
 
-class _Queue(SqlQueue):
+class _SharedQueue(SqlQueue):
     def __init__(self, backend: SharedBackend[Any], due: Due) -> None:
         super().__init__(backend, due)
         self._backend = backend

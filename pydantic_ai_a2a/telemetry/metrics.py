@@ -21,7 +21,7 @@ _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 36
 """Bounds of the buckets of durations: the bounds of the SDK are for milliseconds."""
 
 
-class Queue(Protocol):
+class WatchedQueue(Protocol):
     """The tasks of a worker before the start."""
 
     queue_paused: bool
@@ -41,7 +41,7 @@ class Instruments:
         queues: The observed queues of the running workers.
     """
 
-    def __init__(self, provider: MeterProvider, queues: WeakSet[Queue]) -> None:
+    def __init__(self, provider: MeterProvider, queues: WeakSet[WatchedQueue]) -> None:
         self.provider = provider
         self._queues = queues
         meter = provider.get_meter(SCOPE)
@@ -119,7 +119,7 @@ class Metrics:
     def __init__(self) -> None:
         self.instruments: Instruments | None = None
         """The instruments; None without an SDK. Callers look here first: a disabled metric costs no call."""
-        self._queues: WeakSet[Queue] = WeakSet()
+        self._queues: WeakSet[WatchedQueue] = WeakSet()
 
     def begin(self) -> None:
         """Make the instruments if an SDK is configured. Called at the start of an app."""
@@ -130,7 +130,7 @@ class Metrics:
         elif self.instruments is None or self.instruments.provider is not provider:
             self.instruments = Instruments(provider, self._queues)
 
-    def watch(self, queue: Queue) -> None:
+    def watch(self, queue: WatchedQueue) -> None:
         """Observe the length of a worker's queue, as long as the worker exists."""
         if self.instruments is not None:
             self._queues.add(queue)

@@ -25,7 +25,7 @@ from ..client.updates import Update
 from ..service.refusals import REASONS
 from ..types import STOPPED, TaskState
 from .answers import Answers, Script, status_of
-from .recordings import Recorder, Recording
+from .recordings import Recording, RecordingTransport
 
 
 class A2ATestClient(A2AClient):
@@ -36,12 +36,12 @@ class A2ATestClient(A2AClient):
     as without the key of its model, requests raise the reason.
     """
 
-    recorder: Recorder
+    recorder: RecordingTransport
     """The recordings of this client."""
 
     def _transport_to(self, app: ASGIApp | None) -> httpx2.AsyncBaseTransport:
         raising = None if app is None else _RaisingApp(app)
-        self.recorder = Recorder(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
+        self.recorder = RecordingTransport(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
         return self.recorder
 
     def _context(self) -> Context:

@@ -50,7 +50,7 @@ class Recording:
     """The requests and their answers, as the JSON that was sent."""
 
 
-class Recorder(httpx2.AsyncBaseTransport):
+class RecordingTransport(httpx2.AsyncBaseTransport):
     """Passes requests on, and records them."""
 
     def __init__(self, transport: httpx2.AsyncBaseTransport) -> None:

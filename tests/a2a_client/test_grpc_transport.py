@@ -176,7 +176,7 @@ async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> N
         with pytest.raises(UnsupportedOperationError, match=r'SendMessageRequest has values that protobuf'):
             await client.send([{'data': 10**400}])
     [request] = requests
-    message = grpc_transport.Messages(grpc_transport.methods()['SendMessage'], 100).read(request)
+    message = grpc_transport.MethodMessages(grpc_transport.methods()['SendMessage'], 100).read(request)
     assert (message['tenant'], message['message']['parts'][1]) == ('blue', {'data': {'n': [1, None]}})
     assert server.calls[0][1]['a2a-extensions'] == 'urn:a, urn:b'
 

@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai_a2a import Retention
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.fasta2a.broker_backend import BrokeredBackend
-from pydantic_ai_a2a.fasta2a.shared_tasks import Followed, adopt
+from pydantic_ai_a2a.fasta2a.shared_tasks import SharedTask, adopt
 from pydantic_ai_a2a.fasta2a.storage_backend import FastA2ABackend
 from pydantic_ai_a2a.fasta2a.storage_tasks import context_key, owner_of, stored_task
 from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, Status
@@ -295,13 +295,13 @@ async def test_a_task_that_ends_here_is_not_told_by_another_process() -> None:
     storage = Storage()
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
-    followed = Followed(backend, task_id)
+    followed = SharedTask(backend, task_id)
     assert not await followed.look(at=AT)
     claimed = await claim_one(backend, task_id)
     assert not await followed.look(at=AT)
     await backend.queue.finish(claimed, ending(claimed))
     assert await followed.look(at=AT)
-    assert await Followed(backend, 'gone').look(at=AT)
+    assert await SharedTask(backend, 'gone').look(at=AT)
 
 
 async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_out() -> None:

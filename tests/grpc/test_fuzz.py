@@ -19,7 +19,7 @@ from pydantic_ai import Agent
 from pydantic_core import from_json
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.grpc.protobuf import SERVICE, Messages, methods
+from pydantic_ai_a2a.grpc.protobuf import SERVICE, MethodMessages, methods
 from pydantic_ai_a2a.protocol.versions import HTTP
 from pydantic_ai_a2a.types import StoredTask
 
@@ -142,7 +142,7 @@ def test_any_task_is_the_message_that_the_official_conversion_makes_of_its_json(
     """Numbers are doubles on both ways."""
     json = b''.join(HTTP.task_pieces(task))
     method = methods()['GetTask']
-    message = GetMessageClass(method.output_type).FromString(Messages(method, 1_000).encode(json))
+    message = GetMessageClass(method.output_type).FromString(MethodMessages(method, 1_000).encode(json))
     expected = ParseDict(from_json(json), GetMessageClass(method.output_type)(), ignore_unknown_fields=True)
     assert MessageToDict(message) == MessageToDict(expected)
     assert message == expected

@@ -13,7 +13,7 @@ import pytest
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.push.sender import Sender, pause_after
+from pydantic_ai_a2a.push.sender import WebhookSender, pause_after
 from pydantic_ai_a2a.push.stored_targets import TargetCipher
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.store.sql.webhook_ports import Due, SqlOutbox
@@ -53,7 +53,7 @@ async def sending(
     outbox: Outbox | None = None,
     cipher: TargetCipher = SEAL,
 ) -> AsyncGenerator[None]:
-    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
+    sender = WebhookSender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
     async with asyncio.timeout(LIMIT):
         try:
             yield
@@ -125,7 +125,7 @@ def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
     backend = memory()
 
     async def begin() -> None:
-        Sender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=SYSTEM.now)
+        WebhookSender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=SYSTEM.now)
 
     async def go_on() -> None:
         async with webhook() as hook:

@@ -92,8 +92,8 @@ class Playground:
 
         methods = ('GET', 'HEAD')
         return [
-            AnyPath(folder or '/', _Page(lambda: self._page, self._path), methods=methods, takes=takes),
-            AnyPath(folder + '/{file:path}', _File(), methods=methods, takes=takes_file),
+            AnyPath(folder or '/', _PlaygroundPage(lambda: self._page, self._path), methods=methods, takes=takes),
+            AnyPath(folder + '/{file:path}', _PageFile(), methods=methods, takes=takes_file),
             *([AnyPath(f'{folder}/steps', self._steps, methods=['POST'], takes=takes)] if self._steps else ()),
         ]
 
@@ -105,7 +105,7 @@ class Playground:
         return CachedAnswer(page.encode(), _HEADERS, media_type=b'text/html; charset=utf-8')
 
 
-class _Page:
+class _PlaygroundPage:
     """Serves the page, as an ASGI app. A path with a wrong final slash is redirected: the page has relative URLs."""
 
     def __init__(self, page: Callable[[], CachedAnswer], path: str) -> None:
@@ -121,7 +121,7 @@ class _Page:
         await RedirectResponse(place)(scope, receive, send)
 
 
-class _File:
+class _PageFile:
     """Serves the files of the page, as an ASGI app."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import asyncpg
 
+from ...bounded_wait import bounded_wait
 from ...errors import BackendUnusable, StoreUnavailable
 from ..event_bus import EventBus
 from ..sql import peers
@@ -82,19 +83,12 @@ class Listener:
                 if self._soon or loop.time() >= look_at:
                     pause = _POLL_DEAF if self._connection is None else POLL
                     look_at = loop.time() + (_SOON if self._soon else pause)
-                await self._wait(_SOON if again else look_at - loop.time())
+                await bounded_wait(_SOON if again else look_at - loop.time(), self._wanted.wait())
                 if again:
                     self._ready = True
         finally:
             if self._connection is not None:
                 self._connection.terminate()  # the other namespaces open another one
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):  # in Python 3.11, wait_for may swallow a cancellation
-                await self._wanted.wait()
-        except TimeoutError:
-            pass  # the pause is over: poll the tables
 
     async def _connect(self, session: Session) -> bool:
         try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -23,6 +22,7 @@ from weakref import WeakValueDictionary
 
 import asyncpg
 
+from ...backoff import backoff_after, spread
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .connect import Pool, open_connection, open_pool
@@ -39,9 +39,8 @@ T = TypeVar('T')
 
 MOST_CONFLICTS = 10
 """The most repetitions of a transaction after conflicts."""
-_FIRST_WAIT = 0.02
-"""Seconds before the second attempt, doubled for each later attempt."""
-_LONGEST_WAIT = 1.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+"""The first and the longest pause between attempts, in seconds."""
 _LEFT_TO_OTHERS = 2
 """Connections that a namespace leaves to the other namespaces of the pool."""
 _pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDictionary()
@@ -49,7 +48,7 @@ _pools: WeakValueDictionary[tuple[int, Postgres], SharedPool] = WeakValueDiction
 _making = Lock()
 
 
-class Connections:
+class PostgresConnections:
     """The connections of all namespaces with equal settings, in a thread with an event loop.
 
     Args:
@@ -125,7 +124,7 @@ class Session:
         beside: More work in the thread, until the stop.
     """
 
-    def __init__(self, connections: Connections, beside: Work) -> None:
+    def __init__(self, connections: PostgresConnections, beside: Work) -> None:
         self.connections = connections
         self.settings = connections.settings
         self.clock = connections.clock
@@ -162,7 +161,7 @@ class Session:
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a transaction after conflicts, and for a while if the database is unreachable."""
         until = time.monotonic() + self.settings.acquire_timeout
-        conflicts, pause = 0, _FIRST_WAIT
+        failures = conflicts = 0
         while True:
             try:
                 return await attempt()
@@ -173,9 +172,8 @@ class Session:
             except Exception as error:
                 if not is_away(error) or time.monotonic() > until:
                     raise
-            # The random pause spreads the retries of processes. It needs no secure random numbers.
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
-            pause = min(2 * pause, _LONGEST_WAIT)
+            failures += 1
+            await asyncio.sleep(spread(backoff_after(failures, _FIRST_WAIT, _LONGEST_WAIT)))
 
     def start(self) -> None:
         """Begin, in the thread."""
@@ -224,9 +222,9 @@ class SharedPool:
         """Reentrant: the garbage collector may stop another namespace while this thread holds the lock."""
         self.settings = settings
         self.users = 0
-        self._connections: Connections | None = None
+        self._connections: PostgresConnections | None = None
 
-    def enter(self) -> Connections:
+    def enter(self) -> PostgresConnections:
         """Return the connections for one more namespace; called with the lock."""
         self.users += 1  # first: from now on, no other namespace closes them
         if self._connections is None:
@@ -236,7 +234,7 @@ class SharedPool:
                         'The apps of this process have different settings for %s, so they share no connections.',
                         self.settings.place,
                     )
-            self._connections = Connections(self.settings, self.clock)
+            self._connections = PostgresConnections(self.settings, self.clock)
         return self._connections
 
     def leave(self) -> bool:

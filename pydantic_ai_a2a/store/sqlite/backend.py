@@ -52,7 +52,7 @@ class SqliteProcess(Process):
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         super().__init__(namespace, reader_lag, clock)
         self._opened = opened = OpenedFile(file, clock)
-        self._writer = _Writer(self, partial(opened.connect, writes=True), opened.guarded(commit))
+        self._writer = _WriterThread(self, partial(opened.connect, writes=True), opened.guarded(commit))
         reading = opened.guarded(read)
         self._readers = [ConnectionThread('pydantic_ai_a2a reader', opened.connect, reading) for _ in range(_READERS)]
 
@@ -123,7 +123,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         await asyncio.to_thread(vacuum, self._file)
 
 
-class _Writer(ConnectionThread):
+class _WriterThread(ConnectionThread):
     """Writes, and polls for writes of other processes: `data_version` of a writing connection is cheap to read."""
 
     def __init__(self, process: SqliteProcess, connect: Callable[[], sqlite3.Connection], work: Work) -> None:

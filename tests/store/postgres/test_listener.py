@@ -90,7 +90,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
 
     event_bus = EventBus(read, READER_LAG)
     listener = listener_module.Listener(settings, 'agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now))
-    connections = pool.Connections(settings, DatabaseClock())
+    connections = pool.PostgresConnections(settings, DatabaseClock())
     running = asyncio.ensure_future(listener.run(pool.Session(connections, listener.run)))
     for _ in range(5):
         await asyncio.sleep(0)

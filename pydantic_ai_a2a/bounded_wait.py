@@ -18,10 +18,18 @@ async def bounded_wait(
     """
     if seconds is left is None:
         return await waiting
+    if left is None:
+        limit = asyncio.timeout(seconds)  # in Python 3.11, wait_for may swallow a cancellation
+        try:
+            async with limit:
+                return await waiting
+        except TimeoutError:
+            if not limit.expired():  # raised by `waiting`
+                raise
+            return None
     done = asyncio.ensure_future(waiting)
-    ends = [done] if left is None else [done, left]
     try:
-        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([done, left], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return done.result() if done.done() else None
     finally:
         done.cancel()
