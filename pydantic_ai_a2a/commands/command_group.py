@@ -69,10 +69,7 @@ class _CommandLine(Group):
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
-        if name is None:
-            return None, None, rest
-        module, _ = _COMMANDS[name]
-        return name, getattr(import_module(f'.{module}', __package__), name.replace('-', '_')), rest
+        return name, None if name is None else _load(name), rest
 
     def invoke(self, ctx: Context) -> NoReturn:
         try:
@@ -84,3 +81,8 @@ class _CommandLine(Group):
         except KeyboardInterrupt:
             say('interrupted')
             ctx.exit(CTRL_C)
+
+
+def _load(name: str) -> Command:
+    module, _ = _COMMANDS[name]
+    return getattr(import_module(f'.{module}', __package__), name.replace('-', '_'))
