@@ -140,7 +140,7 @@ class _Tail:
 
 
 class _State(Enum):
-    """Whether a reader has to read the store, as described above."""
+    """The state of a reader, as described above."""
 
     BEHIND = 'behind'
     AT_TAIL = 'at the tail'

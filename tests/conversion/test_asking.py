@@ -68,14 +68,12 @@ def test_answer_schema_takes_what_the_check_takes(kind: Kind, changeable: bool) 
             return False
         return True
 
-    contents: list[dict[str, Any]] = [
-        {},
-        *({name: value} for name in ('reason', 'args', 'result') for value in ('', 'x', {})),
-    ]
+    values: list[Any] = ['', 'x', {}]
+    contents: list[dict[str, Any]] = [{name: value} for name in ('reason', 'args', 'result') for value in values]
     possible = [
         {'id': 'c', 'decision': decision, **content}
         for decision in ('approve', 'deny', 'result', 'retry')
-        for content in contents
+        for content in [{}, *contents]
     ]
     fitting = [answer for answer in possible if problem(answer, schema, '') is None]
     assert fitting == [answer for answer in possible if is_taken(answer)]

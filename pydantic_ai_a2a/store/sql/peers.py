@@ -9,9 +9,9 @@ so without a hint it is late, and misses nothing.
 | "I read task t" | row of `reader` | `keep`, or the message of the task (`read_by`) | who runs the task | see below |
 | "t has news" | `NOTIFY` (PostgreSQL), `data_version` (SQLite) | a commit | `Peers`, event bus, workers | at once |
 
-- `process.hears`: 0 no notifications, 1 of events of tasks that it reads, and of each cancel and erasure, 2 of new
-  readers too (it has a worker), 3 of queued tasks too (the worker has a free slot). A process that hears nothing, such
-  as with SQLite, has a row only while it reads tasks.
+- `process.hears`: 0 no notifications, 1 of tasks that it reads, 2 of readers too (it has a worker), 3 of queued tasks
+  too (the worker has a free slot). From 1 on, it also hears of each cancel and erasure. A process that hears nothing,
+  such as with SQLite, has a row only while it reads tasks.
 - `reader.wants`: 0 that the task stops, 1 all events, 2 live text too. The row goes with its process, and when nobody
   there reads the task any longer. The process that runs the task learns of it by the claim (`Claim.wanted`), by a
   notification, or by `look`.
