@@ -243,6 +243,7 @@ KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     (Agent('test', toolsets=[CombinedToolset([TOOLS, EXTERNAL])]), {}),
     (Agent('test', toolsets=[TOOLS.filtered(every)], capabilities=[ToolSearch()]), {}),
     (Agent('test', toolsets=[TOOLS.prepared(renamed)]), {}),
+    (Agent('test', toolsets=[CombinedToolset([TOOLS, TOOLS.prefixed('a')])]), {}),
     (Agent('test'), {'toolsets': [TOOLS.approval_required()]}),
 ]
 
@@ -250,7 +251,7 @@ KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ('agent', 'options'),
     KNOWN_TOOLS,
-    ids=['function', 'combined', 'filtered', 'prepared', 'of-the-run'],
+    ids=['function', 'combined', 'filtered', 'prepared', 'prefixed', 'of-the-run'],
 )
 def test_a_misspelt_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
     said = refusal(to_a2a, agent, approvals=Approvals(hide_arguments=['look', 'lok']), **options)
@@ -267,8 +268,6 @@ def tools_of(ctx: Any) -> FunctionToolset[Any]:
 
 UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     (Agent('test', toolsets=[tools_of]), {}),
-    (Agent('test', toolsets=[TOOLS.prefixed('a')]), {}),
-    (Agent('test', toolsets=[CombinedToolset([TOOLS, TOOLS.prefixed('a')])]), {}),
     (Agent('test', capabilities=[PrefixTools(Hooks(), prefix='a')]), {}),
     (Agent('test'), {'capabilities': [nothing]}),
     (Agent('test'), {'spec': {'model': 'test'}}),
@@ -278,7 +277,7 @@ UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ('agent', 'options'),
     UNKNOWN_TOOLS,
-    ids=['dynamic', 'prefixed', 'both', 'capability', 'dynamic-capability', 'spec'],
+    ids=['dynamic', 'capability', 'dynamic-capability', 'spec'],
 )
 def test_tools_that_only_a_run_knows_are_not_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
     assert to_a2a(agent, approvals=Approvals(hide_arguments=['lok']), **options)

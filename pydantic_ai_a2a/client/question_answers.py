@@ -86,7 +86,8 @@ def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
         if isinstance(answer, ToolApproved):
             raise UserError(f'The remote call {call_id!r} asks for a value. An approval is no answer.')
         if (_is_denial(answer) and not _is_boolean(answer, call.get('answerSchema'))) or isinstance(answer, ModelRetry):
-            return {'id': call_id, 'decision': 'retry', 'reason': getattr(answer, 'message', 'No answer was given.')}
+            reason = getattr(answer, 'message', '') or 'No answer was given.'
+            return {'id': call_id, 'decision': 'retry', 'reason': reason}
         return {'id': call_id, 'decision': 'result', 'result': answer}
     if answer is True:
         return {'id': call_id, 'decision': 'approve'}
@@ -96,7 +97,7 @@ def _answer(call: PendingRemoteCall, answer: Any) -> dict[str, Any]:
         changed = {} if answer.override_args is None else {'args': answer.override_args}
         return {'id': call_id, 'decision': 'approve', **changed}
     if _is_denial(answer):
-        reason = {'reason': answer.message} if isinstance(answer, ToolDenied) else {}
+        reason = {'reason': answer.message} if isinstance(answer, ToolDenied) and answer.message else {}
         return {'id': call_id, 'decision': 'deny', **reason}
     raise UserError(
         f'The remote call {call_id!r} waits for an approval. Answer with True, False, ToolApproved or ToolDenied, not '

@@ -10,19 +10,13 @@ from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import Message, Part
 from .answers_in_words import from_words, is_closed, takes_words, typed, verdict
+from .call_decisions import DECISIONS, REASON, may_change_arguments
 from .edited_arguments import fault_of
 from .json_schema import Problem, problem
 from .pending_calls import CallAnswer, Pending, PendingCall
 from .pending_calls_extension import KEY
 from .questions import to_write
 
-_DECISIONS: Mapping[str, tuple[str, str]] = {
-    'approval': ('approve', 'deny'),
-    'question': ('result', 'retry'),
-    'external': ('result', 'retry'),
-}
-_FIELDS: Mapping[str, str] = {'approve': 'args', 'deny': 'reason', 'result': 'result', 'retry': 'reason'}
-_REQUIRED = ('result', 'retry')
 _LONGEST = 1_000
 """Most characters about the waiting calls in a refusal."""
 
@@ -156,17 +150,17 @@ def _now(pending: Pending) -> str:
 
 
 def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:
-    decisions = _DECISIONS[call.kind]
+    decisions = DECISIONS[call.kind]
     decision: Any = item.get('decision')
-    if decision not in decisions:
+    if not isinstance(decision, str) or decision not in decisions:
         raise InvalidParamsError.of(f'{where}.decision', f'must be {" or ".join(decisions)}')
-    name = _FIELDS[decision]
+    name, required = decisions[decision]
     if unknown := item.keys() - {'id', 'decision', name}:
         raise InvalidParamsError.of(
             f'{where}.{min(unknown)}', f'is not a field of an answer with the decision {decision}'
         )
     if name in item:
-        if name == 'args' and not (call.may_change and rules.may_change(call.tool)):
+        if name == 'args' and not may_change_arguments(call, rules):
             raise InvalidParamsError.of(
                 f'{where}.args', 'the arguments of this tool may not be changed: leave args out'
             )
@@ -174,17 +168,17 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
             _refuse(fault_of(item[name], _schema(call, name), call.args, f'{where}.{name}'))
         else:
             _check(item[name], _schema(call, name), f'{where}.{name}')
-    elif decision in _REQUIRED:
+    elif required:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
     content: dict[str, Any] = {name: item.get(name)}
     if name == 'result':
         content[name] = typed(item[name], call.schema or {})
-    return CallAnswer(decision=decision, **content)
+    return CallAnswer(decision=cast('Any', decision), **content)
 
 
-def _schema(call: PendingCall, name: str) -> dict[str, Any]:
+def _schema(call: PendingCall, name: str) -> Mapping[str, Any]:
     if name == 'reason':
-        return {'type': 'string', 'minLength': 1}
+        return REASON
     if name == 'args':
         return {**(call.schema or {}), 'type': 'object'}
     return call.schema or {}

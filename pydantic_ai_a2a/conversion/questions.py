@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from ..settings import Approvals
 from ..types import Part, TaskState, dump_json, frozen
 from .answers_in_words import SEVERAL, instruction, takes_words
+from .call_decisions import DECISIONS, REASON, may_change_arguments
 from .chosen_states import MARK, AuthRequired, Rejected, State
 from .forwarded_questions import calls_for_clients
 from .json_depth import MOST_LEVELS, deeper_than
@@ -23,7 +24,6 @@ from .pending_calls_extension import MEDIA_TYPE
 from .remote_calls import PRIVATE
 
 _DEFS = '#/$defs/'
-_TEXT = {'type': 'string', 'minLength': 1}
 
 
 @frozen
@@ -211,13 +211,13 @@ def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[
         rules: Rules for the answers of clients.
         defs: Prefix of the names of the `$defs`.
     """
-    if call.kind == 'approval' and not (call.may_change and rules.may_change(call.tool)):
-        return [_choice(call, 'approve'), _choice(call, 'deny', reason=_TEXT)], {}
-    own, own_defs = _hoisted(call.schema or {}, defs)
-    if call.kind == 'approval':
-        choices = [_choice(call, 'approve', args=own or {'type': 'object'}), _choice(call, 'deny', reason=_TEXT)]
-    else:
-        choices = [_choice(call, 'result', 'result', result=own), _choice(call, 'retry', 'reason', reason=_TEXT)]
+    fixed = call.kind == 'approval' and not may_change_arguments(call, rules)
+    own, own_defs = ({}, {}) if fixed else _hoisted(call.schema or {}, defs)
+    schemas = {'args': own or {'type': 'object'}, 'result': own, 'reason': {**REASON}}
+    choices: list[dict[str, Any]] = []
+    for decision, (member, required) in DECISIONS[call.kind].items():
+        members = {} if fixed and member == 'args' else {member: schemas[member]}
+        choices.append(_choice(call, decision, *([member] if required else []), **members))
     return choices, own_defs
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.tools import Tool
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.tools import ToolDefinition
 
 from ..types import Skill
+from .agent_tools import known_tools
 from .foreign_schemas import is_small
 
 
@@ -35,14 +35,15 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
     ```
 
     Args:
-        agent: The agent, after all its tools are registered. Tools of servers, such as MCP's, are left out, because
-            they are unknown before a run.
-        names: Names of the tools to list, as registered with the agent. Default None: all function tools.
+        agent: The agent, after all its tools are registered. Tools of servers, such as MCP's, and of toolsets with
+            their own `get_tools` are left out, because they are unknown before a run.
+        names: Names of the tools to list, as the model sees them. Default None: all function tools.
 
     Raises:
         ValueError: `names` has a name that is no function tool of the agent.
     """
-    tools = _tools(agent)
+    known, _ = known_tools(agent.toolsets)
+    tools = {name: tool for name, tool in known.items() if tool.kind != 'external'}
     if unknown := set(names or ()) - tools.keys():
         raise ValueError(
             f'The agent has no function tool {min(unknown)!r}. It has {", ".join(tools) or "none at all"}.'
@@ -50,21 +51,9 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
     return [_skill(name, tool) for name, tool in tools.items() if names is None or name in names]
 
 
-def _tools(agent: AbstractAgent[Any, Any]) -> dict[str, Tool[Any]]:
-    tools: dict[str, Tool[Any]] = {}
-
-    def visit(toolset: AbstractToolset[Any]) -> None:
-        if isinstance(toolset, FunctionToolset):
-            tools.update(toolset.tools)
-
-    for toolset in agent.toolsets:
-        toolset.apply(visit)
-    return tools
-
-
-def _skill(name: str, tool: Tool[Any]) -> Skill:
+def _skill(name: str, tool: ToolDefinition) -> Skill:
     description = tool.description or f'Calls the tool {name}.'
     # Skills without modes use the default modes of the card.
     skill = {'id': name, 'name': name, 'description': description, 'tags': ['tool']}
-    schema = tool.tool_def.parameters_json_schema
+    schema = tool.parameters_json_schema
     return cast('Skill', {**skill, 'inputSchema': schema} if schema.get('properties') and is_small(schema) else skill)

@@ -1,4 +1,14 @@
-"""Event streams: the answer of a streaming operation, and all open streams of an app."""
+"""Event streams: the answer of a streaming operation, and all open streams of an app.
+
+A stream is a snapshot of the task, then its events. The subscription is opened before the snapshot is read, and started
+with the number of the snapshot's newest event: so no event is missing, and none comes twice. A client that comes back
+with `Last-Event-ID` gets no snapshot if the log still has all later events, else a new one.
+
+The log is the same for all readers. `LiveTextForm` says which of its events a reader gets, and how.
+
+A stream ends with the state that ends its operation, with its client, or once its reader is dropped (too slow). At a
+shutdown, it ends when no running task of this process can send it events: the client comes back to another process.
+"""
 
 from __future__ import annotations
 

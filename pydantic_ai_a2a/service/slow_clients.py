@@ -1,4 +1,11 @@
-"""Time limits of clients that send or read slowly, with one timer for all clients of an event loop."""
+"""Time limits of clients that send or read slowly, with one timer for all clients of an event loop.
+
+Each wait has a mark, and a tick comes once in the time limit: it makes a new wait a known one, and cancels the task of
+a wait that it knows already. So a wait ends after one to two limits. Without waits, the ticks stop.
+
+A task can be cancelled by the tick and by the server at once. `Task.uncancel` counts: only if the tick was the only one
+to cancel, the cancellation becomes the error. The marks belong to one event loop, and its thread alone changes them.
+"""
 
 from __future__ import annotations
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..audit import Fact
 from ..bounded_wait import bounded_wait
 from ..conversion.message_limits import check_metadata
-from ..errors import AnswerNeeded, QuotaExceededError, TaskNotFoundError, UnsupportedOperationError
+from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..protocol import stored
 from ..protocol.page_tokens import task_before, task_token
 from ..quotas import Metering
 from ..settings import Settings
 from ..store.ports import Accepted, Backend, Submission, Subscription
 from ..store.ports.credentials import with_credential
-from ..telemetry.metrics import metrics
 from ..types import (
     TERMINAL,
     Call,
@@ -28,9 +26,7 @@ from ..types import (
     GetParams,
     ListParams,
     ListPushParams,
-    Message,
     Page,
-    Part,
     PushParams,
     Registered,
     SendParams,
@@ -41,13 +37,12 @@ from ..types import (
     TaskState,
     check_subscribe,
 )
-from .answers import answered, audit_answers
+from .answers import Inbox
 from .approvers import ApproverAccess
-from .cancellation import canceled
-from .event_streams import EventStream
+from .cancellation import canceled, loaded
+from .event_streams import EventStream, LiveTextForm
 from .live_text_form import FORMS, LiveTextForm
 from .loaded_task import loaded
-from .message_marks import with_mark
 from .slot_offers import Offers
 from .submissions import Submissions
 from .webhook_registration import registration_of
@@ -97,36 +92,35 @@ class Service:
         vault: CredentialVault | None,
     ) -> None:
         self._backend = backend
-        self._offers = offers
         self._limits = settings.limits
         self._max_wait = settings.limits.max_wait  # a read of the setting is a call
-        self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
         self.submissions = submissions
         """Checks messages without storage, and converts them to the stored form."""
         self._load = partial(loaded, backend)
         self._vault = vault
-        self._metering = metering
         self._push = push
         self._form = settings.results.stream
-        self._approvals = settings.approvals
         rule = settings.approvals.approvers
         self._approvers = None if rule is None else ApproverAccess(rule, backend.reader, settings.approvals)
+        self.inbox = Inbox(backend, settings, submissions, approvers=self._approvers, metering=metering, offers=offers)
+        """Puts messages into tasks."""
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
-        if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
+        approvers = self._approvers
+        if approvers is not None and (decided := await self.inbox.decide(approvers, call, params)) is not None:
             return decided
         submission = await self.submissions.check(call, params)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
-            accepted = await self._submit(submission, call, params.message)
+            accepted = await self.inbox.submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
         ending = self._backend.events.expect(submission.task_id)
         try:
-            accepted = await self._submit(submission, call, params.message)
+            accepted = await self.inbox.submit(submission, call, params.message)
             task_id, task = accepted.header.id, None
             begins = accepted.claim is not None or (submission.new and not accepted.replayed)
             if ending is None or not begins:  # the task may have stopped in another process
@@ -142,7 +136,8 @@ class Service:
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
-        if self._approvers is not None and (decided := await self._decide(self._approvers, call, params)) is not None:
+        approvers = self._approvers
+        if approvers is not None and (decided := await self.inbox.decide(approvers, call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.submissions.check(call, params)
         if not submission.new:
@@ -152,7 +147,7 @@ class Service:
         form = self._form_for(call)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop, live=form.pieces)
         try:
-            accepted = await self._submit(replace(submission, logged=True), call, params.message)
+            accepted = await self.inbox.submit(replace(submission, logged=True), call, params.message)
             if accepted.header.id != submission.task_id:  # a repeated message: join the task of the first
                 subscription.close()
                 subscription = self._backend.events.subscribe(accepted.header.id, on_drop, live=form.pieces)
@@ -162,103 +157,12 @@ class Service:
             raise
         return self._stream(first, subscription, _ENDS_SEND | params.also_ends, form)
 
-    async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
-        """Continue a task that waits for credentials. The task may have any owner.
-
-        Raises:
-            TaskNotFoundError: The task does not exist.
-            UnsupportedOperationError: The task does not wait for credentials.
-        """
-        header = (await self._load(task_id, None, 0)).header
-        if header.state != 'auth-required':
-            raise UnsupportedOperationError(
-                f'The task is {header.state}, but only a task in auth-required can be resumed.'
-            )
-        message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
-        submission = await self.submissions.check(call, SendParams(message=message))
-        # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
-        body = with_mark(submission.body, resumed=True)
-        submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
-        pause = await self._backend.reader.pause(task_id, header.owner)
-        # The run keeps its caller. A task that has gone on meanwhile refuses the message.
-        submission = replace(submission, request=None if pause is None else pause.request)
-        await self._submit(submission, call, message)
-        return await self._load(task_id, None, None)
-
-    async def _decide(self, approvers: ApproverAccess, call: Call, params: SendParams) -> StoredTask | None:
-        """Store an approver's decision about a task of another owner. Return None for any other message."""
-        task_id = params.message.get('task_id')
-        if task_id is None or (found := await approvers.find(call, task_id)) is None:
-            return None
-        params = approvers.message(task_id, params)
-        submission = approvers.submission(await self.submissions.check(call, params), *found)
-        accepted = await self._submit(submission, call, params.message)
-        return await approvers.after(accepted.header)
-
     async def _with_credential(self, vault: CredentialVault, submission: Submission, call: Call) -> Submission:
         """Return a message of the owner of its task with the credential for the run."""
         exchange = vault.exchange(call.request, call.caller, submission.task_id)
         credential = await call.request.ask('Credentials.exchange', exchange)
         request = with_credential(submission.request, credential)
         return replace(submission, request=request, credential=credential)
-
-    async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
-        if self._metering is not None:
-            submission = replace(submission, task_limit=self._metering.task_limit)
-            try:
-                await self._metering.check_budgets(submission.owner)
-            except QuotaExceededError as error:  # a repeated message still gets its task
-                submission = replace(submission, refusal=error)
-        plain, decided = submission, None
-        reader = self._backend.reader
-        first = pause = None if plain.new else await reader.pause(plain.task_id, plain.owner)
-        while True:
-            # The store refuses an approver's message to an earlier pause. The calls of the current one are not shown.
-            is_current = pause is not None and plain.pause in (None, pause.number)
-            if pause is not None and is_current and plain.refusal is None:
-                kinds = None
-                if self._approvers is not None:
-                    kinds = await self._approvers.kinds(call, plain.owner, plain.task_id, pause)
-                submission, decided = answered(
-                    plain,
-                    call,
-                    message,
-                    pause,
-                    kinds=kinds,
-                    rules=self._approvals,
-                    late=first is None or pause.number != first.number,
-                    limit=self._limits.messages,
-                )
-                if self._approvers is not None and decided is not None:
-                    submission = await self._approvers.decided(submission, call, pause, decided)
-            try:
-                accepted = await self._store(submission)
-                break
-            except AnswerNeeded:  # the task has paused or gone on meanwhile
-                submission, decided = plain, None
-                pause = await reader.pause(plain.task_id, plain.owner)
-        logger.info('Task %s accepted a message (correlation id %s).', accepted.header.id, call.correlation_id)
-        if metrics.instruments is not None and submission.new and not accepted.replayed:
-            metrics.instruments.enter('submitted')
-        if decided is not None and not accepted.replayed:
-            audit_answers(call, accepted.header.id, submission.owner, decided)
-        return accepted
-
-    async def _store(self, submission: Submission) -> Accepted:
-        """Store a message, and begin the run of the task at once if a slot is free and no other task comes first."""
-        offer, claim = self._offers(), None
-        try:
-            accepted = await self._backend.queue.submit(
-                submission,
-                queue_limit=self._limits.queue,
-                idempotency_window=self._idempotency_window,
-                slot=None if offer is None else offer.slot,
-            )
-            claim = accepted.claim
-        finally:
-            if offer is not None:
-                offer.settle(claim)
-        return accepted
 
     async def _snapshot(
         self, submission: Submission, accepted: Accepted, history_length: int | None, form: LiveTextForm | None = None

@@ -1,7 +1,18 @@
 """Memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent`.
 
-An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
-process, and count unsent bytes in `UNSENT`.
+All apps of a process share its memory, and count unsent bytes in `UNSENT`. An answer is
+
+1. *counted* (`Readers.answer`) with its size before it is written. Without room it is refused, unless a cut of slow
+   readers makes enough room. Only a client that has stalled, or that reads too slowly to end in time, can be cut. If
+   the cut of all of them does not make enough room, none is cut.
+2. *written* (`write`) as pieces, and *sent* (`send`) in chunks. Each piece is released once it is sent, and `left` says
+   how many bytes still count.
+3. *over* at the end of its block: sent, broken off by the client, by the time limit, or by a cut.
+
+A cut may come from another thread: it asks the event loop of the answer to cancel its task. Until that task has ended,
+the answer keeps its memory, and counts as `ending`. A new answer that does not fit beside the answers that are ending
+is refused, and nobody else is cut for it. The task may end by itself before the cancel comes (`_over`), and a second
+cancel, such as of a shutdown, is not swallowed.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """The newest events of each watched task, shared by the readers of this process.
 
 Publishing never waits for a reader. A reader is the number of the last event that it has taken, and a future. It gets
-newer events from the tail of its task, which all readers share, and older events from the store. `_Reader.next` goes
-through these states:
+newer events from the tail of its task, which all readers share, and older events from the store. `_Reader.next` tries
+the tail, then the store, then waits. The state of the reader says whether the store has to be read:
 
-| state | flags | next step |
-|---|---|---|
-| behind | `_behind` | the tail does not reach back to the reader: read the store, until a read is not full |
-| hinted | `_hinted` | another process has stored events: read the store, unless the tail has a batch |
-| at the tail | none | take a batch of the tail |
-| waiting | `_waiter` is set | nothing is new: wait for a publication, a hint or a nudge |
-| gone | `_gone` | the task is erased: take what the tail has, then be dropped |
-| dropped | `dropped` | `next` returns nothing: too far behind, erased, or an event was swept |
+- BEHIND: the store may hold events that neither the reader nor the tail has. So it begins, and after a full read.
+- AT_TAIL: the store has no others, since the tail had the next event, or a read of the store was not full.
+- HINTED: another process has stored events. The reader takes what the tail has, and then reads the store.
+- ERASED: the task is deleted. The same, and once there is nothing more, the reader is dropped.
 
-`nudge` lets a caller inside of `next` (`_inside`) return nothing once (`_nudged`), for keep-alive and for the end of
-the process. A nudge between two calls has no effect.
+A reader that is `dropped` gets nothing more: it was too far behind, its task was erased, or its next event was swept.
+`nudge` lets a call of `next` that has begun return nothing, for keep-alive and for the end of the process. A nudge
+between two calls has no effect.
 
-Threads: events are published, and hints given, in any thread. The tails, the sets of readers and waiters, and the look
-before a wait are under the lock of the bus, so that no event comes between the look and the wait. `_after`, `_behind`
-and `_mark` are written by the task of the reader alone. `_mark` is what the tail had published when the reader took its
-batch: a reader that does not come back until more bytes than the limit were published is dropped.
+Threads: events are published, and hints and nudges given, in any thread. Under the lock of the bus are the tails, the
+sets of readers and waiters, each change of `_state`, and what other threads do to a reader. So nothing comes between
+the look of `_wait` and its wait. A reader that reads the store becomes BEHIND before the read, and AT_TAIL after it
+only if it is BEHIND still: a hint during the read may be about events that the read has missed. `_after` and `_mark`
+are written by the task of the reader alone, and `dropped` only ever becomes True.
 
 A caller that waits for the end of a task has no reader: it is a `_Waiter`, which a stopping event resolves.
 """
@@ -30,6 +28,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from itertools import islice
 from math import inf
 from threading import Lock
@@ -122,10 +121,6 @@ class _Tail:
         self.events.clear()
         self.size = 0
 
-    def reaches_past(self, n: int) -> bool:
-        """True if the tail has an event after `n`."""
-        return bool(self.events) and self.events[-1].n > n
-
     def after(self, n: int) -> list[TaskEvent] | None:
         """A batch of the events after `n`; None if the tail does not reach back that far."""
         if not self.events or self.events[0].n > n + 1:
@@ -144,6 +139,18 @@ class _Tail:
         return batch
 
 
+class _State(Enum):
+    """The state of a reader, as described above."""
+
+    BEHIND = 'behind'
+    AT_TAIL = 'at the tail'
+    HINTED = 'hinted'
+    ERASED = 'erased'
+
+
+_NEWS = (_State.HINTED, _State.ERASED)
+
+
 class _Reader(Subscription):
     def __init__(
         self, event_bus: EventBus, task_id: str, tail: _Tail, on_drop: Callable[[], object], *, live: bool
@@ -155,82 +162,78 @@ class _Reader(Subscription):
         self._tail = tail
         self._on_drop = on_drop
         self._loop = asyncio.get_running_loop()
-        self._after = 0
-        self._behind = True
-        """True while the store may hold events that neither the reader nor the tail has."""
-        self._hinted = False
-        """True if another process may have stored events since the reader last read the store."""
-        self.started = False
-        """True once `start` has set the first event: the task exists."""
-        self._gone = False
-        """True once the task is erased: the events of the tail are the last ones."""
+        self._after: int | None = None
+        """Number of the last event that the reader has taken; None before `start`: the task may not exist yet."""
+        self._state = _State.BEHIND
         self._mark: int | None = None
         """Bytes that the tail had published when the reader took the batch in its hands; None without a batch."""
+        self._nudged: bool | None = None
+        """True once `next` is to return without events; None while no caller is in `next`."""
         self._waiter: _Waiter | None = None
-        self._inside = False
-        """True while a caller waits in `next`."""
-        self._nudged = False
+        """Set while `next` waits."""
 
     def start(self, after: int) -> None:
         self._after = after
-        self.started = True
 
     async def next(self) -> Sequence[TaskEvent]:
+        after = self._after or 0
         self._mark = None
         self._nudged = False
-        self._inside = True
         while not self.dropped:
             with self._event_bus.lock:
-                batch = self._tail.after(self._after)
-            if batch is not None:
-                self._behind = False
-            if self._hinted or (batch is None and (self._behind or self._tail.events)):
-                batch = batch or await self._from_store()
+                batch = self._tail.after(after)
+                if batch is not None and self._state is _State.BEHIND:
+                    self._state = _State.AT_TAIL
+            # Without a batch, the tail has nothing new ([]), or does not reach back to the reader (None).
+            state = self._state
+            if not batch and (state in _NEWS or (batch is None and (state is _State.BEHIND or self._tail.events))):
+                batch = await self._from_store(after)
             if batch:
-                return self._take(batch)
-            if self._gone:
+                self._after = batch[-1].n
+                self._mark = self._tail.published
+                self._nudged = None
+                return batch
+            if self._state is _State.ERASED:
                 self.dropped = True
+            if self.dropped or not await self._wait(after):
                 break
-            if not self._behind and not await self._wait():
-                break
-        self._inside = False
+        self._nudged = None
         return ()
 
-    async def _from_store(self) -> list[TaskEvent]:
-        self._hinted = False
-        batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
-        if not batch and self._lacks(self._tail.events):  # published and stored during the read: read again
-            batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
-        self._behind = len(batch) == _BATCH_EVENTS
-        if self._lacks(batch or self._tail.events):  # the next event was swept: do not skip it silently
+    async def _from_store(self, after: int) -> list[TaskEvent]:
+        with self._event_bus.lock:
+            if self._state is not _State.ERASED:
+                self._state = _State.BEHIND
+        batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
+        if not batch and _lacks(after, self._tail.events):  # published and stored during the read: read again
+            batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
+        with self._event_bus.lock:
+            if self._state is _State.BEHIND and len(batch) < _BATCH_EVENTS:
+                self._state = _State.AT_TAIL
+        if _lacks(after, batch or self._tail.events):  # the next event was swept: do not skip it silently
             self.dropped = True
             return []
         return batch
 
-    def _lacks(self, following: Sequence[TaskEvent]) -> bool:
-        """True if events are missing between the reader's newest event and the following events."""
-        return bool(following) and following[0].n > self._after + 1
-
-    def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:
-        self._after = batch[-1].n
-        self._mark = self._tail.published
-        self._inside = False
-        return batch
-
-    async def _wait(self) -> bool:
-        """Wait for a publication or a nudge; return true if there are events to read."""
+    async def _wait(self, after: int) -> bool:
+        """Wait for a publication, a hint or a nudge; return true if there may be events to read."""
         with self._event_bus.lock:
-            if self._hinted or self._tail.reaches_past(self._after):
+            if self._has_news(after):
                 return True
             if self._nudged:
                 return False
             waiter = self._waiter = _Waiter()
         await waiter.future
         self._waiter = None
-        return not self._nudged or self._hinted or self._tail.reaches_past(self._after)
+        return not self._nudged or self._has_news(after)
+
+    def _has_news(self, after: int) -> bool:
+        """True if the tail has a later event than `after`, or the store may have one."""
+        events = self._tail.events
+        return self._state in _NEWS or (bool(events) and events[-1].n > after)
 
     def wake(self, limit: int) -> None:
-        """Wake the reader after new events, or drop a reader that is too far behind."""
+        """Wake the reader after new events, or drop a reader that is too far behind. Needs the lock."""
         mark = self._mark  # read once: the reader takes the next batch in another thread
         if self._waiter is not None:
             self._waiter.resolve()
@@ -238,20 +241,27 @@ class _Reader(Subscription):
             self.dropped = True
             _soon(self._loop, self._on_drop)
 
-    def nudge(self) -> None:
-        self._nudged = self._inside
+    def hint(self, gone: bool) -> None:
+        """Wake the reader for new events in the store, or for a deleted task (`gone`). Needs the lock."""
+        # Before `start`, the message of the task may not be stored yet: the task is unknown, and not deleted.
+        self._state = _State.ERASED if gone and self._after is not None else _State.HINTED
         if self._waiter is not None:
             self._waiter.resolve()
 
-    def hint(self, gone: bool) -> None:
-        """Wake the reader for new events in the store, or for a deleted task (`gone`)."""
-        self._hinted = True
-        self._gone = gone and self.started
-        if self._waiter is not None:
-            self._waiter.resolve()
+    def nudge(self) -> None:
+        with self._event_bus.lock:
+            if self._nudged is not None:
+                self._nudged = True
+            if self._waiter is not None:
+                self._waiter.resolve()
 
     def close(self) -> None:
         self._event_bus.remove(self._task_id, self)
+
+
+def _lacks(after: int, following: Sequence[TaskEvent]) -> bool:
+    """True if events are missing between the event `after` and the following events."""
+    return bool(following) and following[0].n > after + 1
 
 
 class EventBus:

@@ -12,7 +12,17 @@ import pytest
 from fasta2a.schema import Part
 from pydantic import BaseModel
 from pydantic.errors import PydanticSchemaGenerationError
-from pydantic_ai import Agent, BinaryContent, DocumentUrl, ImageUrl, ToolApproved, ToolDenied, UploadedFile, UserError
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    ModelRetry,
+    ToolApproved,
+    ToolDenied,
+    UploadedFile,
+    UserError,
+)
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -363,6 +373,14 @@ async def test_an_approval_from_code() -> None:
         assert (await (await client.send('Go.')).approve(args={'path': 'c'})).text == 'c is deleted'
         assert (await (await client.send('Go.')).deny('Keep it.')).text == 'Keep it.'
         assert (await (await client.send('Go.')).deny()).text == 'The tool call was denied.'
+
+
+async def test_empty_reason_counts_as_no_reason() -> None:
+    async with A2AClient(clerk(A, ASK)) as client:
+        asked = await client.send('Go.')
+        delete, question = (call['id'] for call in asked.pending)
+        done = await asked.answer({delete: ToolDenied(''), question: ModelRetry('')})
+    assert done.text == 'The tool call was denied., No answer was given.'
 
 
 async def test_a_message_names_earlier_tasks_and_the_answer_to_its_question_does_not() -> None:

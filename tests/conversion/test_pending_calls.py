@@ -10,16 +10,22 @@ from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import Approvals, to_a2a
 from pydantic_ai_a2a.conversion.answers_in_words import verdict
+from pydantic_ai_a2a.conversion.call_answers import answered
 from pydantic_ai_a2a.conversion.forwarded_answers import run_results
 from pydantic_ai_a2a.conversion.forwarded_questions import calls_for_clients
+from pydantic_ai_a2a.conversion.json_schema import problem
 from pydantic_ai_a2a.conversion.pending_calls import (
     CallAnswer,
+    Kind,
     Pending,
     PendingCall,
     deferred_tool_results,
     still_shown,
 )
+from pydantic_ai_a2a.conversion.questions import shown
 from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, sign_in
+from pydantic_ai_a2a.errors import InvalidParamsError
+from pydantic_ai_a2a.types import Message, Part
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,35 @@ from pydantic_ai_a2a.conversion.remote_calls import ANSWER, WAITING, sign_in
 )
 def test_words_are_matched_as_a_whole(text: str, decided: Any) -> None:
     assert verdict(text) == decided
+
+
+@pytest.mark.parametrize('kind', ['approval', 'question', 'external'])
+@pytest.mark.parametrize('changeable', [True, False])
+def test_answer_schema_takes_what_the_check_takes(kind: Kind, changeable: bool) -> None:
+    rules = Approvals(change_arguments=changeable)
+    call = PendingCall(id='c', kind=kind, tool='t', text='', args={}, schema={'type': 'object'})
+    pending = Pending(calls=[call])
+    data: Any = shown(pending, rules, 'task')[1].get('data')
+    schema = data['pending'][0]['answerSchema']
+
+    def is_taken(answer: dict[str, Any]) -> bool:
+        message = Message(role='user', parts=[Part(data={'callAnswers': [answer]})], message_id='m')
+        try:
+            answered(pending, message, by='', rules=rules, late=False, limit=1, readable=pending)
+        except InvalidParamsError:
+            return False
+        return True
+
+    values: list[Any] = ['', 'x', {}]
+    contents: list[dict[str, Any]] = [{name: value} for name in ('reason', 'args', 'result') for value in values]
+    possible = [
+        {'id': 'c', 'decision': decision, **content}
+        for decision in ('approve', 'deny', 'result', 'retry')
+        for content in [{}, *contents]
+    ]
+    fitting = [answer for answer in possible if problem(answer, schema, '') is None]
+    assert fitting == [answer for answer in possible if is_taken(answer)]
+    assert fitting
 
 
 def look() -> None:

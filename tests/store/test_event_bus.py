@@ -136,6 +136,54 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
     reader.close()
 
 
+async def test_reader_is_dropped_at_once_when_its_next_event_was_swept() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return [event(3)]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(1)
+    async with asyncio.timeout(LIMIT):
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
+
+
+async def test_nudge_ends_a_wait_that_has_begun_and_not_a_later_one() -> None:
+    event_bus = EventBus(read_nothing, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    waiting = asyncio.ensure_future(reader.next())
+    await asyncio.sleep(0)
+    reader.nudge()
+    async with asyncio.timeout(LIMIT):
+        assert await waiting == ()
+        reader.nudge()
+        waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)
+        event_bus.publish('t', [event(1)])
+        assert await waiting == [event(1)]
+    reader.close()
+
+
+async def test_hint_during_a_read_of_the_store_leads_to_another_read() -> None:
+    reads: list[int] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        reads.append(after)
+        if len(reads) > 1:
+            return [event(1)]
+        event_bus.hint(task_id, 1)
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == [event(1)]
+    assert reads == [0, 0]
+    reader.close()
+
+
 async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() -> None:
     event_bus = EventBus(read_nothing, 1000)
     for task_id in ('events', 'live', 'both'):

@@ -5,15 +5,18 @@ so without a hint it is late, and misses nothing.
 
 | hint | where | written by | read by | goes |
 |---|---|---|---|---|
-| "I live, and hear …" | row of `process` | `keep`, twice in `WATCH` | who notifies others | after `WATCH` |
+| "I live, and hear …" | row of `process` | `keep`, twice in `WATCH` | who notifies others, `look` | after `WATCH` |
 | "I read task t" | row of `reader` | `keep`, or the message of the task (`read_by`) | who runs the task | see below |
 | "t has news" | `NOTIFY` (PostgreSQL), `data_version` (SQLite) | a commit | `Peers`, event bus, workers | at once |
 
 - `process.hears`: 0 no notifications, 1 of tasks that it reads, 2 of readers too (it has a worker), 3 of queued tasks
-  too (the worker has a free slot).
-- `reader.wants`: 0 the end of a run, 1 the events, 2 live text too. The row goes with its process, and when nobody
+  too (the worker has a free slot). From 1 on, it also hears of each cancel and erasure. A process that hears nothing,
+  such as with SQLite, has a row only while it reads tasks.
+- `reader.wants`: 0 that the task stops, 1 all events, 2 live text too. The row goes with its process, and when nobody
   there reads the task any longer. The process that runs the task learns of it by the claim (`Claim.wanted`), by a
   notification, or by `look`.
+- A notification is a letter and tasks with numbers: `-` events, `c` a cancel, `g` an erased task, `w` a new reader; or
+  `r` alone for queued tasks. `data_version` only says that something was written: then `look` reads what.
 - `own`: the tasks that run here. Only this process writes their events, so its readers need no row. If no other process
   reads such a task, its events are `private`: they need no notification.
 - `storing`: tasks whose message is being stored, maybe with a row of a reader. The commit may come before or after a

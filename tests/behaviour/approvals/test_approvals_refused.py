@@ -182,6 +182,15 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
     }
 
 
+async def test_audit_log_has_each_decision_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    async with serving(Tools().agent) as client:
+        task = await client.send('delete two')
+        await client.send(answers(task, approve('c1')))
+        await client.send(answers(task, approve('c2')))
+    assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}, {'c2': 'approve'}]
+
+
 async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_message_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -12,8 +12,9 @@ import pytest
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Access, Approvals, Caller, Push, WaitingTask, to_a2a
+from pydantic_ai_a2a import Access, Approvals, AuthRequired, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
@@ -411,3 +412,45 @@ async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
         await boss(app).send(answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
     assert tools.deleted == [('a', True), ('b', True)]
     assert {sender for _, sender in seen} == {'ann'}
+
+
+async def test_resume_task_does_not_ask_the_rule_of_approvers() -> None:
+    asked_for: list[WaitingTask] = []
+    signed_in = False
+
+    def approvers(caller: Caller, task: WaitingTask) -> bool:
+        asked_for.append(task)
+        return False
+
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    def read_mail() -> str:
+        if not signed_in:
+            raise AuthRequired('Sign in.')
+        return 'no mail'
+
+    app = guarded(agent, approvals=Approvals(approvers=approvers))
+    async with lifespan(app):
+        task = await ann(app).send('hi')
+        signed_in = True
+        await app.resume_task(task['id'])
+        assert texts(await ended(ann(app), task['id'])) == ['{"read_mail":"no mail"}']
+    assert asked_for == []
+
+
+async def test_rule_gets_the_sender_of_the_run_once_all_approvals_are_decided() -> None:
+    senders: list[str] = []
+
+    def approvers(caller: Caller, task: WaitingTask) -> bool:
+        senders.append(task.caller.id)
+        return caller.id != task.caller.id
+
+    tools = Tools()
+    app = guarded(tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team'))
+    async with lifespan(app):
+        task = await ann(app).send('mixed')
+        size = {'id': 'q1', 'decision': 'result', 'result': 'XL'}
+        await boss(app).send(answers(task, approve('c1'), approve('c2'), size))
+        await boss(app).send(answers(task, {'id': 'x1', 'decision': 'result', 'result': 'page'}))
+    assert {*senders} == {'ann'}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from a2a.compat.v0_3 import types
 from a2a.types import AgentCard as OfficialCard
 from fasta2a.schema import AgentCard, Skill
 from google.protobuf.json_format import ParseDict
-from pydantic_ai import Agent
-from pydantic_ai.toolsets import ExternalToolset, FunctionToolset
+from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset, WrapperToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
 from starlette.requests import Request
 
-from pydantic_ai_a2a import Access, APIKeyAuth, Caller, to_a2a, tool_skills
+from pydantic_ai_a2a import Access, APIKeyAuth, Approvals, Caller, to_a2a, tool_skills
 
 from ...client import Answer, Client, Exchange, rpc
 from ...dialects import only, spoken, unversioned
@@ -222,12 +225,57 @@ async def test_tools_are_skills_only_if_they_are_asked_for() -> None:
     agent = Agent('test', toolsets=[TOOLS.prefixed('weather'), ExternalToolset([])])
     plain = (await Client(to_a2a(agent)).get(CARD)).json
     told = (await Client(to_a2a(agent, skills=tool_skills(agent))).get(CARD)).json
-    some = tool_skills(agent, ['forecast'])
+    some = tool_skills(agent, ['weather_forecast'])
     assert 'forecast' not in json.dumps(plain)
     assert [(skill['id'], skill['description'], skill['tags']) for skill in told['skills']] == [
-        ('forecast', 'Tell how the weather will be.', ['tool']),
-        ('undocumented', 'Calls the tool undocumented.', ['tool']),
+        ('weather_forecast', 'Tell how the weather will be.', ['tool']),
+        ('weather_undocumented', 'Calls the tool weather_undocumented.', ['tool']),
     ]
-    assert [skill['id'] for skill in some] == ['forecast']
-    with pytest.raises(ValueError, match=r"no function tool 'secret'\. It has forecast, undocumented"):
+    assert [skill['id'] for skill in some] == ['weather_forecast']
+    with pytest.raises(ValueError, match=r"no function tool 'secret'\. It has weather_forecast, weather_undocumented"):
         tool_skills(agent, ['secret'])
+
+
+class Shouting(WrapperToolset[Any]):
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        tools = await super().get_tools(ctx)
+        return {
+            name.upper(): replace(tool, tool_def=replace(tool.tool_def, name=name.upper()))
+            for name, tool in tools.items()
+        }
+
+
+class Logging(WrapperToolset[Any]):
+    """Keeps the tools."""
+
+
+async def test_skills_have_the_names_that_the_model_sees() -> None:
+    def forecast() -> str:
+        return ''
+
+    toolsets = [
+        FunctionToolset([forecast]).prefixed('eu').prefixed('x'),
+        CombinedToolset([FunctionToolset([forecast]).renamed({'news': 'forecast'})]),
+        Logging(FunctionToolset([Tool(forecast, name='logged')])),
+        Shouting(FunctionToolset([forecast])),
+    ]
+    model = TestModel(call_tools=[])
+    agent = Agent(model, toolsets=toolsets)
+    await agent.run('hi')
+    assert model.last_model_request_parameters is not None
+    seen = [tool.name for tool in model.last_model_request_parameters.function_tools]
+    assert seen == ['x_eu_forecast', 'news', 'logged', 'FORECAST']
+    # A toolset with its own `get_tools` may give any names in a run.
+    assert [skill['id'] for skill in tool_skills(agent)] == ['x_eu_forecast', 'news', 'logged']
+
+
+def test_options_name_the_tools_that_the_model_sees() -> None:
+    def forecast() -> str:
+        return ''
+
+    agent = Agent('test', toolsets=[FunctionToolset([forecast]).prefixed('eu')])
+    to_a2a(agent, approvals=Approvals(hide_arguments=['eu_forecast']))
+    with pytest.raises(
+        ValueError, match=r"hide_arguments has 'forecast', but the agent has no such tool\. .*eu_forecast"
+    ):
+        to_a2a(agent, approvals=Approvals(hide_arguments=['forecast']))
