@@ -39,8 +39,8 @@ from ..types import (
 )
 from .answers import Inbox
 from .approvers import ApproverAccess
-from .cancellation import canceled, loaded
-from .event_streams import EventStream, LiveTextForm
+from .cancellation import canceled
+from .event_streams import EventStream
 from .live_text_form import FORMS, LiveTextForm
 from .loaded_task import loaded
 from .slot_offers import Offers
