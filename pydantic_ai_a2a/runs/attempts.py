@@ -20,6 +20,7 @@ from .job import CancelToken, Job
 from .observed_run import observed_run
 from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
+from .run_state import RunState
 from .store_outages import StoreRetries
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -67,13 +68,15 @@ class Attempts:
             BaseException: The process exits, the worker stops, or the store is unavailable.
         """
         recorder, began = self.recorder(claim), perf_counter()
+        state = recorder.state
         if claim.attempt > self._workers.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
         own_task = asyncio.current_task()
         try:
-            with observed_run(claim, recorder):
+            with observed_run(claim, state):
                 try:
-                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
+                    run = await self._job.prepare(claim, recorder, token, run_id(claim))
+                    result = await run
                 except RunCancelled as error:
                     if outcome_of(error, own_task) is not Outcome.CANCELED:
                         raise
@@ -92,23 +95,22 @@ class Attempts:
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)
                 raise
-            if error is recorder.transient and (pause := self._pause(claim, recorder, error, began)) is not None:
+            if error is state.transient and (pause := self._pause(claim, state, error, began)) is not None:
                 return await self._ends.postpone(claim, recorder, error, *pause)
             return await self._ends.failed(claim, recorder, classify(error), error)
 
-    def _pause(
-        self, claim: Claim, recorder: Recorder, error: BaseException, began: float
-    ) -> tuple[Tried, float] | None:
+    def _pause(self, claim: Claim, state: RunState, error: BaseException, began: float) -> tuple[Tried, float] | None:
         """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
-        before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
-        number = 1 if recorder.has_stored_steps else before.number + 1
+        assert state.usage is not None, 'the job sets it before the run'
+        before = claim.tried or Tried(number=0, spent=0.0, usage=state.usage)
+        number = 1 if state.has_stored_steps else before.number + 1
         backoff = self._workers.backoff * 2 ** min(number - 1, _DOUBLED)
         # The random part keeps runs apart, and needs no secure random numbers.
         pause = max(backoff, retry_after(error)) * random.uniform(1, 1.5)  # nosec B311
         spent = before.spent + perf_counter() - began + pause
-        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
+        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (self._job.timeout or math.inf):
             return None
-        return Tried(number=number, spent=spent, usage=recorder.usage), pause
+        return Tried(number=number, spent=spent, usage=state.usage), pause
 
     def recorder(self, claim: Claim) -> Recorder:
         """Return a recorder for a claim."""

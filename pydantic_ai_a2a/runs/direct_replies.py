@@ -179,17 +179,18 @@ class DirectRuns:
             claim = await self._claim(submission, header)
             turn = _ConversationSink(self._backend, self._retries.of(submission.task_id))
             recorder = Recorder(claim, turn, self._backend.now)
-            recorder.usage = RunUsage()
+            recorder.state.usage = RunUsage()
             try:
-                with observed_run(claim, recorder):
-                    result = await (await self._job.begin(claim, recorder, self._job.token(), header.id))
+                with observed_run(claim, recorder.state):
+                    run = await self._job.prepare(claim, recorder, self._job.token(), header.id)
+                    result = await run
                 await self._job.record(claim, recorder, result)
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
                 if outcome_of(error, task) in (Outcome.EXIT, Outcome.STOPPED, Outcome.UNAVAILABLE):
                     raise
                 raise await self._failed(header, correlation_id, error) from None
             finally:
-                await self._settle(header.owner, recorder.usage)
+                await self._settle(header.owner, recorder.state.usage)
         assert turn.end is not None, 'the job has recorded it'
         if not turn.answers:
             raise UnsupportedOperationError(

@@ -142,8 +142,9 @@ class EndsWithoutResult:
         await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
 
     async def _settle(self, claim: Claim, recorder: Recorder) -> None:
-        if self._metering is not None and recorder.usage is not None:
-            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
+        usage = recorder.state.usage
+        if self._metering is not None and usage is not None:
+            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, usage)
 
     def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
         """Count a task without an answer of its client in time, and call the hook."""
