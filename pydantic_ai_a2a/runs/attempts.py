@@ -1,4 +1,19 @@
-"""One attempt at a claimed task: the run of the agent, from the claim to the recorded end."""
+"""One attempt at a claimed task: the run of the agent, from the claim to the recorded end.
+
+A claim of a task whose holder is lost begins one more attempt, up to `Workers.attempts`. Within an attempt, a failed
+request to the model begins one more try, up to `Workers.retries` since the last stored step. Between two tries the task
+is released with `Claim.tried`, and any worker may claim it after the pause.
+
+| end of the run | written | then |
+|---|---|---|
+| a result | the answer, or the question to the client (`Job.record`) | the next message of the task may follow |
+| cancelled by its token | the cancel, with the messages so far | |
+| lost to another worker, or ended by a cancel from outside | only the usage, as a charge | |
+| the worker stops, or the store stays away | the release, after an end that was already made | any worker goes on |
+| the process ends | nothing | the lease expires, and another worker goes on |
+| a transient error of the model | the release with the tries | another try after the pause |
+| any other exception | the failure | the next message of the task waits in the queue |
+"""
 
 from __future__ import annotations
 
@@ -77,7 +92,7 @@ class Attempts:
                 try:
                     run = await self._job.prepare(claim, recorder, token, run_id(claim))
                     result = await run
-                except RunCancelled as error:
+                except RunCancelled as error:  # within the span, for which a cancelled run has not failed
                     if outcome_of(error, own_task) is not Outcome.CANCELED:
                         raise
                     return await self._ends.canceled(claim, recorder, error)

@@ -1,4 +1,9 @@
-"""The ends of runs without a result: cancelled, failed, handed back."""
+"""The ends of runs without a result: cancelled, failed, tried again, handed back, lost.
+
+Each write but the cancel is tried now, and again once the store is back (`PendingWrites`). The lease is renewed until
+then. Meanwhile, another process may have ended the task, or the first try may have been stored without an answer. So a
+write that finds its lease lost hands back what this worker may still hold, and charges the usage of the run.
+"""
 
 from __future__ import annotations
 
