@@ -176,7 +176,7 @@ class RunNeeds:
     ends_with_text: bool
     """True if the output is a plain text that no capability of the user gets. Then the end of the task follows a final
     text at once, and such runs save the write of their last step. Output validators, which an agent may get later, are
-    looked for in each run (`_is_final_text`)."""
+    looked for in each run (`Drive`)."""
     prepares_tools: bool
     """True if a tool has a `prepare` function, which may raise `SystemExit`. Other runs save a wrapper of toolsets."""
     observes_tools: bool
@@ -485,10 +485,14 @@ class Drive:
             turn.sent_again(done.request)
         # Messages of the client stay in the inbox until the model has answered them.
         enqueued = enqueued_in(run, () if steering is None else steering.entering)
-        ends_with_text = self._needs.ends_with_text and not enqueued
-        if isinstance(following, End) or (ends_with_text and _is_final_text(run, following)):
+        if isinstance(following, End):
             return False
-        unsent = following.request if Agent.is_model_request_node(following) else None
+        if type(following) is CallToolsNode:
+            unsent, ends_with_text = None, self._needs.ends_with_text and not enqueued
+            if ends_with_text and not (following.model_response.tool_calls or validates_output(run)):
+                return False
+        else:
+            unsent = following.request if Agent.is_model_request_node(following) else None
         return await turn.step(self.added.of(run), unsent, run.usage, note, enqueued=enqueued)
 
     def _report(self, node: _Node, error: Exception) -> None:
@@ -550,10 +554,6 @@ def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait
     contain_exits(run)
     if may_wait:
         allow_deferred_calls(run)
-
-
-def _is_final_text(run: AgentRun[Any, Any], node: _Node) -> bool:
-    return Agent.is_call_tools_node(node) and not (node.model_response.tool_calls or validates_output(run))
 
 
 def can_stream(model: Model) -> bool:
