@@ -1,4 +1,14 @@
-"""The end of a run: the output, the last response of the model, and its calls with their schemas."""
+"""The end of a run, as its task needs it: the output, the new messages, and the calls that wait for an answer.
+
+A run can end with
+
+- an answer, which completes the task;
+- a question or a refusal (`waits`): calls that need an answer, or a state of the task as the output. The schemas of the
+  called tools and the order of the calls come along, to show the calls to the client;
+- a state that code has raised (`stopped`). The run may then have made no step. Its prompt still becomes a message of
+  the conversation, for the next run. But if the run was to begin with results of pending calls, the calls stay pending,
+  and the next run gets the same results (`keeps_pending`).
+"""
 
 from __future__ import annotations
 

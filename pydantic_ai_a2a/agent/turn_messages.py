@@ -1,4 +1,21 @@
-"""The model messages of one run: over all attempts, and their stored part."""
+"""The model messages of one run, over all attempts, and their stored part: the checkpoint.
+
+A run whose process dies is resumed by the next attempt. The messages of such a run are, in their order:
+
+    history | before: stored by earlier attempts | new: added by this attempt | unsent: the next request, not yet sent
+
+The history belongs to the conversation, which gets the other messages when the run ends. The runner calls `Turn.step`
+after each node. Then the checkpoint has the messages from the first of `before` to `unsent`, if a run can resume after
+them. Only messages that have changed since the last write are written (`Checkpoint.first`):
+
+- A request gets its time and its instructions when it is sent. So an unsent request is written once more after that,
+  also if the earlier attempt has stored it (`Turn.sent_again`).
+- Pydantic AI sets the workspace of a response later. So a message is unchanged if it is the same object with the same
+  workspace.
+
+A run at an engine resumes from the steps of the engine. Its checkpoint has only marks, which are empty requests: one
+for the start of the workflow, and one for each note that the server has stored (`Turn.mark`).
+"""
 
 from __future__ import annotations
 

@@ -74,12 +74,13 @@ class WorkerJob:
     def __init__(self, worker: Worker[Any]) -> None:
         self._worker = worker
         self.hooks = Hooks()
+        self.timeout = None
 
     def token(self) -> Stop:
         """Return a new token for one task."""
         return Stop()
 
-    async def begin(
+    async def prepare(
         self, claim: Claim, recorder: Recorder, token: Stop, run_id: str
     ) -> Coroutine[Any, Any, tuple[_Relay, Task | None]]:
         """See `Job`."""

@@ -1,4 +1,12 @@
-"""The work of a task with an agent: read the message, run the agent once, record the result."""
+"""The job of a claim with an agent: read what the run needs, run the agent once, record the result.
+
+`Attempts` calls `prepare`, awaits the run, and then calls `record`. The job keeps nothing of a run. `RunState` holds
+what the run tells its recorder and its worker.
+
+`prepare` turns a claim into `RunArguments`. The calls that waited, with the answers to them, come from `Claim.pending`,
+the steps of earlier attempts from `Claim.checkpoint`, and the failed tries of the run from `Claim.tried`. `record`
+completes the task, or lets it wait with the calls of the run.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +53,7 @@ from ..store.ports import Backend, Claim
 from ..types import Caller, PartialArtifact, load_caller, sender_of
 from .recorder import Recorder
 from .run_messages import Read, ReadTask, RunMessages
+from .run_state import RunState
 
 
 class AgentJob:
@@ -103,39 +112,52 @@ class AgentJob:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
         return RunToken()
 
-    async def begin(
+    @property
+    def timeout(self) -> float | None:
+        """Seconds of a run over all its tries; None for no limit."""
+        return self._runner.timeout
+
+    async def prepare(
         self, claim: Claim, recorder: Recorder, token: RunToken, run_id: str
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
-        request = claim.request
+        state, request = recorder.state, claim.request
         chains.depth.set(from_json(request).get('depth', 0) if request is not None and b'"depth"' in request else 0)
         pending = None if claim.pending is None else load(claim.pending)
-        validated = await self.validated(claim, recorder)
+        asked = pending if pending is not None and pending.calls else None
+        answers = None if asked is None else run_results(asked)
+
+        # What the model gets.
+        validated = None if self.typed_input is None else await self.validated(claim, recorder)
         prompt, history = await self._input(claim, recorder, pending, validated)
+
+        # What earlier runs and attempts have left.
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        turn, budget = None, None
+        if self._backend.durable:
+            turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
+        # A copy, because the usage of the run grows, and the claim keeps that of earlier attempts.
+        usage = state.usage = RunUsage() if state.usage is None else deepcopy(state.usage)
+        if self._metering is not None:
+            budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
+        if claim.checkpoint is not None:
+            state.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
+
+        # What the client accepts and declares.
+        client = None if request is None or SCHEMA_MARK not in request else self.client_output(claim)
+        accepted = self._accepted(claim)
+        state.text_type = accepted.text_type
+        running.set(self.current(claim, recorder, validated))
+        tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
+
+        # Asked again at each node, because readers come and go.
+        watched_live = partial(self._backend.events.watched, claim.header.id, live=True)
         info: RunInfo = {
             'task_id': claim.header.id,
             'context_id': claim.header.context_id,
             'attempt': claim.attempt,
             'idempotency_key': key,
         }
-        asked = pending if pending is not None and pending.calls else None
-        answers = None if asked is None else run_results(asked)
-        turn, budget = None, None
-        if self._backend.durable:
-            turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
-        usage = recorder.usage = RunUsage() if recorder.usage is None else deepcopy(recorder.usage)
-        recorder.timeout = self._runner.timeout
-        if self._metering is not None:
-            budget = await recorder.store(partial(self._metering.left, claim.header.owner, claim.tried))
-        if claim.checkpoint is not None:
-            recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        client = None if claim.request is None or SCHEMA_MARK not in claim.request else self.client_output(claim)
-        accepted = self._accepted(claim)
-        recorder.text_type = accepted.text_type
-        running.set(self.current(claim, recorder, validated))
-        tools = () if self._client_tools is None else await self._messages.tools(self._client_tools, claim, recorder)
-        watched_live = partial(self._backend.events.watched, claim.header.id, live=True)
         arguments = RunArguments(
             prompt=prompt,
             history=history,
@@ -144,7 +166,7 @@ class AgentJob:
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             # A message that enters the run may want live text, too.
-            watched_live=(lambda: recorder.live or watched_live()) if recorder.live or self._steers else watched_live,
+            watched_live=(lambda: state.live or watched_live()) if state.live or self._steers else watched_live,
             emit=recorder.write,
             partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
             text_output=self._outputs.streams_text and client is None and accepted.text,
@@ -159,7 +181,7 @@ class AgentJob:
             client_tools=tools,
             client_output=client,
             spent=0.0 if claim.tried is None else claim.tried.spent,
-            on_model_error=partial(self._model_failed, recorder),
+            on_model_error=partial(self._model_failed, state),
         )
         if self._dependencies is None:
             return self._runner.run(arguments)
@@ -177,9 +199,9 @@ class AgentJob:
         credential = None if self._vault is None else partial(recorder.store, partial(self._vault.read, claim))
         return Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated)
 
-    def _model_failed(self, recorder: Recorder, error: Exception) -> None:
+    def _model_failed(self, state: RunState, error: Exception) -> None:
         if not isinstance(error, StoreFailed) and self._retry_on(error):
-            recorder.transient = error
+            state.transient = error
 
     async def _input(
         self, claim: Claim, recorder: Recorder, pending: Pending | None, validated: ValidatedInput | None
@@ -216,20 +238,20 @@ class AgentJob:
         return {artifact_id: body for artifact_id, body in by_id.items() if artifact_id.startswith(prefix)}
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
-        sender = _sent_by(claim.request)
+        sender, state = _sent_by(claim.request), recorder.state
 
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
             messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
             # Callers may share an owner. The run has the rights of its own caller, so it ends before a message of
             # another caller, which gets a run of its own.
             own = [*takewhile(lambda message: _sent_by(message[2]) == sender, messages)]
-            recorder.live = recorder.live or any(wants_live(request) for _, _, request in own)
+            state.live = state.live or any(wants_live(request) for _, _, request in own)
             return [(row, await self._messages.content(body, claim, recorder)) for row, body, _ in own]
 
         def take(row: int) -> None:
-            recorder.taken = row
+            state.taken = row
 
-        return Steering(unread, recorder.taken or claim.inbox, take)
+        return Steering(unread, state.taken or claim.inbox, take)
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""

@@ -1,6 +1,17 @@
 """The hosts of an app, one for each event loop: started at first use, drained at signals, stopped by lifespans.
 
-An app can be made at import, before a fork, and without a running loop.
+An app can be made at import, before a fork, and without a running loop. So each event loop gets its host when a
+lifespan or a request first needs the agent (`ensure`). Requests wait for the start of the one host of their loop.
+
+If the start fails, requests get an error. A lifespan goes on all the same, unless the store needs a repair. A task of
+the loop tries again with pauses (`_try_again`), because a server that is not ready may get no further requests.
+
+A drain begins after a signal, or at the end of a lifespan. From then on, no new task is accepted. The end of the
+lifespan waits for the drain, and only then forgets the host: until then, no request starts another one. A later
+lifespan starts anew.
+
+Several loops may run in threads of their own. Each changes its own entries of `_hosts` and `_trying`, and removes those
+of closed loops. So a loop over the entries takes a copy.
 """
 
 from __future__ import annotations
@@ -111,7 +122,7 @@ class Hosting:
 
     def _doubt(self) -> None:
         running = asyncio.get_running_loop()
-        for host in [host for loop, host in self._hosts.items() if loop is running]:
+        for host in [host for loop, host in list(self._hosts.items()) if loop is running]:
             host.doubt()
 
     @property
@@ -182,8 +193,8 @@ class Hosting:
         loop = asyncio.get_running_loop()
         host = self._hosts.get(loop)
         if host is None or host.over:
-            for closed in [loop for loop in self._hosts if loop.is_closed()]:
-                del self._hosts[closed]
+            for closed in [loop for loop in list(self._hosts) if loop.is_closed()]:
+                self._hosts.pop(closed, None)
                 self._trying.pop(closed, None)
             if not self._hosts:
                 self._draining = self.streams.closing = False

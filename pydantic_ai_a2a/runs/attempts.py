@@ -1,4 +1,19 @@
-"""One attempt at a claimed task: the run of the agent, from the claim to the recorded end."""
+"""One attempt at a claimed task: the run of the agent, from the claim to the recorded end.
+
+A claim of a task whose holder is lost begins one more attempt, up to `Workers.attempts`. Within an attempt, a failed
+request to the model begins one more try, up to `Workers.retries` since the last stored step. Between two tries the task
+is released with `Claim.tried`, and any worker may claim it after the pause.
+
+| end of the run | written | then |
+|---|---|---|
+| a result | the answer, or the question to the client (`Job.record`) | the next message of the task may follow |
+| cancelled by its token | the cancel, with the messages so far | |
+| lost to another worker, or ended by a cancel from outside | only the usage, as a charge | |
+| the worker stops, or the store stays away | the release, after an end that was already made | any worker goes on |
+| the process ends | nothing | the lease expires, and another worker goes on |
+| a transient error of the model | the release with the tries | another try after the pause |
+| any other exception | the failure | the next message of the task waits in the queue |
+"""
 
 from __future__ import annotations
 
@@ -20,6 +35,7 @@ from .job import CancelToken, Job
 from .observed_run import observed_run
 from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
+from .run_state import RunState
 from .store_outages import StoreRetries
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -67,14 +83,16 @@ class Attempts:
             BaseException: The process exits, the worker stops, or the store is unavailable.
         """
         recorder, began = self.recorder(claim), perf_counter()
+        state = recorder.state
         if claim.attempt > self._workers.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
         own_task = asyncio.current_task()
         try:
-            with observed_run(claim, recorder):
+            with observed_run(claim, state):
                 try:
-                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
-                except RunCancelled as error:
+                    run = await self._job.prepare(claim, recorder, token, run_id(claim))
+                    result = await run
+                except RunCancelled as error:  # within the span, for which a cancelled run has not failed
                     if outcome_of(error, own_task) is not Outcome.CANCELED:
                         raise
                     return await self._ends.canceled(claim, recorder, error)
@@ -92,22 +110,21 @@ class Attempts:
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)
                 raise
-            if error is recorder.transient and (pause := self._pause(claim, recorder, error, began)) is not None:
+            if error is state.transient and (pause := self._pause(claim, state, error, began)) is not None:
                 return await self._ends.postpone(claim, recorder, error, *pause)
             return await self._ends.failed(claim, recorder, classify(error), error)
 
-    def _pause(
-        self, claim: Claim, recorder: Recorder, error: BaseException, began: float
-    ) -> tuple[Tried, float] | None:
+    def _pause(self, claim: Claim, state: RunState, error: BaseException, began: float) -> tuple[Tried, float] | None:
         """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
-        before = claim.tried or Tried(number=0, spent=0.0, usage=recorder.usage)
-        number = 1 if recorder.has_stored_steps else before.number + 1
+        assert state.usage is not None, 'the job sets it before the run'
+        before = claim.tried or Tried(number=0, spent=0.0, usage=state.usage)
+        number = 1 if state.has_stored_steps else before.number + 1
         first = self._workers.backoff
         pause = spread(max(backoff_after(number, first, _LONGEST_BACKOFF * first), retry_after(error)), 1, 1.5)
         spent = before.spent + perf_counter() - began + pause
-        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (recorder.timeout or math.inf):
+        if number > self._workers.retries or pause > _LONGEST_PAUSE or spent >= (self._job.timeout or math.inf):
             return None
-        return Tried(number=number, spent=spent, usage=recorder.usage), pause
+        return Tried(number=number, spent=spent, usage=state.usage), pause
 
     def recorder(self, claim: Claim) -> Recorder:
         """Return a recorder for a claim."""

@@ -1,6 +1,19 @@
 """Direct replies: a message as the answer to a message, by one run of the agent within the request (§3.1.1).
 
-No task is stored. The turn is appended to the conversation at the end, and the run ends with the request.
+No task is stored. The run gets a claim that no store has made, so its job and its recorder work as for a task. The
+recorder writes to `_ConversationSink`, which drops all events, and stores only the end: one more turn of the
+conversation.
+
+- **Places.** The last check for a free place and the count of the run have no `await` between them, so two messages
+  never take the same place.
+- **Order.** Direct replies of one context wait for each other within an event loop. A task or another process may add a
+  turn during the run. Then the run's turn is appended to the newest state of the conversation, which its model has not
+  seen.
+- **Repeats.** A commit whose answer is lost may have stored the turn. `_heads` has the last entry of each attempt, and
+  finds it again.
+- **The end of the request.** The request waits for the answer, for the client to disconnect, or for `Limits.max_wait`,
+  whichever comes first. In the last two cases and at the end of a drain, the run is cancelled. Its usage is charged all
+  the same.
 """
 
 from __future__ import annotations
@@ -179,17 +192,18 @@ class DirectRuns:
             claim = await self._claim(submission, header)
             turn = _ConversationSink(self._backend, self._retries.of(submission.task_id))
             recorder = Recorder(claim, turn, self._backend.now)
-            recorder.usage = RunUsage()
+            recorder.state.usage = RunUsage()
             try:
-                with observed_run(claim, recorder):
-                    result = await (await self._job.begin(claim, recorder, self._job.token(), header.id))
+                with observed_run(claim, recorder.state):
+                    run = await self._job.prepare(claim, recorder, self._job.token(), header.id)
+                    result = await run
                 await self._job.record(claim, recorder, result)
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
                 if outcome_of(error, task) in (Outcome.EXIT, Outcome.STOPPED, Outcome.UNAVAILABLE):
                     raise
                 raise await self._failed(header, correlation_id, error) from None
             finally:
-                await self._settle(header.owner, recorder.usage)
+                await self._settle(header.owner, recorder.state.usage)
         assert turn.end is not None, 'the job has recorded it'
         if not turn.answers:
             raise UnsupportedOperationError(

@@ -1,4 +1,9 @@
-"""The ends of runs without a result: cancelled, failed, handed back."""
+"""The ends of runs without a result: cancelled, failed, tried again, handed back, lost.
+
+Each write but the cancel is tried now, and again once the store is back (`PendingWrites`). The lease is renewed until
+then. Meanwhile, another process may have ended the task, or the first try may have been stored without an answer. So a
+write that finds its lease lost hands back what this worker may still hold, and charges the usage of the run.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +147,9 @@ class EndsWithoutResult:
         await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
 
     async def _settle(self, claim: Claim, recorder: Recorder) -> None:
-        if self._metering is not None and recorder.usage is not None:
-            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
+        usage = recorder.state.usage
+        if self._metering is not None and usage is not None:
+            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, usage)
 
     def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
         """Count a task without an answer of its client in time, and call the hook."""

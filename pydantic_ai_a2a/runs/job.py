@@ -25,14 +25,19 @@ class Job(Protocol):
         """Hooks for the worker to call for cancelled and failed runs; `record` calls the hook for completed runs."""
         ...
 
+    @property
+    def timeout(self) -> float | None:
+        """Seconds of a run over all its tries; None for no limit."""
+        ...
+
     def token(self) -> Any:
         """Return a new `CancelToken` for one task."""
 
-    async def begin(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
-        """Prepare a run, and return the coroutine of the run, to be awaited at once.
+    async def prepare(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
+        """Read what the run needs, and return the run: a coroutine, to be awaited at once.
 
-        The worker awaits the coroutine itself, because the coroutine is resumed for each delta. An exception fails the
-        task, except for the `RunCancelled` of a cancelled token.
+        The caller awaits the run itself, because each frame between costs time for each piece of live text. An
+        exception fails the task, except for the `RunCancelled` of a cancelled token.
         """
         ...
 

@@ -1,4 +1,21 @@
-"""The host of one event loop: owns the agent, the worker and the drain, beside the requests."""
+"""The host of one event loop: owns the agent, the worker and the drain, beside the requests.
+
+A host has two asyncio tasks. The keeper (`_keep_agent`) enters and leaves the agent, because a task group inside of the
+agent that fails cancels the task that has entered it. The other task (`_work`) runs the worker from then on. It
+outlives the keeper: if the agent closes itself, each run enters it anew.
+
+| state | set by | meaning |
+|---|---|---|
+| `_entered` | the keeper | the first entry has succeeded, or has failed |
+| `_up` | `_work` | the worker has started, or the start has failed: requests that wait in `started` go on |
+| `_held` | the keeper | the agent is entered now |
+| `renewing` of the connections | the keeper | a connection is lost: the worker pauses, and the agent is entered anew |
+| `_wake` | `doubt`, and the end | the keeper looks whether a connection is lost, or leaves the agent |
+| `_stop` | `stop` | `_work` closes the worker, and then `_leaving` ends the keeper |
+
+A drain comes before the stop, and is a task of its own: a further signal begins another drain without grace, with which
+the first one ends, too. Each wait for code of the user has a bound, so the process ends.
+"""
 
 from __future__ import annotations
 

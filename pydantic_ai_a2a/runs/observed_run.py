@@ -13,21 +13,21 @@ from ..store.ports import Claim
 from ..telemetry.metrics import Instruments, metrics
 from ..telemetry.spans import recording, run_span
 from ..types import count_of
-from .recorder import Recorder
+from .run_state import RunState
 
 _NO_SPAN: AbstractContextManager[object] = nullcontext()
 
 
-def observed_run(claim: Claim, recorder: Recorder) -> AbstractContextManager[object]:
+def observed_run(claim: Claim, state: RunState) -> AbstractContextManager[object]:
     """Observe the block as the run of a claim: with a span and with metrics, as far as an SDK is configured."""
     header, instruments = claim.header, metrics.instruments
     span = run_span(header.id, header.context_id, claim.traceparent) if recording() else _NO_SPAN
-    return span if instruments is None else _measured(span, claim, recorder, instruments)
+    return span if instruments is None else _measured(span, claim, state, instruments)
 
 
 @contextmanager
 def _measured(
-    span: AbstractContextManager[object], claim: Claim, recorder: Recorder, instruments: Instruments
+    span: AbstractContextManager[object], claim: Claim, state: RunState, instruments: Instruments
 ) -> Generator[None]:
     first = claim.run == 1 and claim.attempt == 1 and claim.tried is None
     instruments.begin_run(time() - stored.time_of(claim.header.id) if first else None)
@@ -40,7 +40,7 @@ def _measured(
         error = raised
         raise
     finally:
-        used = zip(_tokens(recorder.usage), before, strict=True)
+        used = zip(_tokens(state.usage), before, strict=True)
         instruments.end_run(perf_counter() - start, error, [now - then for now, then in used])
 
 

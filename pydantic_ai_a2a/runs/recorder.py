@@ -1,6 +1,18 @@
-"""The recorder: the only writer of a running task. Converts the run's events to their stored form.
+"""The recorder: the only writer of a running task. From the events of a run to their stored form.
 
-One recorder belongs to one claim. The recorder numbers the events, as the only writer while the claim is valid.
+One recorder belongs to one claim. Each event and each end of the run takes the same way:
+
+1. **Gather.** Pieces of text wait a moment for more pieces (`Flush`). Every other write takes the waiting pieces along,
+   so the order stays.
+2. **Make the event**, as JSON in the form of A2A 1.0. It has no number yet.
+3. **Write, or owe the write.** `_store` and `_finish` number the events, and give them to the queue with the claim.
+   While the store is unavailable, the call is repeated, and the run waits (`store_outages`). The end of a run whose
+   worker ends before that is owed: `unstored` keeps it, and the worker tries `store_end` again.
+4. **Say that it is stored**: only then the numbers are used up, and the `RunState` counts a step or an artifact. The
+   queue publishes the events to the readers with the commit.
+
+While the claim is valid, nobody else writes events of the task, so the recorder can number them. Once another worker
+has the task, or a cancel has ended it, each write raises `LeaseLost` and stores nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +24,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ..conversion.failures import Failure
-from ..protocol import own_extensions, run_metadata, stored
+from ..protocol import run_metadata, stored
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.claim import Sink
@@ -30,6 +42,7 @@ from ..types import (
     ToolArtifact,
     dump_json,
 )
+from .run_state import RunState
 from .store_outages import StoreRetries
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
@@ -67,6 +80,8 @@ class Recorder:
         results: Results = Results(interval=0),
     ) -> None:
         header = claim.header
+        self.state = RunState(claim)
+        """The state of the run, shared with its job and its worker."""
         self.artifact_id = f'{header.id}.{claim.turn}.result'
         """Id of the artifact with the turn's answer, while streaming and after."""
         self._claim = claim
@@ -74,8 +89,6 @@ class Recorder:
         self._now = now
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
-        self.text_type = stored.PLAIN
-        """The media type of the agent's text."""
         self._flush_delay = flush_delay
         self._results = results
         self._flush = self._new_flush() if flush_delay else None
@@ -84,25 +97,11 @@ class Recorder:
         self.store = (retries or StoreRetries.once()).of(header.id)
         """Calls the store for this run, again while the store is unavailable."""
         self.unstored: Finish | None = None
-        """The end of the run until the store accepts the write."""
+        """The end of the run, from its first write until the store has it; None before and after."""
         self.tells = claim.request is not None and run_metadata.asks_run_metadata(claim.request)
         """True if the task's metadata reports the usage of the run."""
-        self.live = claim.request is not None and own_extensions.wants_live(claim.request)
-        """True if a message of the run wants live text before there is a reader."""
-        self.usage: Any = claim.used
-        """Usage of the run over all attempts and tries, a `RunUsage` that grows during the run."""
-        self.has_stored_steps = False
-        """True once this try has stored a step of the run."""
-        self.transient: Exception | None = None
-        """The error of the model after which the run can be tried again."""
-        self.timeout: float | None = None
-        """Seconds of the run over all tries; None for no limit."""
-        self.tool_artifacts: dict[str, bytes] = {}
-        """Artifacts from tools, as JSON, by id."""
         self._partial = b''
         """The last partial artifact, as JSON."""
-        self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
-        """Row of the newest client message that entered the run under way; 0 for none."""
 
     async def write(self, event: TextDelta | Note | Step | PartialArtifact | ToolArtifact) -> None:
         """Store and publish an event of the running agent.
@@ -110,29 +109,25 @@ class Recorder:
         Raises:
             LeaseLost: The task is no longer ours.
         """
-        if isinstance(event, TextDelta):
-            self._flush = self._flush or self._new_flush()
-            await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
-            return
-        if isinstance(event, Step):
-            message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
-            await self._emit(self._status_event(Status('working', self._now(), message)))
-            return
-        if isinstance(event, PartialArtifact):
-            await self._write_partial(event.artifact)
-            return
-        if isinstance(event, ToolArtifact):
-            header, body = self._claim.header, stored.dump_artifact(event.artifact)
-            await self._emit((None, stored.artifact_update(header.id, header.context_id, body)))
-            self.tool_artifacts[event.artifact['artifact_id']] = body
-            return
-        await self._emit(*self._note(event))
-
-    async def _write_partial(self, artifact: Artifact) -> None:
-        header, body = self._claim.header, stored.dump_artifact(artifact)
-        if body != self._partial:
-            self._partial = body
-            await self._emit((None, stored.artifact_update(header.id, header.context_id, body, last=False)))
+        header = self._claim.header
+        match event:
+            case TextDelta():
+                self._flush = self._flush or self._new_flush()
+                await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
+            case Step():
+                message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
+                await self._emit(self._status_event(Status('working', self._now(), message)))
+            case PartialArtifact():
+                body = stored.dump_artifact(event.artifact)
+                if body != self._partial:
+                    self._partial = body
+                    await self._emit((None, stored.artifact_update(header.id, header.context_id, body, last=False)))
+            case ToolArtifact():
+                body = stored.dump_artifact(event.artifact)
+                await self._emit((None, stored.artifact_update(header.id, header.context_id, body)))
+                self.state.tool_artifacts[event.artifact['artifact_id']] = body
+            case _:
+                await self._emit(*self._note(event))
 
     async def save(self, checkpoint: Checkpoint, note: Note | None) -> None:
         """Store a checkpoint, together with the agent's note about the step, after all earlier events.
@@ -141,13 +136,10 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         event, status = (None, None) if note is None else self._note(note)
-        if self.taken:
-            checkpoint = replace(checkpoint, taken=self.taken)
-        if self._flush is not None:
-            await self._flush.write(event, status, checkpoint)
-        else:
-            await self._store([] if event is None else [event], status, checkpoint)
-        self.has_stored_steps = True
+        if self.state.taken:
+            checkpoint = replace(checkpoint, taken=self.state.taken)
+        await self._emit(event, status, checkpoint)
+        self.state.has_stored_steps = True
 
     async def drop_text(self) -> None:
         """Drop the text that is not stored yet."""
@@ -158,17 +150,7 @@ class Recorder:
         delay = max(self._flush_delay, self._results.interval)
         return Flush(self._store, self._chunk, delay, self._results) if delay else None
 
-    def _note(self, note: Note) -> tuple[EventBody, Status]:
-        status = Status(
-            'working',
-            self._now(),
-            self._message(stored.text_parts(note.text, self.text_type if note.of_model else stored.PLAIN)),
-        )
-        if note.of_model and not self._results.progress.notes:
-            header = self._claim.header
-            body = stored.status(status.state, status.at, status.message)
-            return (status.state, stored.note(header.id, header.context_id, body)), status
-        return self._status_event(status), status
+    # --- the end of the run -------------------------------------------------------------------------------------------
 
     async def complete(
         self,
@@ -195,13 +177,13 @@ class Recorder:
         history: list[tuple[str, bytes]] = []
         if answer is not None:
             message_id = f'{self._claim.header.id}.{self._claim.turn}.answer'
-            history = [(message_id, self._message(stored.text_parts(answer, self.text_type), message_id))]
+            history = [(message_id, self._message(stored.text_parts(answer, self.state.text_type), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(
             status,
             events=closing,
             history=history,
-            artifacts=[*self.tool_artifacts.items(), *bodies],
+            artifacts=[*self.state.tool_artifacts.items(), *bodies],
             messages=messages,
             rewritten=rewritten,
             usage=usage,
@@ -236,7 +218,7 @@ class Recorder:
         A rejected task may instead go on with its next message, whose claim is returned.
         """
         status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
-        artifacts = [*self.tool_artifacts.items()] or None
+        artifacts = [*self.state.tool_artifacts.items()] or None
         return await self._finish(status, artifacts=artifacts, messages=messages, usage=usage, pending=pending)
 
     async def relay_message(self, message: Message) -> None:
@@ -272,15 +254,70 @@ class Recorder:
         status = Status(state, self._now(), None if message is None else self._of_task(message))
         return await self._finish(status, events=events, artifacts=artifacts)
 
+    # --- the events ---------------------------------------------------------------------------------------------------
+
+    def _chunk(self, delta: TextDelta) -> EventBody:
+        if self._text is None:
+            header = self._claim.header
+            self._text = stored.TextArtifact(
+                header.id, header.context_id, self.artifact_id, 'result', self.state.text_type
+            )
+        return None, self._text.piece(delta.text, first=delta.first)
+
+    def _note(self, note: Note) -> tuple[EventBody, Status]:
+        status = Status(
+            'working',
+            self._now(),
+            self._message(stored.text_parts(note.text, self.state.text_type if note.of_model else stored.PLAIN)),
+        )
+        if note.of_model and not self._results.progress.notes:
+            header = self._claim.header
+            body = stored.status(status.state, status.at, status.message)
+            return (status.state, stored.note(header.id, header.context_id, body)), status
+        return self._status_event(status), status
+
+    def _status_event(self, status: Status, metadata: bytes | None = None) -> EventBody:
+        header = self._claim.header
+        body = stored.status(status.state, status.at, status.message)
+        return status.state, stored.status_update(header.id, header.context_id, body, metadata)
+
+    def _closing(
+        self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None
+    ) -> list[EventBody]:
+        """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
+        header = self._claim.header
+        events: list[EventBody] = []
+        for artifact, (_, body) in zip(artifacts, bodies, strict=True):
+            has_pieces = streamed is not None and not events and _is_text(artifact, streamed)
+            write = stored.whole_text if has_pieces else stored.artifact_update
+            events.append((None, write(header.id, header.context_id, body)))
+        return events
+
+    def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
+        rest = b'' if metadata is None else b',"metadata":' + dump_json(metadata)
+        ids = stored.ids(self._claim.header.id, self._claim.header.context_id)
+        return stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
+
     def _of_task(self, message: Message) -> bytes:
         header = self._claim.header
         return stored.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
 
-    async def _emit(self, event: EventBody, status: Status | None = None) -> None:
+    def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
+        claim = self._claim
+        run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        used = self.state.usage if usage is None else usage
+        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
+
+    # --- the writes ---------------------------------------------------------------------------------------------------
+
+    async def _emit(
+        self, event: EventBody | None, status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Write an event, a checkpoint or both, after the waiting pieces of text."""
         if self._flush is not None:
-            await self._flush.write(event, status)
-            return
-        await self._store([event], status)
+            await self._flush.write(event, status, checkpoint)
+        else:
+            await self._store([] if event is None else [event], status, checkpoint)
 
     async def _store(
         self, events: Sequence[EventBody], status: Status | None = None, checkpoint: Checkpoint | None = None
@@ -303,9 +340,9 @@ class Recorder:
             metadata = rest['metadata'] = self._metadata(**rest)
         numbered = enumerate([*events, self._status_event(status, metadata)], self._n + 1)
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
-        if self._charges is not None and self.usage is not None:
-            rest['charges'] = self._charges(self._claim.header.owner, self.usage)
-        self.unstored = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
+        if self._charges is not None and self.state.usage is not None:
+            rest['charges'] = self._charges(self._claim.header.owner, self.state.usage)
+        self.unstored = Finish(status=status, events=before, final=final, taken=self.state.taken, **rest)
         following = await self.store(self.store_end)
         self.unstored = None
         return following
@@ -323,48 +360,10 @@ class Recorder:
             metrics.instruments.enter(self.unstored.status.state, self.unstored.failure)
         return following
 
-    def _closing(
-        self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None
-    ) -> list[EventBody]:
-        """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
-        header = self._claim.header
-        events: list[EventBody] = []
-        for artifact, (_, body) in zip(artifacts, bodies, strict=True):
-            has_pieces = streamed is not None and not events and _is_text(artifact, streamed)
-            write = stored.whole_text if has_pieces else stored.artifact_update
-            events.append((None, write(header.id, header.context_id, body)))
-        return events
-
-    def _chunk(self, delta: TextDelta) -> EventBody:
-        if self._text is None:
-            header = self._claim.header
-            self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result', self.text_type)
-        return None, self._text.piece(delta.text, first=delta.first)
-
-    def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
-        claim = self._claim
-        run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
-        used = self.usage if usage is None else usage
-        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
-
-    def _status_event(self, status: Status, metadata: bytes | None = None) -> EventBody:
-        header = self._claim.header
-        body = stored.status(status.state, status.at, status.message)
-        return status.state, stored.status_update(header.id, header.context_id, body, metadata)
-
-    def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
-        rest = b'' if metadata is None else b',"metadata":' + dump_json(metadata)
-        ids = stored.ids(self._claim.header.id, self._claim.header.context_id)
-        return stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
-
 
 def _is_text(artifact: Artifact, text: str) -> bool:
     parts = artifact['parts']
     return len(parts) == 1 and parts[0].get('text') == text
-
-
-# --- the writes of streamed text --------------------------------------------------------------------------------------
-# Pieces are gathered, and stored after a delay.
 
 
 class Flush:
@@ -427,6 +426,7 @@ class Flush:
 
     async def rest(self, *, store: bool) -> Sequence[EventBody]:
         """End the gathering. Store the waiting pieces, or return their events."""
+        # Under the lock: a write in progress ends first, also one that a cancelled run no longer waits for.
         async with self._lock:
             if self._gathering is not None:
                 self._gathering.cancel()
@@ -451,6 +451,7 @@ class Flush:
             self._gathering = None
 
     async def _write(self, event: EventBody | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
+        # One write at a time, because each numbers its events after those of the write before.
         async with self._lock:
             self._writing = len(self._waiting)
             events = [self._chunk(delta) for delta in self._waiting]

@@ -1,4 +1,15 @@
-"""The messages that a run reads: its prompt, earlier messages of its task, and the tools that messages declare."""
+"""The messages that a run reads: its prompt, earlier messages of its task, and the tools that messages declare.
+
+A run reads the message of its claim. It reads more in these cases:
+
+- An earlier run of the task has ended before a model got its message. Then the message is part of the prompt now
+  (`with_unprompted`).
+- An `AgentWorker` of the user reads all messages of the task itself, up to the message of the run (`ReadTask`). The
+  conversation is then read without the task's earlier runs.
+- A message enters the run under way (`content`).
+- The data that has begun the task was validated, and this is a later run (`validated`).
+- The message declares no tools, but an earlier message of the task does (`tools`).
+"""
 
 from __future__ import annotations
 
