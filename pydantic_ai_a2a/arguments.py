@@ -121,7 +121,7 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
         if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
             raise TypeError(f'{name}() takes no {unknown!r}.{_elsewhere(unknown, hints) or suggestion(unknown, names)}')
         for argument, value in _by_name(function, args, kwargs).items():
-            problem = _problem(value, hints.get(argument, Any), argument)
+            problem = _mismatch(value, hints.get(argument, Any), argument)
             if problem is not None:
                 raise problem.error(f'{name}(): {_sentence(problem)}')
 
@@ -170,7 +170,7 @@ def _by_name(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
     return {**positional, **kwargs}
 
 
-def _problem(value: object, hint: Any, path: str) -> _Problem | None:
+def _mismatch(value: object, hint: Any, path: str) -> _Problem | None:
     """Return the mismatch of a value and an annotation; None if the value matches."""
     hint = _bare(hint)
     origin, args = get_origin(hint), get_args(hint)
@@ -187,7 +187,7 @@ def _problem(value: object, hint: Any, path: str) -> _Problem | None:
         return _Problem(path, hint, value)
     if isinstance(value, float | Decimal) and not isfinite(value):
         return _Problem(path, hint, value, ValueError)
-    return next((problem for item in _items(value, kind, args, path) if (problem := _problem(*item))), None)
+    return next((problem for item in _items(value, kind, args, path) if (problem := _mismatch(*item))), None)
 
 
 def _bare(hint: Any) -> Any:
@@ -200,7 +200,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _of_union(value: object, hint: Any, path: str) -> _Problem | None:
-    problems = [_problem(value, member, path) for member in get_args(hint)]
+    problems = [_mismatch(value, member, path) for member in get_args(hint)]
     mismatches = [problem for problem in problems if problem is not None]
     if len(mismatches) < len(problems):
         return None

@@ -140,7 +140,7 @@ def check_toolsets(inside: Any, toolsets: Iterable[AbstractToolset[Any]]) -> Non
     inside.get_wrapper_toolset(CombinedToolset([*toolsets]))
 
 
-def check_metadata(inside: Any, toolsets: Iterable[AbstractToolset[Any]]) -> None:
+def check_tool_metadata(inside: Any, toolsets: Iterable[AbstractToolset[Any]]) -> None:
     """Check the metadata of function tools as each call in a workflow does.
 
     Raises:

@@ -14,8 +14,8 @@ from .agent_inspection import all_capabilities, models_of, unwrapped_agent
 from .pydantic_ai_internals import (
     capabilities_of,
     check_capabilities,
-    check_metadata,
     check_model,
+    check_tool_metadata,
     check_toolsets,
     has_images,
     has_workspaces,
@@ -54,7 +54,7 @@ def check_in_workflow(durability: object, agent: AbstractAgent[Any, Any], option
         check_capabilities(inside, _capabilities_of_options(agent, options))
         check_toolsets(inside, toolsets)
         if not any(isinstance(capability, SetToolMetadata) for capability in all_capabilities(agent, {})):
-            check_metadata(inside, toolsets)
+            check_tool_metadata(inside, toolsets)
         for model in models_of(agent, options):
             if isinstance(model, Model) and model is not agent.model:
                 check_model(inside, model)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import needs_extra
-from ..http.app_urls import check_url
+from ..http.app_urls import check_reachable_url
 from ..http.cached_answers import CachedAnswer
 from ..http.card_and_keys import KEYS_PATH, key_set
 from ..settings import Access, Push
@@ -58,7 +58,7 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
 def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | None:
     if url is None or not keys:
         return None
-    check_url(url)
+    check_reachable_url(url)
     try:
         from ..signing.app_signer import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:

@@ -66,7 +66,7 @@ class IssuerKeys:
     @property
     def may_be_dropped(self) -> bool:
         """True if the next attempt may begin, so that a new object for the URL makes no more attempts."""
-        return self._pause() <= 0
+        return self._until_next_attempt() <= 0
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK:
         """Return the key with an id; without an id the only key for the algorithm.
@@ -85,7 +85,7 @@ class IssuerKeys:
             await asyncio.shield(fetching)
             key = self._known(kid, algorithm)
         if key is None and (self._failing or self._older_than(self._cache + self._stale)):
-            wait = ceil(self._pause())
+            wait = ceil(self._until_next_attempt())
             text = 'Credentials cannot be checked at the moment; try again later.'
             raise OverloadedError(text, headers={'Retry-After': str(max(wait, 1))})
         if key is None:
@@ -98,7 +98,7 @@ class IssuerKeys:
     def _older_than(self, seconds: float) -> bool:
         return self._fetched is None or self._clock() - self._fetched > seconds
 
-    def _pause(self) -> float:
+    def _until_next_attempt(self) -> float:
         """Return the seconds until the next attempt may begin."""
         return 0.0 if self._tried is None else self._tried + self._refetch - self._clock()
 
@@ -107,7 +107,7 @@ class IssuerKeys:
         loop = asyncio.get_running_loop()
         if self._fetching is not None and not self._fetching.done() and self._fetching.get_loop() is loop:
             return self._fetching
-        if self._pause() > 0:
+        if self._until_next_attempt() > 0:
             return None
         self._tried = self._clock()
         # In an empty context: the fetch does not belong to the trace of one client.

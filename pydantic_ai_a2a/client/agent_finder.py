@@ -20,7 +20,7 @@ from .client_credentials import ClientCredentials
 from .conversation_place import Place
 from .http_connections import Auth, HttpConnections
 from .interfaces import choose, extensions_of
-from .remote_urls import check_url, shown
+from .remote_urls import check_agent_url, shown_url
 from .transport import Transport
 from .trusted_keys import TrustedKeys
 
@@ -86,7 +86,7 @@ class AgentFinder:
         self._version = version
         self._trusted = tuple(trusted_origins)
         for trusted in self._trusted:
-            check_url(trusted, ('http', 'https', 'grpc', 'grpcs'))
+            check_agent_url(trusted, ('http', 'https', 'grpc', 'grpcs'))
         self._verifier = None if card_keys is None else _verifier(card_keys)
         url = target if isinstance(target, str) else _INSIDE
         self._cards = RemoteCards(connections, url, self._verifier, card_url)
@@ -122,7 +122,7 @@ class AgentFinder:
                 signed=self._verifier is not None,
             )
             if isinstance(self._auth, ClientCredentials):
-                self._auth.check(card, 'The agent card' if url is None else shown(url))
+                self._auth.check(card, 'The agent card' if url is None else shown_url(url))
             if isinstance(self._app, OwnApp) and interface.binding != 'GRPC':
                 interface = replace(interface, url=_INSIDE)
             self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
@@ -134,7 +134,7 @@ class AgentFinder:
         return card, transport.place if self._app is None else transport.place._replace(name=card['name'][:200])
 
 
-def app_of(target: Target) -> ASGIApp | None:
+def local_app_of(target: Target) -> ASGIApp | None:
     """Return the app of a target in this process; None for an agent over a network."""
     if isinstance(target, AbstractAgent):
         return cast('_ServableAgent', target).__a2a_app__()

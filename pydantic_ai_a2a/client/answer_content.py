@@ -29,7 +29,7 @@ def content_of(answer: Task | Message) -> Any:
     Raises:
         RemoteProtocolError: A file is not base64.
     """
-    items = [item for parts in answer_parts(answer) for item in items_of(parts)]
+    items = [item for parts in answer_parts(answer) for item in content_items(parts)]
     return items[0] if len(items) == 1 else items or ''
 
 
@@ -67,7 +67,9 @@ def status_message(task: Task) -> tuple[str, str | None]:
     """Return the text of the status message, and the correlation id of a failure; empty and None without them."""
     message = task['status'].get('message')
     return (
-        ('', None) if message is None else (text_of(message['parts']), message.get('metadata', {}).get('correlationId'))
+        ('', None)
+        if message is None
+        else (parts_text(message['parts']), message.get('metadata', {}).get('correlationId'))
     )
 
 
@@ -118,14 +120,14 @@ def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> 
     return None
 
 
-def text_of(parts: Iterable[Part]) -> str:
+def parts_text(parts: Iterable[Part]) -> str:
     """Return the text of parts, without data and files."""
     return ''.join(part['text'] for part in parts if 'text' in part)
 
 
 def as_lines(content: Sequence[Sequence[Part]]) -> str:
     """Return content as text. Artifacts, data and URLs are on lines of their own. Files without a URL are left out."""
-    items = (item for parts in content for item in items_of(parts))
+    items = (item for parts in content for item in content_items(parts))
     values = (item.url if isinstance(item, FileUrl) else item for item in items)
     return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
 
@@ -137,7 +139,7 @@ def named(part: Part) -> Part:
     return Part(data=f'[{part.get("filename", "a file")}: {part.get("media_type", _UNKNOWN)}]')
 
 
-def items_of(parts: Sequence[Part]) -> list[Any]:
+def content_items(parts: Sequence[Part]) -> list[Any]:
     """Return the content of each part. Neighbouring texts are one item."""
     items: list[Any] = []
     after_text = False

@@ -16,7 +16,7 @@ from ..types import AgentCard
 from .foreign_json import read_json
 from .http_connections import Cut, HttpConnections
 from .interfaces import BINDINGS
-from .remote_urls import check_url, shown
+from .remote_urls import check_agent_url, shown_url
 from .request_retries import Patience
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class RemoteCards:
         self._connections = connections
         self._verifier = verifier
         self._urls = _card_urls(target) if card_url is None else [_joined(target, card_url)]
-        check_url(target)
-        check_url(self._urls[0])
+        check_agent_url(target)
+        check_agent_url(self._urls[0])
         self._kept: _KeptCard | None = None
         self._extended: AgentCard | None = None
 
@@ -123,19 +123,19 @@ class RemoteCards:
             status, answered = response.status_code, response.headers
             if status == 304 and kept is not None:
                 # Trusted keys may have changed since.
-                card = kept.card if self._verifier is None else await self.read(kept.wire, shown(url))
+                card = kept.card if self._verifier is None else await self.read(kept.wire, shown_url(url))
                 return _KeptCard(card, kept.wire, url, fresh_until(answered), kept.etag)
             if status in (429, 502, 503, 504):
-                raise RemoteUnavailable(f'{shown(url)} has answered with HTTP {status}. Try again later.')
+                raise RemoteUnavailable(f'{shown_url(url)} has answered with HTTP {status}. Try again later.')
             if status != 200:
-                raise CardRefused(f'{shown(url)} has no agent card: {_described(status)}')
+                raise CardRefused(f'{shown_url(url)} has no agent card: {_described(status)}')
             body = await self._connections.read(response, _MAX_CARD)
         try:
             wire: object = read_json(body)
         except ValueError:
             kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
-            raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
-        return _KeptCard(await self.read(wire, shown(url)), wire, url, fresh_until(answered), answered.get('etag'))
+            raise CardRefused(f'{shown_url(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
+        return _KeptCard(await self.read(wire, shown_url(url)), wire, url, fresh_until(answered), answered.get('etag'))
 
     async def read(self, wire: object, place: str) -> AgentCard:
         """Return the card in JSON; if a signature is required, only the signed content of the card.

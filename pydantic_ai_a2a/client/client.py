@@ -40,7 +40,7 @@ from ..types import (
     TaskState,
 )
 from . import card_schemas
-from .agent_finder import AgentFinder, Target, app_of
+from .agent_finder import AgentFinder, Target, local_app_of
 from .asgi_transport import Lifespan, OwnApp, StreamingTransport
 from .conversation_place import Place
 from .followed_task import Follower
@@ -124,7 +124,7 @@ class A2AClient(TextSender):
         card_keys: TrustedKeys | None = None,
         card_url: str | None = None,
     ) -> None:
-        self._app = app_of(target)
+        self._app = local_app_of(target)
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._timeout = seconds(timeout)

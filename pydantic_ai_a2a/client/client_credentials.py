@@ -19,7 +19,7 @@ from ..arguments import checked
 from ..auth.issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..types import AgentCard
-from .remote_urls import origin, shown
+from .remote_urls import origin, shown_url
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""
@@ -103,7 +103,8 @@ class ClientCredentials:
         if urls and not takes_others and origin(self.issuer) not in map(origin, urls):
             raise CardRefused(
                 f'{place} asks for tokens of another issuer than {self.issuer}, with metadata at '
-                f'{shown(urls[0])[:200]}. If you trust the issuer of the card, make ClientCredentials for that issuer.'
+                f'{shown_url(urls[0])[:200]}. If you trust the issuer of the card, make ClientCredentials for that'
+                ' issuer.'
             )
 
     async def token(self, refused: str | None = None) -> str:

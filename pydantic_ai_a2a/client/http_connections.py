@@ -18,7 +18,7 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_
 from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
-from .remote_urls import shown
+from .remote_urls import shown_url
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
@@ -151,23 +151,23 @@ class HttpConnections:
             async with aclosing(response):
                 yield response
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise NotConnected(f'{shown(url)} cannot be reached: {_reason(error)}.') from error
+            raise NotConnected(f'{shown_url(url)} cannot be reached: {_reason(error)}.') from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise RemoteProtocolError(
-                f'{shown(url)} is not a URL of HTTP. It has to begin with http:// or https://.'
+                f'{shown_url(url)} is not a URL of HTTP. It has to begin with http:// or https://.'
             ) from error
         except (httpx2.DecodingError, httpx2.SSEError) as error:
-            raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
+            raise RemoteProtocolError(f'{shown_url(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:
-            raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds, the `timeout`.') from error
+            raise Silent(f'{shown_url(url)} was silent for {self.timeout:g} seconds, the `timeout`.') from error
         except TimeoutError as error:
             limit = f'a `timeout` of {self.timeout:g} seconds'
-            raise Silent(f'{shown(url)} sends its answer too slowly for {limit}.') from error
+            raise Silent(f'{shown_url(url)} sends its answer too slowly for {limit}.') from error
         except httpx2.LocalProtocolError:
             reason = 'HTTP does not allow a header that `auth` or `http_client` adds'
-            raise ValueError(f'The request to {shown(url)} cannot be sent: {reason}.') from None
+            raise ValueError(f'The request to {shown_url(url)} cannot be sent: {reason}.') from None
         except httpx2.TransportError as error:
-            raise Cut(f'{shown(url)} has cut the connection. Try again later.') from error
+            raise Cut(f'{shown_url(url)} has cut the connection. Try again later.') from error
 
     async def read(self, response: httpx2.Response, limit: int = MAX_ANSWER) -> bytes:
         """Return the body of an answer.
@@ -183,7 +183,7 @@ class HttpConnections:
             async for piece in response.aiter_bytes():
                 size += len(piece)
                 if size > limit:
-                    url = shown(str(response.url))
+                    url = shown_url(str(response.url))
                     raise RemoteProtocolError(f'{url} has sent an answer of more than {limit} bytes.')
                 pieces.append(piece)
                 deadline.reschedule(end + size / PACE)

@@ -13,7 +13,7 @@ from ..errors import CardRefused
 from ..public_hosts import is_local
 from ..types import AgentCard, AgentInterface
 from .conversation_place import Place
-from .remote_urls import origin, shown
+from .remote_urls import origin, shown_url
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -38,7 +38,7 @@ class Interface:
     @property
     def place(self) -> Place:
         """The agent of the interface, without the query and the credentials of the URL."""
-        return Place(shown(self.url), self.tenant)
+        return Place(shown_url(self.url), self.tenant)
 
 
 def extensions_of(card: AgentCard) -> set[str]:
@@ -74,7 +74,7 @@ def choose(
     if not wanted and version is not None:
         forced: list[AgentInterface] = [{**entry, 'protocol_version': version} for entry in entries]
         wanted = [interface for entry in forced if (interface := spoken(entry, card_url))]
-    place = 'The agent card' if card_url is None else shown(card_url)
+    place = 'The agent card' if card_url is None else shown_url(card_url)
     if not wanted:
         offered = sorted(
             {
@@ -142,14 +142,14 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
             logger.warning(
                 'The agent card at %s names the address %s, which only its own machine can reach. Its own origin %s is '
                 'called instead.',
-                shown(card_url),
+                shown_url(card_url),
                 other_url.host,
                 own,
             )
         url = httpx2.URL(interface.url).copy_with(scheme=own_url.scheme, host=own_url.host, port=own_url.port)
         return replace(interface, url=str(url))
     raise CardRefused(
-        f'{shown(card_url)} names an interface at another origin, {other or shown(interface.url)}. If you trust this '
-        'origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
+        f'{shown_url(card_url)} names an interface at another origin, {other or shown_url(interface.url)}. If you trust'
+        ' this origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
         '`--trusted-origin`.'
     )

@@ -14,7 +14,7 @@ from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
 from ..signing.jws import Unverified, protected_header, split_token, verify
 from ..signing.key_pairs import KeyPair, fits, load_keys
 from ..types import Key, as_object
-from .remote_urls import origin, shown
+from .remote_urls import origin, shown_url
 from .trusted_keys import TrustedKeys
 
 KEY_TIMES = (600.0, 0.0, 30.0)
@@ -109,13 +109,13 @@ class KeyFinder:
         except UnknownKey:
             raise Unverified('names a key that is not in the key set of its origin') from None
         except OverloadedError:
-            raise RemoteUnavailable(f'The key set {shown(url)} cannot be fetched. Try again later.') from None
+            raise RemoteUnavailable(f'The key set {shown_url(url)} cannot be fetched. Try again later.') from None
 
     def _key_set(self, url: str) -> IssuerKeys:
         if url not in self._sets:
             if url not in self._known:
                 self._make_room()
-            self._sets[url] = IssuerKeys(shown(url), url, self._algorithms, KEY_TIMES, discovery=False)
+            self._sets[url] = IssuerKeys(shown_url(url), url, self._algorithms, KEY_TIMES, discovery=False)
         return self._sets[url]
 
     def _make_room(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..types import Artifact, Message, Part
-from .answer_content import shown_parts, text_of
+from .answer_content import parts_text, shown_parts
 from .updates import Update
 
 
@@ -58,9 +58,9 @@ class LiveText:
             known.metadata = artifact.get('metadata', {})
         parts = _shown(artifact['parts'], known.metadata)
         if append or not known.length:
-            yield from self._grown(known, text_of(parts))
+            yield from self._grown(known, parts_text(parts))
         else:
-            yield from self._replaced(known, text_of(parts))
+            yield from self._replaced(known, parts_text(parts))
 
     def _message(self, message: Message) -> Iterator[tuple[str, bool]]:
         """Yield the text of a message, which is a piece of the message before with its id or its metadata."""
@@ -69,7 +69,7 @@ class LiveText:
         if known is None or (message['message_id'] not in self._texts and known.metadata != metadata):
             known = self._text(message['message_id'] or f'\n{len(self._texts)}')
             known.metadata, known.is_void = metadata, self._last is not None
-        yield from self._grown(known, text_of(_shown(message['parts'], metadata)))
+        yield from self._grown(known, parts_text(_shown(message['parts'], metadata)))
 
     def _text(self, key: str) -> _Text:
         return self._texts.setdefault(key, _Text(len(self._texts)))

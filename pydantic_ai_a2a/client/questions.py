@@ -14,7 +14,7 @@ from ..conversion.pending_calls_extension import MEDIA_TYPE
 from ..conversion.remote_calls import open_calls
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
-from .answer_content import artifact_parts, as_lines, messages_of, named, shown_parts, text_of
+from .answer_content import artifact_parts, as_lines, messages_of, named, parts_text, shown_parts
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -61,7 +61,7 @@ class RemoteQuestion(TypedDict):
     """Usage of the task so far."""
 
 
-def waiting_task(agent: str, task: Task) -> RemoteQuestion:
+def question_of_task(agent: str, task: Task) -> RemoteQuestion:
     """Return the questions of a task that waits. Without a usable JSON Schema, a question takes any answer.
 
     Raises:
@@ -71,7 +71,7 @@ def waiting_task(agent: str, task: Task) -> RemoteQuestion:
     status = task['status']
     parts = message['parts'] if (message := status.get('message')) is not None else []
     own = [*_data(parts)]
-    said, calls = (text_of(parts), []) if own else (_said(task), _function_calls(task))
+    said, calls = (parts_text(parts), []) if own else (_said(task), _function_calls(task))
     waiting = RemoteQuestion(
         agent=agent,
         task=task['id'],

@@ -22,7 +22,7 @@ def origin(url: str) -> str:
     return f'{parsed.scheme}://{host}:{parsed.port or _PORTS[parsed.scheme]}'
 
 
-def check_url(url: str, schemes: Collection[str] = ('http', 'https')) -> None:
+def check_agent_url(url: str, schemes: Collection[str] = ('http', 'https')) -> None:
     """Check a URL before the first request.
 
     Raises:
@@ -39,7 +39,7 @@ def check_url(url: str, schemes: Collection[str] = ('http', 'https')) -> None:
     raise ValueError(f'{"The target" if is_secret else repr(url[:200])} is not a URL of HTTP. {remedy}')
 
 
-def shown(url: str) -> str:
+def shown_url(url: str) -> str:
     """Return a URL for an error: without user, password, query and fragment, which may hold credentials."""
     try:
         parsed = httpx2.URL(url)

@@ -24,9 +24,9 @@ from .answer_content import (
     FAILED,
     answer_parts,
     as_lines,
+    content_items,
     content_of,
     ending_of,
-    items_of,
     named,
     output_problem,
     status_message,
@@ -35,7 +35,7 @@ from .answer_content import (
 from .card_schemas import output_schema
 from .message_content import Content
 from .question_answers import answer_to
-from .questions import PendingRemoteCall, RemoteQuestion, waiting_task
+from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from .send_options import SendOptions, WaitOptions
 
 OutputT = TypeVar('OutputT', default=Any)
@@ -145,7 +145,7 @@ class RemoteResult(Generic[OutputT]):
             RemoteError: The task was listed without its artifacts.
             RemoteProtocolError: A file is not base64.
         """
-        items = (item for parts in self._parts() for item in items_of(parts))
+        items = (item for parts in self._parts() for item in content_items(parts))
         return [item for item in items if isinstance(item, BinaryContent | FileUrl)]
 
     def _parts(self) -> list[list[Part]]:
@@ -219,7 +219,7 @@ class RemoteResult(Generic[OutputT]):
         """
         if self.task is None or self.state not in INTERRUPTED:
             return None
-        return waiting_task(self._sent.card['name'], self.task)
+        return question_of_task(self._sent.card['name'], self.task)
 
     @property
     def pending(self) -> list[PendingRemoteCall]:

@@ -37,7 +37,7 @@ from .conversation_place import Place
 from .foreign_json import TooDeep, TooManyValues, read_json
 from .http_connections import HttpConnections
 from .interfaces import Interface
-from .remote_urls import origin, shown
+from .remote_urls import origin, shown_url
 from .server_sent_events import EventReader, EventTooLong
 
 _ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
@@ -106,7 +106,7 @@ class Transport:
     @property
     def url(self) -> str:
         """URL of the interface for errors, without credentials."""
-        return shown(self._interface.url)
+        return shown_url(self._interface.url)
 
     async def call(self, name: str, params: Params) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.

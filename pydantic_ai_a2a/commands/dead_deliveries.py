@@ -8,7 +8,7 @@ from click import UsageError
 
 from ..store.ports import Backend, DeadDelivery, Outbox
 from .dead_items import Dead, commands_for
-from .tables import time_of
+from .tables import time_text
 
 
 def _outbox(backend: Backend) -> Outbox:
@@ -25,7 +25,7 @@ def _delivery_values(delivery: DeadDelivery) -> dict[str, Any]:
         'owner': delivery.owner,
         'event': delivery.n,
         'state': delivery.state,
-        'diedAt': time_of(delivery.at),
+        'diedAt': time_text(delivery.at),
         'tries': delivery.failures,
         'error': delivery.error,
     }

@@ -9,7 +9,7 @@ from click import Option
 from ..protocol import stored
 from ..store.ports import Backend, DeadLetter
 from .dead_items import Dead, commands_for
-from .tables import time_of
+from .tables import time_text
 
 
 def _letter_values(letter: DeadLetter) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def _letter_values(letter: DeadLetter) -> dict[str, Any]:
         'taskId': letter.task_id,
         'contextId': letter.context_id,
         'owner': letter.owner,
-        'failedAt': time_of(letter.at),
+        'failedAt': time_text(letter.at),
         'attempts': letter.attempts,
         'failure': letter.failure,
         'correlationId': letter.correlation_id,

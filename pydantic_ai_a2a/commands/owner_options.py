@@ -19,12 +19,12 @@ def owner_options(command: Command) -> Command:
     @option('--tenant', metavar='ID', help='Tenant of that caller. Combine with --caller.')
     @wraps(command)
     def with_owner(owner: str | None, caller: str | None, tenant: str | None, **options: Any) -> int:
-        return command(owner=owner_of(owner, caller, tenant), **options)
+        return command(owner=owner_option(owner, caller, tenant), **options)
 
     return with_owner
 
 
-def owner_of(owner: str | None, caller: str | None, tenant: str | None) -> str | None:
+def owner_option(owner: str | None, caller: str | None, tenant: str | None) -> str | None:
     """Return the key of the owner from the options, or None without these options.
 
     Raises:

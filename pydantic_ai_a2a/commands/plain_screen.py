@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, text_of
-from ..client.questions import RemoteQuestion, waiting_task
+from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, parts_text
+from ..client.questions import RemoteQuestion, question_of_task
 from ..client.updates import Update
 from ..types import INTERRUPTED, Message, Part, Task
 from .terminal import echo, say
@@ -43,7 +43,7 @@ class Screen:
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
         """Show the rest of the answer. A question of a prompt is left out."""
         if 'status' not in outcome:
-            self._grow(text_of(outcome['parts']))
+            self._grow(parts_text(outcome['parts']))
             self.close()
             _show_parts(outcome['parts'])
             return
@@ -54,7 +54,7 @@ class Screen:
         _show_parts([part for parts in answer for part in parts])
         message = status.get('message')
         if status['state'] in INTERRUPTED:
-            if not is_asked and (question := question_of(outcome)['text']) not in partial_text(outcome):
+            if not is_asked and (question := question_to_show(outcome)['text']) not in partial_text(outcome):
                 echo(question)
         elif message is not None and message['parts'] not in answer:
             _show_status(message, failed=status['state'] in ('failed', 'rejected'))
@@ -82,13 +82,13 @@ class Screen:
         self._text = text
 
 
-def question_of(task: Task) -> RemoteQuestion:
+def question_to_show(task: Task) -> RemoteQuestion:
     """Return the question of a task whose artifacts the screen has shown."""
-    return waiting_task('', {**task, 'artifacts': []})
+    return question_of_task('', {**task, 'artifacts': []})
 
 
 def _text(answer: Sequence[Sequence[Part]]) -> str:
-    return '\n'.join(filter(None, map(text_of, answer)))
+    return '\n'.join(filter(None, map(parts_text, answer)))
 
 
 def _step(message: Message) -> str:
@@ -96,7 +96,7 @@ def _step(message: Message) -> str:
     metadata = message.get('metadata', {})
     if metadata.get('progress') == 'tool':
         return f'calls {metadata.get("toolName")}' if metadata.get('phase') == 'call' else ''
-    return text_of(message['parts'])
+    return parts_text(message['parts'])
 
 
 def _show_parts(parts: Sequence[Part]) -> None:
@@ -112,7 +112,7 @@ def _show_parts(parts: Sequence[Part]) -> None:
 
 
 def _show_status(message: Message, *, failed: bool) -> None:
-    text = text_of(message['parts'])
+    text = parts_text(message['parts'])
     correlation_id = message.get('metadata', {}).get('correlationId')
     if failed:
         say(text + (f' (correlation id {correlation_id})' if correlation_id else ''))

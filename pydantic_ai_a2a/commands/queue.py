@@ -15,7 +15,7 @@ from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import owner_options
 from .store_options import Store, opened, store_options
-from .tables import json_lines, time_of, write_rows
+from .tables import json_lines, time_text, write_rows
 from .terminal import say
 
 _STATES = sorted(LIVE | INTERRUPTED)
@@ -50,7 +50,7 @@ async def show(store: Store, as_json: bool) -> int:
     for row in rows:
         oldest, paused_at = row.pop('oldest'), row.pop('paused_at')
         row['oldestSeconds'] = None if oldest is None else max(0, at - oldest) // 1000
-        row['pausedAt'] = paused_at and time_of(paused_at)
+        row['pausedAt'] = paused_at and time_text(paused_at)
     columns = 'namespace submitted queued running leases waiting dead accepted ended oldest paused'
     return write_rows(columns.split(), rows, as_json)
 
@@ -80,7 +80,7 @@ async def list_(store: Store, as_json: bool, *, state: Any, owner: str | None, o
             'owner': task.owner,
             'state': task.state,
             'queued': task.queued,
-            'since': time_of(task.status_at),
+            'since': time_text(task.status_at),
         }
         for task in tasks[:limit]
     ]

@@ -18,7 +18,7 @@ from click import ClickException, UsageError
 from ..client.cards import RemoteCards
 from ..client.http_connections import HttpConnections
 from ..client.interfaces import choose
-from ..client.remote_urls import check_url, origin
+from ..client.remote_urls import check_agent_url, origin
 from ..client.transport import Transport
 from ..errors import A2AError, RemoteError
 from .async_commands import Command
@@ -44,7 +44,7 @@ class Remote(NamedTuple):
             UsageError: The URL is not one of HTTP, or a header has characters that HTTP does not allow.
         """
         try:
-            check_url(self.url)
+            check_agent_url(self.url)
             return HttpConnections(headers=self.headers, auth=self.token, timeout=self.timeout)
         except ValueError as error:
             raise UsageError(str(error)) from None

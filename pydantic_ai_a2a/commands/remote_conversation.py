@@ -21,7 +21,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
 from ..client.question_answers import answer_to
-from ..client.remote_urls import shown
+from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
 from ..client.updates import Update
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
@@ -29,7 +29,7 @@ from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
 from .answer_prompts import open_approvals, prompt_for_answer
 from .exit_codes import CTRL_C, WAITS
-from .plain_screen import question_of
+from .plain_screen import question_to_show
 from .remote_agent import Remote
 from .screen_choice import Form, screen_for
 from .terminal import safe, say
@@ -60,7 +60,7 @@ class Talk:
             timeout=remote.timeout,
             trusted_origins=remote.trusted_origins,
         )
-        self._url = shown(remote.url)
+        self._url = shown_url(remote.url)
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
@@ -124,7 +124,7 @@ class Talk:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
         task = cast('Task', self._run(partial(self.client.get, task_id)).task)
-        calls = open_approvals(waiting := question_of(task))
+        calls = open_approvals(waiting := question_to_show(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
         if len(calls) > 1 and isinstance(decision, ToolApproved) and decision.override_args is not None:
@@ -146,7 +146,7 @@ class Talk:
 
     def _answered(self, task: Task) -> Task | Message:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
-        answer = prompt_for_answer(question_of(task))
+        answer = prompt_for_answer(question_to_show(task))
         if 'denied' in answer:
             return self._run(partial(self.client.cancel, task['id'])).outcome
         try:
@@ -192,7 +192,9 @@ class Talk:
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
         if state in INTERRUPTED:
-            how = '; approve with --approve, deny with --deny REASON' if open_approvals(question_of(outcome)) else ''
+            how = (
+                '; approve with --approve, deny with --deny REASON' if open_approvals(question_to_show(outcome)) else ''
+            )
             say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
             return WAITS
         if self._hints or state != 'completed':

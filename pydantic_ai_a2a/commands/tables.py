@@ -24,7 +24,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: 
     return 0
 
 
-def time_of(at: int) -> str:
+def time_text(at: int) -> str:
     """Return a time (ms) as text."""
     return stored.timestamp(at).decode().strip('"')
 

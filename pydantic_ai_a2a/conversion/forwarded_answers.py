@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
-from .forwarded_questions import waiting_task
+from .forwarded_questions import waiting_remote_task
 from .pending_calls import CallAnswer, Pending, PendingCall, deferred_tool_results
 from .remote_calls import ANSWER, CONTINUE, MODEL, PRIVATE, WAITING, answers_of, open_calls
 
@@ -70,7 +70,7 @@ def _answer(calls: Sequence[PendingCall], answers: Mapping[str, CallAnswer]) -> 
     decisions = [
         (remote, _decision(remote['id'], answers[call.id]))
         for call in calls
-        for remote in open_calls(waiting_task(call) or {})
+        for remote in open_calls(waiting_remote_task(call) or {})
     ]
     return {'parts': answers_of(decisions)}
 

@@ -48,7 +48,7 @@ def calls_for_clients(part: ToolCallPart, call: PendingCall, hidden: Collection[
     if part.provider_name == SYSTEM and part.provider_details is not None:
         remote = part.provider_details
         return [_as_remote(call, {'tool': call.tool, **remote}, hidden, {MODEL: True})]
-    if (waiting := waiting_task(call)) is None:
+    if (waiting := waiting_remote_task(call)) is None:
         return [call]
     calls = open_calls(waiting)
     if not calls:
@@ -96,6 +96,6 @@ def _as_task(call: PendingCall, waiting: Mapping[str, Any]) -> PendingCall:
     )
 
 
-def waiting_task(call: PendingCall) -> dict[str, Any] | None:
+def waiting_remote_task(call: PendingCall) -> dict[str, Any] | None:
     """Return the remote task for which a call waits; None for a call that waits for no remote task."""
     return (call.metadata or {}).get(WAITING)

@@ -29,7 +29,7 @@ def check_limits(message: Message, size: int, limits: Limits) -> None:
     """
     parts = message['parts']
     if size > limits.part or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
-        _check_parts(parts, limits)
+        _check_part_sizes(parts, limits)
     if 'metadata' in message:
         check_metadata(message['metadata'], 'message.metadata', limits)
     if 'reference_task_ids' in message:
@@ -57,7 +57,7 @@ def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
     _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
 
-def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
+def _check_part_sizes(parts: Sequence[Part], limits: Limits) -> None:
     _at_most(limits.parts, len(parts), 'parts', 'message.parts')
     if len(parts) > limits.files:
         files = [part for part in parts if 'raw' in part or 'url' in part]

@@ -9,7 +9,7 @@ import httpx2
 
 from ..client.cards import WELL_KNOWN
 from ..client.interfaces import Interface, choose, spoken
-from ..client.remote_urls import shown
+from ..client.remote_urls import shown_url
 from ..errors import A2AError, CardRefused, RemoteError
 from ..public_hosts import is_local
 from ..types import AgentCard, AgentInterface
@@ -25,7 +25,7 @@ def no_card(url: str, error: A2AError | RemoteError) -> Finding:
         level='fault',
         text='There is no agent card that clients can use.',
         section='8.2',
-        sent=f'GET {shown(url)}',
+        sent=f'GET {shown_url(url)}',
         came=str(error),
         advice='Serve the card as JSON at /.well-known/agent-card.json below the URL of the agent.',
     )
@@ -33,7 +33,7 @@ def no_card(url: str, error: A2AError | RemoteError) -> Finding:
 
 def about_card(card: AgentCard, place: str) -> Iterator[Finding]:
     """Yield the findings about a card at a place."""
-    text, sent = f'The card of {card["name"][:100]} is valid.', f'GET {shown(place)}'
+    text, sent = f'The card of {card["name"][:100]} is valid.', f'GET {shown_url(place)}'
     valid = Finding(step='card', level='ok', text=text, section='8.2', sent=sent)
     yield valid
     if place.endswith(WELL_KNOWN[1]):
@@ -71,7 +71,7 @@ def _interface(
         level='fault',
         text=f'The interface {name} has another origin than the card. Clients refuse to call the interface.',
         section='8.2',
-        sent=f'GET {shown(place)}',
+        sent=f'GET {shown_url(place)}',
         advice='Set the public URL of the agent, such as url= of to_a2a.',
     )
     try:
@@ -82,5 +82,5 @@ def _interface(
         return Finding(step='interface', level='hint', text=f'{name} can be called, and is not examined.')
     if chosen.url != entry['url'] and not is_local(httpx2.URL(place).host):
         text = f'The interface {name} has an address that only the machine of the agent can reach.'
-        return replace(fault, text=text, came=shown(entry['url']))
+        return replace(fault, text=text, came=shown_url(entry['url']))
     return chosen

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from ..client.foreign_json import read_json
 from ..client.http_connections import HttpConnections
 from ..client.interfaces import Interface
-from ..client.remote_urls import shown
+from ..client.remote_urls import shown_url
 from ..client.server_sent_events import EventReader
 from ..client.transport import Request, Transport
 from ..errors import A2AError, RemoteError, RemoteProtocolError
@@ -109,7 +109,7 @@ class Probe:
         return await self._send(Request('POST', self.interface.url, headers, body), 'NoSuchMethod')
 
     async def _send(self, request: Request, name: str, *, streams: bool = False) -> HttpAnswer:
-        answer = HttpAnswer(sent=f'{request.method} {shown(request.url)} ({name})')
+        answer = HttpAnswer(sent=f'{request.method} {shown_url(request.url)} ({name})')
         # Some servers close a kept connection after an HTTP 500, perhaps while the next request is on its way.
         headers = {**request.headers, 'connection': 'close', **({'accept': 'text/event-stream'} if streams else {})}
         try:

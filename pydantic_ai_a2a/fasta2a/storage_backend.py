@@ -52,7 +52,7 @@ from ..types import (
     check_cancel,
     check_message,
 )
-from .storage_tasks import context_key, header_of, owner_of, stored_task
+from .storage_tasks import context_key, owner_of, storage_header, stored_task
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -205,7 +205,7 @@ class _StorageQueue(WrappedQueue):
         task = await self._backend.load(task_id, owner)
         if task is None:
             raise TaskNotFoundError
-        return header_of(task, None)
+        return storage_header(task, None)
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):

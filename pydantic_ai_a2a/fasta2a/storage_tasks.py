@@ -46,7 +46,7 @@ def stored_task(
         history_length: Number of newest messages; None for all.
         artifacts: True to include the artifacts.
     """
-    header = header_of(task, None if in_memory is None else in_memory.header)
+    header = storage_header(task, None if in_memory is None else in_memory.header)
     history = _messages(task.get('history', ()), header)
     if history_length is not None:
         history = history[-history_length:] if history_length else []
@@ -56,7 +56,7 @@ def stored_task(
     return StoredTask(header, history if history_length != 0 else None, bodies)
 
 
-def header_of(task: Task, in_memory: TaskHeader | None) -> TaskHeader:
+def storage_header(task: Task, in_memory: TaskHeader | None) -> TaskHeader:
     """Return the header of a task of the storage, with the parts that only this process's memory has."""
     owner, context_id = owner_of(task['context_id'])
     status, metadata = task['status'], task.get('metadata')

@@ -26,7 +26,7 @@ from ..service.unsent_answers import UnsentAnswer
 from ..settings import LONG
 from ..types import StoredTask, TaskEvent, new_correlation_id
 from .call_info import request_info
-from .call_status import status_of
+from .call_status import refusal_of
 from .protobuf import MethodMessages
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -220,7 +220,7 @@ class GrpcCall(RequestFlow):
         clear_frames(exception.__traceback__)
         if self._left.done():
             raise asyncio.CancelledError
-        code, text, trailing = status_of(error, self._codec, self.correlation_id)
+        code, text, trailing = refusal_of(error, self._codec, self.correlation_id)
         await self._context.abort(code, text, trailing)
 
     async def break_off(self, gone: ClientGone) -> None:

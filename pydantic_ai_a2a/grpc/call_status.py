@@ -24,7 +24,7 @@ _MAX_DETAIL = 2_000
 _ = error_details_pb2  # registers the messages of the details
 
 
-def status_of(
+def refusal_of(
     error: A2AError, codec: HttpCodec, correlation_id: str
 ) -> tuple[StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
     """Return the end of a call that an error refuses: the status, the text and the trailing metadata.

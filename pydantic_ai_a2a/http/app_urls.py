@@ -12,7 +12,7 @@ URLS = 32
 """Cached answers and base URLs: one for each URL of the server and each tenant."""
 
 
-def check_url(url: str) -> None:
+def check_reachable_url(url: str) -> None:
     """Refuse a URL that no client could call."""
     scheme, separator, rest = url.partition('://')
     if not separator:

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..card.template import CardTemplate
 from ..protocol.versions import Versions
-from .app_urls import URLS, base_url, check_url
+from .app_urls import URLS, base_url, check_reachable_url
 from .asgi_requests import requested_version
 from .cached_answers import CachedAnswer
 
@@ -41,7 +41,7 @@ class Discovery:
         self._versions = versions
         self._url = url
         if url is not None:
-            check_url(url)
+            check_reachable_url(url)
             card.render(url)  # a card that cannot be signed is refused now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

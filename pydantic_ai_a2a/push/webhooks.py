@@ -10,8 +10,8 @@ from ..settings import Push
 from ..signing.push_signatures import SignPush
 from ..store.ports import Backend
 from .registration import Registration
-from .sender import WebhookSender
 from .stored_targets import TargetCipher
+from .webhook_sender import WebhookSender
 
 Sending: TypeAlias = Callable[[], AbstractAsyncContextManager[WebhookSender]]
 """Makes a sender for the running event loop, which sends until the context is left."""

@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RequestUsage
 
 from ..client.conversation_place import Place
-from ..client.questions import waiting_task
+from ..client.questions import question_of_task
 from ..conversion.remote_calls import SYSTEM, sign_in
 from ..types import INTERRUPTED, Message, Task
 from .remote_usage import difference, totals
@@ -32,7 +32,7 @@ class RemoteTurn:
         return self.details.get('contextId')
 
     @property
-    def waiting_task(self) -> str | None:
+    def question_of_task(self) -> str | None:
         """The task that waits for its client; None for no task."""
         return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
@@ -58,7 +58,7 @@ def details(agent: str, place: Place, answer: Task | Message) -> dict[str, Any]:
         if counts := totals(answer):
             found['usage'] = counts
         if found['state'] in INTERRUPTED:
-            waiting = waiting_task(agent, answer)
+            waiting = question_of_task(agent, answer)
             values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
             found |= {name: value for name, value in values.items() if value}
     return found

@@ -10,8 +10,8 @@ from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelResp
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
 
-from ..client.answer_content import FAILED, answer_parts, as_lines, as_text, ending_of, items_of, named
-from ..client.questions import PendingRemoteCall, waiting_task
+from ..client.answer_content import FAILED, answer_parts, as_lines, as_text, content_items, ending_of, named
+from ..client.questions import PendingRemoteCall, question_of_task
 from ..conversion.json_schema import problem
 from ..conversion.remote_calls import SYSTEM
 from ..types import INTERRUPTED, Message, Part, Task
@@ -44,7 +44,7 @@ def response_parts(
         if state in INTERRUPTED:
             return _waiting(answer, parameters, agent)
     parts = answer_parts(answer)
-    items = [item for shown in parts for item in items_of(shown)]
+    items = [item for shown in parts for item in content_items(shown)]
     files = [FilePart(item) for item in items if isinstance(item, BinaryContent)]
     output = _typed_output(parts, parameters)
     is_image = parameters.allow_image_output and any(isinstance(file.content, BinaryImage) for file in files)
@@ -58,7 +58,7 @@ def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list
 
     Calls of tools of the local agent are calls of these tools.
     """
-    waiting = waiting_task(agent, task)
+    waiting = question_of_task(agent, task)
     calls = [call for call in waiting['pending'] if call['kind'] != 'authorization']
     tools = {tool.name for tool in parameters.function_tools}
     local = local_tools(parameters).keys()
@@ -124,7 +124,7 @@ def _fitting(part: Part, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         except ValueError:
             return
     else:
-        [value] = items_of([part])
+        [value] = content_items([part])
     for candidate in _candidates(value, schema, part.get('metadata', {}).get('python_type')):
         if isinstance(candidate, dict) and problem(candidate, schema, 'output') is None:
             yield cast('dict[str, Any]', candidate)

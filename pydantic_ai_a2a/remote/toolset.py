@@ -29,7 +29,7 @@ from ..client.http_connections import Auth
 from ..client.interfaces import extensions_of
 from ..client.message_content import digest_id
 from ..client.question_answers import RemoteAnswer, approval_of
-from ..client.questions import PendingRemoteCall, RemoteQuestion, waiting_task
+from ..client.questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from ..client.send_options import SendOptions
 from ..client.trusted_keys import TrustedKeys
 from ..client.updates import Update
@@ -291,7 +291,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         used = totals(outcome)
         ctx.usage.incr(RunUsage(details=difference(used, {} if waiting is None else waiting.get('usage', {}))))
         if state in INTERRUPTED:
-            question = waiting_task(agent, outcome)
+            question = question_of_task(agent, outcome)
             question['usage'] = used
             self._remember(ctx, question)
             raise ApprovalRequired({WAITING: question})

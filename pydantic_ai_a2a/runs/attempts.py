@@ -110,11 +110,13 @@ class Attempts:
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)
                 raise
-            if error is state.transient and (pause := self._pause(claim, state, error, began)) is not None:
-                return await self._ends.postpone(claim, recorder, error, *pause)
+            if error is state.transient and (another := self._next_try(claim, state, error, began)) is not None:
+                return await self._ends.postpone(claim, recorder, error, *another)
             return await self._ends.failed(claim, recorder, classify(error), error)
 
-    def _pause(self, claim: Claim, state: RunState, error: BaseException, began: float) -> tuple[Tried, float] | None:
+    def _next_try(
+        self, claim: Claim, state: RunState, error: BaseException, began: float
+    ) -> tuple[Tried, float] | None:
         """Return the failed tries of a run, and the seconds until the next; None if no try is left, or no time."""
         assert state.usage is not None, 'the job sets it before the run'
         before = claim.tried or Tried(number=0, spent=0.0, usage=state.usage)

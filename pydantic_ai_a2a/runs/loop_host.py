@@ -181,7 +181,7 @@ class Host:
         if renewing is not self._connections.renewing:
             self._connections.renewing = renewing
             if self.worker is not None:
-                self.worker.pause(renewing)
+                self.worker.hold_runs(renewing)
 
     def doubt(self) -> None:
         """Look whether the connections of the agent still work: a run had trouble with them, or with something else."""

@@ -182,7 +182,7 @@ class Outages:
         self._answered: float | None = None
         self._until = 0.0
 
-    async def pause(self, ask: Callable[[], Awaitable[object]]) -> float:
+    async def claim_delay(self, ask: Callable[[], Awaitable[object]]) -> float:
         """Ask the store, and return the seconds until the worker may claim tasks.
 
         If a lease can have expired during an outage, all holders get a third of a lease to renew.

@@ -123,7 +123,7 @@ class Worker:
         self._runs: dict[RunSlot, asyncio.Task[None]] = {}
         self._side_work: set[asyncio.Task[None]] = set()
         """Hooks and releases, which need no slot."""
-        self._draining = self._paused = False
+        self._draining = self._held = False
         self._finished = 0
         self._claiming: asyncio.Task[None] | None = None
         self._claim_due = math.inf
@@ -168,10 +168,10 @@ class Worker:
         """Start no further task."""
         self._draining = True
 
-    def pause(self, paused: bool) -> None:
-        """Start no run while paused: tasks wait in the queue."""
-        self._paused = paused
-        if not paused:
+    def hold_runs(self, held: bool) -> None:
+        """Start no run while held: tasks wait in the queue."""
+        self._held = held
+        if not held:
             self._more_queued = True
             self._claim_within(0)
 
@@ -285,7 +285,7 @@ class Worker:
             self._slots.give_back()
             return
         self._slots.free += 1
-        if self._draining or self._paused:
+        if self._draining or self._held:
             self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
             context = copy_context()
@@ -294,7 +294,7 @@ class Worker:
     def _has_to_wait(self) -> bool:
         """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""
         slots = self._slots
-        if self._draining or self._paused or slots.free <= 0:
+        if self._draining or self._held or slots.free <= 0:
             return True
         if slots.lent >= slots.most_lent:
             return not chains.depth.get()
@@ -350,7 +350,7 @@ class Worker:
 
     async def _claim_queued(self) -> None:
         """Claim as many queued tasks as there are free slots, and run them."""
-        if self._draining or self._paused:
+        if self._draining or self._held:
             return
         slots = self._slots
         while slots.lent >= slots.most_lent and slots.free > 0:
@@ -360,8 +360,8 @@ class Worker:
                 return
             self._spawn(task_id, self._waiting.pop(task_id))
         claim_queued = partial(self._backend.queue.claim, self._slot, at=self._backend.now())
-        if self._backend.durable and (pause := await self._outages.pause(partial(claim_queued, limit=0))):
-            self._claim_within(pause)
+        if self._backend.durable and (delay := await self._outages.claim_delay(partial(claim_queued, limit=0))):
+            self._claim_within(delay)
             return
         free = slots.claimable
         if free <= 0:
@@ -453,7 +453,7 @@ class Worker:
                 claim: Claim | None = running.claim
                 while claim is not None:
                     running.claim = claim
-                    if self._paused:
+                    if self._held:
                         await self._ends.release(claim, self._attempts.recorder(claim))
                         break
                     claim = await self._attempts.run(claim, running.token)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.commands.owner_options import owner_of, owner_or_anonymous
+from pydantic_ai_a2a.commands.owner_options import owner_option, owner_or_anonymous
 from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
 from pydantic_ai_a2a.store.sqlite.connect import connect
 from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
@@ -73,7 +73,7 @@ def test_an_owner_is_named_by_its_key_or_by_its_caller_and_tenant() -> None:
         (None, 'a/b', 'ac me'),
         (None, None, 'acme'),
     )
-    assert [owner_of(*name) for name in names] == [None, '/', 'acme/ann', '/ann', 'ac%20me/a%2Fb', 'acme/']
+    assert [owner_option(*name) for name in names] == [None, '/', 'acme/ann', '/ann', 'ac%20me/a%2Fb', 'acme/']
 
 
 def test_a_context_without_an_owner_belongs_to_anonymous_callers() -> None:

@@ -13,8 +13,8 @@ import pytest
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.push.sender import WebhookSender, pause_after
 from pydantic_ai_a2a.push.stored_targets import TargetCipher
+from pydantic_ai_a2a.push.webhook_sender import WebhookSender, pause_after
 from pydantic_ai_a2a.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.store.sql.webhook_ports import Due, SqlOutbox
 from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend

@@ -13,7 +13,7 @@ from pydantic_ai.capabilities import RequestInput
 from pydantic_ai.tools import RunContext
 
 from pydantic_ai_a2a import A2A, A2AClient, to_a2a
-from pydantic_ai_a2a.client.questions import waiting_task
+from pydantic_ai_a2a.client.questions import question_of_task
 from pydantic_ai_a2a.errors import RemoteProtocolError
 
 from ..a2a_client.canned import TASK, Canned, stream
@@ -80,7 +80,7 @@ async def test_an_approval_without_a_usable_schema_is_an_approval(between: Betwe
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
         task: Any = (await client.send('hello')).outcome
-        [pending] = waiting_task('', task)['pending']
+        [pending] = question_of_task('', task)['pending']
         answer = {'callAnswers': [{'id': pending['id'], 'decision': 'approve'}]}
         ended: Any = (await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
@@ -92,7 +92,7 @@ async def test_a_schema_that_cannot_be_used_is_logged(caplog: pytest.LogCaptureF
     asked = waits(pending=[call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
     async with A2AClient(Canned(stream({'task': asked})).app) as client:
         task: Any = (await client.send('hello')).outcome
-    assert [pending.get('answerSchema') for pending in waiting_task('', task)['pending']] == [None]
+    assert [pending.get('answerSchema') for pending in question_of_task('', task)['pending']] == [None]
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith('A remote agent asks with a JSON Schema that cannot be used: ')
     assert 'a_rare_name' in line
@@ -111,7 +111,7 @@ async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytes
     async with A2AClient(Canned(stream({'task': asked})).app) as client:
         task = (await client.send('hello')).outcome
         with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
-            waiting_task('', task)
+            question_of_task('', task)
 
 
 @pytest.mark.parametrize('is_served', [True, False])

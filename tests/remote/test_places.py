@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.client.question_answers import answer_to
-from pydantic_ai_a2a.client.questions import RemoteQuestion, waiting_task
+from pydantic_ai_a2a.client.questions import RemoteQuestion, question_of_task
 
 from ..a2a_client.canned import TASK, Canned, result, stream
 from ..a2a_client.test_wrong_answers import calling
@@ -224,7 +224,7 @@ def confirming(*parts: Any) -> dict[str, Any]:
 
 def waiting_of(answer: Any) -> RemoteQuestion:
     assert answer['status']['state'] == 'input-required'
-    return waiting_task('', answer)
+    return question_of_task('', answer)
 
 
 def sent(canned: Canned) -> list[Any]:

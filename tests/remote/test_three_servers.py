@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, BearerAuth, InputRequired, RemoteAgent, serve, to_a2a
 from pydantic_ai_a2a.client.answer_content import content_of
-from pydantic_ai_a2a.client.questions import waiting_task
+from pydantic_ai_a2a.client.questions import question_of_task
 
 from ..bounds import LIMIT
 from ..spans import Spans, spans
@@ -100,7 +100,7 @@ async def test_approvals_and_questions_wait_across_restarts(between: Between, re
                 return (await client.send(parts, **options)).outcome
 
     def answer(task: Any, **decision: Any) -> Any:
-        [call] = waiting_task('', task)['pending']
+        [call] = question_of_task('', task)['pending']
         parts = [{'data': {'callAnswers': [{'id': call['id'], **decision}]}}]
         return message(parts, task_id=task['id'], context_id=task['context_id'])
 
@@ -108,10 +108,10 @@ async def test_approvals_and_questions_wait_across_restarts(between: Between, re
         for server in {inner, middle, outer}.difference(stopped):
             await stack.enter_async_context(server.running())
         task = await message('a.txt')
-        [call] = waiting_task('', task)['pending']
+        [call] = question_of_task('', task)['pending']
         assert (call['kind'], call['tool'], call.get('args')) == ('approval', 'delete_file', {'path': 'a.txt'})
         task = await answer(task, decision='approve', args={'path': 'b.txt'})
-        [call] = waiting_task('', task)['pending']
+        [call] = question_of_task('', task)['pending']
         assert (call['kind'], call['tool'], call['text']) == ('question', 'ask', 'What next?')
         task = await answer(task, decision='result', result='sleep')
         assert task['status']['state'] == 'completed'

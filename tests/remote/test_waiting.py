@@ -32,7 +32,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client.question_answers import answer_to
-from pydantic_ai_a2a.client.questions import waiting_task
+from pydantic_ai_a2a.client.questions import question_of_task
 from pydantic_ai_a2a.conversion.forwarded_questions import calls_for_clients
 from pydantic_ai_a2a.conversion.pending_calls import PendingCall
 from pydantic_ai_a2a.conversion.remote_calls import WAITING
@@ -273,7 +273,7 @@ async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -
     for between in (asked_by_a_tool, asked_as_an_agent):
         async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
             task: Any = (await client.send('a.txt')).outcome
-            [call] = waiting_task('', task)['pending']
+            [call] = question_of_task('', task)['pending']
             assert 'args' not in call.get('answerSchema', {})['oneOf'][0]['properties']
             with pytest.raises(InvalidParamsError, match='may not be changed'):
                 await decided(client, task, {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}})
@@ -314,12 +314,12 @@ def test_pending_calls_that_are_none_are_passed_over() -> None:
         {'data': {'pending': [3]}},
     ]
     message: Any = {'role': 'agent', 'message_id': 'm', 'parts': parts}
-    waiting = waiting_task(
+    waiting = question_of_task(
         'a', {'id': 't', 'context_id': 'c', 'status': {'state': 'auth-required', 'message': message}}
     )
     assert waiting['pending'] == []
     assert waiting.get('authorization') == {'url': 'https://x.example'}
-    nothing = waiting_task('a', {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}})
+    nothing = question_of_task('a', {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}})
     assert nothing['text'] == ''
 
 
@@ -356,7 +356,7 @@ async def test_an_answer_travels_through_three_servers(
     async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
         task: Any = (await client.send('a.txt')).outcome
         assert task['status']['state'] == 'input-required'
-        [call] = waiting_task('outer', task)['pending']
+        [call] = question_of_task('outer', task)['pending']
         assert call['tool'] == shown
         assert 'metadata' not in call
         ended = await decided(client, task, {'id': call['id'], **answer})
@@ -387,7 +387,7 @@ async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too(bet
 
 
 def pending_ids(task: Any) -> list[str]:
-    return [call['id'] for call in waiting_task('', task)['pending']]
+    return [call['id'] for call in question_of_task('', task)['pending']]
 
 
 @pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
@@ -412,7 +412,7 @@ async def test_several_remote_calls_have_answers_of_their_own(between: Any, outs
     server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(server) as client:
         task: Any = (await client.send('all')).outcome
-        calls = waiting_task('', task)['pending']
+        calls = question_of_task('', task)['pending']
         assert [(call['kind'], call['tool'], call.get('args')) for call in calls] == [
             ('approval', 'delete', {'path': 'a'}),
             ('approval', 'delete', {'path': 'b'}),
@@ -514,7 +514,7 @@ async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(quest
     inner = Agent(FunctionModel(model), output_type=[ask, int], name='counter')
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(inner, int))) as client:
         task: Any = (await client.send('Count.')).outcome
-        [call] = waiting_task('', task)['pending']
+        [call] = question_of_task('', task)['pending']
         asked = question.message if isinstance(question, AuthRequired) else question.question
         assert call['text'].startswith(asked)
         assert call['kind'] == ('authorization' if answer is None else 'question')
@@ -537,7 +537,7 @@ async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, 
     app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': WAITS}), follow).app)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         task: Any = (await client.send('hello')).outcome
-        [call] = waiting_task('caller', task)['pending']
+        [call] = question_of_task('caller', task)['pending']
         assert (call['kind'], call['text']) == ('question', 'Which one?')
         ended = await decided(client, task, {'id': call['id'], **answer})
         assert ended['status']['state'] == state

@@ -172,11 +172,11 @@ async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may
         now += LEASE * 0.7
 
     outages = Outages(LEASE)
-    assert await outages.pause(answer) == 0
-    assert await outages.pause(answer) == 0
+    assert await outages.claim_delay(answer) == 0
+    assert await outages.claim_delay(answer) == 0
     assert asked == 1
     now += LEASE / 20
-    pause = await outages.pause(answer_late)
+    pause = await outages.claim_delay(answer_late)
     assert 0 < pause <= LEASE / 3
     now += pause + 1
-    assert await outages.pause(answer) == 0
+    assert await outages.claim_delay(answer) == 0

@@ -63,9 +63,9 @@ class Postgres:
     """Prepared statements for each connection. Set to 0 for a pooler in transaction mode. Default 200."""
 
     def __post_init__(self) -> None:
-        _check_url(self.url)
+        _check_database_url(self.url)
         if self.listen_dsn is not None:
-            _check_url(self.listen_dsn)
+            _check_database_url(self.listen_dsn)
         if not _SCHEMA.fullmatch(self.schema):
             raise ValueError(f'schema must be lower case letters, digits and underscores, not {self.schema!r}.')
         if self.statement_cache_size < 0:
@@ -85,7 +85,7 @@ class Postgres:
         return f'{address}/{unquote(parts.path[1:])} (schema {self.schema})'
 
 
-def _check_url(url: str) -> None:
+def _check_database_url(url: str) -> None:
     """Refuse a wrong URL, without the URL in the error: a URL may have a password."""
     scheme, _, rest = url.partition('://')
     if scheme not in ('postgresql', 'postgres') or not rest:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
-from .driver_errors import translated
+from .driver_errors import translated_error
 from .execution import perform
 
 _GROUP = 100
@@ -37,7 +37,7 @@ class QueuedTransaction:
         """Publish the result, and answer."""
         if error is None and self.publish is not None:
             self.publish(result)
-        self.answer(result, None if error is None else translated(error))
+        self.answer(result, None if error is None else translated_error(error))
 
 
 Work = Callable[[sqlite3.Connection, list[QueuedTransaction]], None]

@@ -40,7 +40,7 @@ def reason_of(error: BaseException) -> str:
     return f'{_DAMAGED[code]}: {reason}. Restore it from a backup' if code in _DAMAGED else reason
 
 
-def translated(error: BaseException) -> BaseException:
+def translated_error(error: BaseException) -> BaseException:
     """The error that callers get: `StoreUnavailable` if the file may be usable later."""
     if _code(error) not in _AWAY:
         return error

@@ -181,11 +181,11 @@ async def test_a_task_that_is_claimed_while_its_worker_is_paused_waits() -> None
     worker = worker_of(backend)
     await worker.start()
     await values.submit(backend, values.message(new='t'))
-    worker.pause(True)
+    worker.hold_runs(True)
     for _ in range(100):
         await asyncio.sleep(0)
     assert await values.state_of(backend, 't') == 'working'
-    worker.pause(False)
+    worker.hold_runs(False)
     async with asyncio.timeout(LIMIT):
         await backend.events.wait('t', 1)
     assert await values.state_of(backend, 't') == 'completed'
