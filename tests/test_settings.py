@@ -107,7 +107,7 @@ def test_a_setting_with_a_secret_does_not_show_it(setting: Any) -> None:
 def test_each_public_field_that_may_hold_a_secret_is_hidden_or_named_here() -> None:
     shown = {
         f'{name}.{field.name}'
-        for name in pydantic_ai_a2a.__all__
+        for name in vars(pydantic_ai_a2a)['__all__']
         if is_dataclass(kind := getattr(pydantic_ai_a2a, name)) and isinstance(kind, type)
         for field in fields(kind)
         if field.repr and MAY_HOLD_A_SECRET.search(field.name)

@@ -32,7 +32,7 @@ class RemoteTurn:
         return self.details.get('contextId')
 
     @property
-    def question_of_task(self) -> str | None:
+    def waiting_task(self) -> str | None:
         """The task that waits for its client; None for no task."""
         return self.details.get('taskId') if self.details.get('state') in INTERRUPTED else None
 
