@@ -19,10 +19,11 @@ from pydantic_core import from_json
 from ..arguments import seconds
 from ..base_exceptions import is_cancelled
 from ..conversion.typed_input import ValidatedInput, input_of
-from ..protocol import stored
+from ..protocol import stored_values
 from ..store.ports import Claim
 from ..types import Caller, Message, SecurityScheme, dump_caller, load_caller, sender_of
-from .run_options import RunInfo, RunOptions
+from .run_info import RunInfo
+from .run_options import RunOptions
 from .run_token import RunToken
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -184,7 +185,7 @@ def _call_of(claim: Claim, validated: ValidatedInput | None) -> CallContext:
     return CallContext(
         caller=caller_of(claim),
         headers=call.get('headers', {}),
-        message=stored.load_message(claim.message),
+        message=stored_values.load_message(claim.message),
         metadata=request.get('metadata', {}),
         task_id=header.id,
         context_id=header.context_id,

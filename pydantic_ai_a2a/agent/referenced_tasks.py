@@ -14,7 +14,7 @@ from pydantic_ai.messages import UserContent
 from ..conversion.accepted_content import Accepts
 from ..conversion.user_prompts import user_prompt
 from ..errors import A2AError
-from ..protocol import stored
+from ..protocol import stored_values
 from ..store.ports import TaskReader
 from ..types import Message, Part
 
@@ -47,7 +47,7 @@ async def read_referenced(
         content.append(f'-----BEGIN ARTIFACTS task="{task_id}"-----')
         for body in task.artifacts:
             size -= len(body)
-            content += [_TOO_LARGE] if size < 0 else _content(stored.load_artifact(body)['parts'], accepts)
+            content += [_TOO_LARGE] if size < 0 else _content(stored_values.load_artifact(body)['parts'], accepts)
         content.append(f'-----END ARTIFACTS task="{task_id}"-----')
     return content
 

@@ -1,4 +1,4 @@
-"""The options of every run of an agent, and the information for its tools."""
+"""The options of every run of an agent."""
 
 from __future__ import annotations
 
@@ -54,14 +54,3 @@ class RunOptions(TypedDict, total=False):
     """As in `Agent.run`; the same for every run."""
     spec: dict[str, Any] | AgentSpec | None
     """In addition to the agent's own parts."""
-
-
-class RunInfo(TypedDict):
-    """Information for tools, under `a2a` in `RunContext.metadata`."""
-
-    task_id: str
-    context_id: str
-    attempt: int
-    """1, and one more for each process lost during the run."""
-    idempotency_key: str
-    """Names the run, the same in all attempts. With `RunContext.tool_call_id`, names one call of a tool."""

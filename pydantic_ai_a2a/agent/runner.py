@@ -77,7 +77,8 @@ from .partial_outputs import PartialOutputs
 from .playground_steps import Trace
 from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
 from .refused_files import check_files
-from .run_options import RunInfo, RunOptions
+from .run_info import RunInfo
+from .run_options import RunOptions
 from .run_output import RunOutput, calls_of, is_compacted, last_response, schemas_of, stopped
 from .run_token import Entering, RunToken
 from .steering import Steering

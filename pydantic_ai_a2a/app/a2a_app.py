@@ -22,7 +22,7 @@ from ..http.aborted_connections import REQUEST
 from ..http.allowed_hosts import AllowedHosts, misdirected
 from ..http.asgi_requests import redact
 from ..http.unread_bodies import closing
-from ..protocol import stored
+from ..protocol import stored_values
 from ..runs.app_hosting import Hosting
 from ..service.request_flow import Serving
 from ..store.ports import Backend
@@ -193,7 +193,7 @@ class A2AApp(FastA2A):
         task = await self._backend.reader.load(task_id, None)
         if task is None:
             raise TaskNotFoundError
-        return stored.load_task(task)
+        return stored_values.load_task(task)
 
     async def list_tasks(
         self,
@@ -219,7 +219,7 @@ class A2AApp(FastA2A):
         owner = None if caller is None else self._owner(caller)
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
         page = await self._backend.reader.list(query)
-        return [stored.load_task(task) for task in page.tasks]
+        return [stored_values.load_task(task) for task in page.tasks]
 
     async def cancel_task(self, task_id: str) -> Task:
         """Cancel a task (§3.1.5) and wait until its run has stopped, at most five seconds.
@@ -231,7 +231,7 @@ class A2AApp(FastA2A):
         task = await self.dispatcher.service.cancel(
             task_id, None, new_correlation_id(), lambda header: {'via': 'python', 'owner': header.owner}
         )
-        return stored.load_task(task)
+        return stored_values.load_task(task)
 
     async def resume_task(self, task_id: str, text: str = 'Access was granted.') -> Task:
         """Resume a task that is `auth-required`, after its credentials have come by another way (§7.6.1).
@@ -247,7 +247,7 @@ class A2AApp(FastA2A):
             UnsupportedOperationError: The task does not wait for credentials, or waits for other credentials by now.
         """
         call = Call(caller=ANONYMOUS, correlation_id=new_correlation_id())
-        return stored.load_task(await self.dispatcher.service.inbox.resume(call, task_id, text))
+        return stored_values.load_task(await self.dispatcher.service.inbox.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:
         """Delete a task with its messages, artifacts and events. Return whether the task existed.

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from ..base_exceptions import ends_task
 from ..encryption import Encryption, Unreadable
 from ..errors import InternalError, OverloadedError
-from ..protocol import stored
+from ..protocol import new_ids
 from ..settings import Credential, Credentials
 from ..store.ports import Claim, CredentialStore, SealedCredential
 from ..store.ports.credentials import credential_id
@@ -69,7 +69,7 @@ class CredentialVault:
             )
             raise InternalError('The credentials of the caller could not be exchanged.')
         return SealedCredential(
-            id=stored.new_id(),
+            id=new_ids.new_id(),
             until=self._now() + int(credential.expires_in * 1000),
             body=self._encryption.encrypt(to_json([task_id, credential.value])),
         )

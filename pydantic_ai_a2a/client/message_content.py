@@ -13,7 +13,7 @@ from pydantic_ai.messages import BinaryContent, CachePoint, FileUrl, StructuredC
 from pydantic_core import to_jsonable_python
 
 from ..conversion.file_parts import file_part
-from ..protocol import stored
+from ..protocol import stored_values
 from ..types import Message, Part, as_object, dump_json
 
 _TAKES = (
@@ -42,8 +42,8 @@ def message_of(content: Content) -> Message:
     """
     if isinstance(content, Mapping) and _is_message(content):
         fields: Any = content
-        if fields.get('role') in stored.ROLES:
-            fields = stored.load_message(dump_json(content))
+        if fields.get('role') in stored_values.ROLES:
+            fields = stored_values.load_message(dump_json(content))
         if unknown := fields.keys() - Message.__annotations__.keys():
             raise ValueError(
                 f'A message has no field {min(unknown)!r}: give a Message, or the JSON of a message of A2A 1.0.'

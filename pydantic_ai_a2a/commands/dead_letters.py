@@ -6,7 +6,7 @@ from typing import Any
 
 from click import Option
 
-from ..protocol import stored
+from ..protocol import new_ids
 from ..store.ports import Backend, DeadLetter
 from .dead_items import Dead, commands_for
 from .tables import time_text
@@ -26,7 +26,7 @@ def _letter_values(letter: DeadLetter) -> dict[str, Any]:
 
 
 async def _retry_task(backend: Backend, task_id: str, *, again: bool, failed: bool) -> dict[str, str]:
-    new_id = stored.new_id()
+    new_id = new_ids.new_id()
     await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again, failed=failed)
     return {'taskId': task_id, 'retriedAs': new_id}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from click import UsageError, option
 
 from ..client.updates import Update
-from ..protocol.stored import json_of
+from ..protocol.stored_values import json_of
 from ..types import Message, Task
 from .async_commands import Command
 from .plain_screen import Screen

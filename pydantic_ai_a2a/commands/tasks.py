@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from ..protocol.stored import json_of
+from ..protocol.stored_values import json_of
 from ..types import CancelParams, ListParams, Task, TaskState
 from .async_commands import awaited
 from .remote_agent import Remote, agent_options

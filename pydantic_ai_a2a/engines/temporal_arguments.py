@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
 
-from ..agent.run_options import RunInfo
+from ..agent.run_info import RunInfo
 from ..quotas import Left
 from ..store.ports import Claim
 from .engine import EngineRun

@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
 
-from ..protocol import stored
+from ..protocol import stored_values
 from ..types import Note, ToolArtifact
 from .engine import EngineEvent
 from .temporal_names import NOTES_TOPIC
@@ -20,7 +20,7 @@ _EVENT: TypeAdapter[AgentStreamEvent] = TypeAdapter(AgentStreamEvent)
 
 def dump_note(event: Note | ToolArtifact) -> bytes:
     """Write a note or an artifact for the stream of a workflow."""
-    return to_json(event) if isinstance(event, Note) else stored.dump_artifact(event.artifact)
+    return to_json(event) if isinstance(event, Note) else stored_values.dump_artifact(event.artifact)
 
 
 def event_of(topic: str, body: bytes) -> EngineEvent | None:
@@ -28,7 +28,7 @@ def event_of(topic: str, body: bytes) -> EngineEvent | None:
     if topic == NOTES_TOPIC:
         if body.startswith(b'['):
             return Note(*from_json(body)[: len(Note._fields)])
-        return ToolArtifact(stored.load_artifact(body))
+        return ToolArtifact(stored_values.load_artifact(body))
     return None if from_json(body)['event_kind'] == 'agent_run_result' else _EVENT.validate_json(body)
 
 

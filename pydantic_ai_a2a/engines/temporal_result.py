@@ -19,7 +19,7 @@ from ..agent.run_output import RunOutput
 from ..conversion.artifacts import Artifacts
 from ..conversion.output_types import NO_ANSWERS, declared_types
 from ..conversion.type_names import type_name
-from ..protocol import stored
+from ..protocol import stored_values
 from .engine import AtEngine
 from .temporal_json import JSON_CONFIG, as_object
 from .temporal_names import STATES
@@ -85,7 +85,9 @@ def dump_end(ended: RunOutput, app: AtEngine) -> bytes:
     end = _End(kind, values.decode(), rest)
     if answer is not None:
         artifacts, text = answer
-        end = replace(end, artifacts=[stored.dump_artifact(artifact).decode() for artifact in artifacts], text=text)
+        end = replace(
+            end, artifacts=[stored_values.dump_artifact(artifact).decode() for artifact in artifacts], text=text
+        )
     return _END.dump_json(end)
 
 
@@ -94,7 +96,7 @@ def load_end(body: bytes, app: AtEngine) -> RunOutput:
     end = _END.validate_json(as_object(body, _End, rest=RunOutput._fields))
     rest = RunOutput(**vars(end.rest))
     if end.artifacts is not None:
-        rest = rest._replace(answer=([stored.load_artifact(item.encode()) for item in end.artifacts], end.text))
+        rest = rest._replace(answer=([stored_values.load_artifact(item.encode()) for item in end.artifacts], end.text))
     if (state := STATES.get(end.kind)) is not None:
         return rest._replace(output=state(*from_json(end.values)[: len(fields(state))]))
     if rest.waits:

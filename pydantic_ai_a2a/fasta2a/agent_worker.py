@@ -27,7 +27,8 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, UserContent, UserPr
 from typing_extensions import Unpack
 
 from ..agent.agent_inspection import models_of
-from ..agent.run_options import RunInfo, RunOptions
+from ..agent.run_info import RunInfo
+from ..agent.run_options import RunOptions
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner
 from ..clock import STOP_TIME
@@ -38,7 +39,7 @@ from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.user_prompts import model_messages, user_prompt
 from ..errors import A2AError, StoreFailed
-from ..protocol import stored
+from ..protocol import new_ids
 from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
 from ..types import TERMINAL, Note, Step, TextDelta
@@ -169,7 +170,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
         """
-        return in_fasta2as_form(self.outputs.by_type(result, artifact_id=stored.new_id()))
+        return in_fasta2as_form(self.outputs.by_type(result, artifact_id=new_ids.new_id()))
 
     def read(self, history: Iterable[Message]) -> Prompt:
         """Return the input of a run, by `build_message_history`.
@@ -349,7 +350,7 @@ class _Chunks:
     """Publishes the events of a run: the text as chunks of one artifact, sent as a whole at the end."""
 
     def __init__(self, worker: AgentWorker, task_id: str, context_id: str) -> None:
-        self.artifact_id = stored.new_id()
+        self.artifact_id = new_ids.new_id()
         self._worker = worker
         self._task_id = task_id
         self._context_id = context_id
@@ -368,7 +369,7 @@ class _Chunks:
 
 
 def _agent_message(text: str, metadata: dict[str, Any] | None = None) -> Message:
-    message = Message(role='agent', parts=[Part(text=text)], message_id=stored.new_id())
+    message = Message(role='agent', parts=[Part(text=text)], message_id=new_ids.new_id())
     if metadata is not None:
         message['metadata'] = metadata
     return message

@@ -18,7 +18,7 @@ from fasta2a.schema import TaskSendParams
 
 from ..clock import STOP_TIME
 from ..errors import A2AError
-from ..protocol import stored
+from ..protocol import stored_values
 from ..store.ports import Accepted, Backend, Claim, Slot, Submission, TaskQueue, WrappedQueue
 from ..store.ports.wrapped_queue import inner_method
 from ..store.sqlite.memory import MemoryBackend
@@ -131,7 +131,7 @@ class BrokeredBackend(Backend):
         assert task is not None, 'its message was just taken'
         assert task.history
         key = context_key(task.header.owner, task.header.context_id)
-        message = stored.load_message(task.history[-1])
+        message = stored_values.load_message(task.history[-1])
         return TaskSendParams(id=task_id, context_id=key, message={**message, 'context_id': key})
 
     def _announce_cancel(self, task_id: str) -> None:

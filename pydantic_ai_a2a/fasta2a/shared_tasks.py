@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..protocol import stored
+from ..protocol import stored, stored_values
 from ..store.ports import Claim, Finish, Slot, Status, Submission
 from ..store.status_events import status_event
 from ..types import STOPPED, StoredTask, TaskEvent
@@ -93,5 +93,5 @@ def _end_of(claim: Claim, read: StoredTask, at: int) -> Finish:
         status=status,
         events=events,
         final=status_event(header, status, header.last_event + len(events) + 1),
-        artifacts=[(stored.load_artifact(body)['artifact_id'], body) for body in bodies],
+        artifacts=[(stored_values.load_artifact(body)['artifact_id'], body) for body in bodies],
     )

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage
 
 from ..conversion.conversation_turns import closed_turn
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..protocol import stored
+from ..protocol import stored, stored_values
 from ..settings import Retention
 from ..store.ports import (
     Accepted,
@@ -166,7 +166,7 @@ class _StorageQueue(WrappedQueue):
 
     async def _create(self, submission: Submission, store: _Submit) -> Accepted:
         key = context_key(submission.owner, submission.context_id or '')
-        task = await self._storage.submit_task(key, stored.load_message(submission.body))
+        task = await self._storage.submit_task(key, stored_values.load_message(submission.body))
         try:
             return await store(replace(submission, task_id=task['id']))
         except A2AError:  # a concurrent message took the queue's last place
@@ -192,9 +192,9 @@ class _StorageQueue(WrappedQueue):
                 'The task runs, and its worker accepts no further messages: send the message without taskId'
                 ' once the task has ended.'
             )
-        messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
+        messages = [stored_values.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
         if submission.answer is not None and submission.answer.rest is not None:
-            messages.append(stored.load_message(submission.answer.rest))
+            messages.append(stored_values.load_message(submission.answer.rest))
         # FastA2A's state for a queued task: its workers begin tasks in no other state.
         state = 'submitted' if checked.header.queued else header.state
         await self._storage.update_task(header.id, state, new_messages=messages)
@@ -258,7 +258,7 @@ class _StorageQueue(WrappedQueue):
         async with self._backend.lock(claim.header.id):
             await self._rehearsal.emit(claim, events, status, checkpoint)
             await self._storage.update_task(
-                claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
+                claim.header.id, status.state, new_messages=[stored_values.load_message(status.message)]
             )
             await super().emit(claim, events, status, checkpoint)
 
@@ -293,7 +293,7 @@ class _StorageQueue(WrappedQueue):
             messages = [*(claim.own_messages or ()), *finish.messages]
             await self._append(header, closed_turn(messages) if state == 'canceled' else messages)
         if finish.artifacts is not None:
-            artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
+            artifacts = [stored_values.load_artifact(body) for _, body in finish.artifacts]
         else:
             artifacts = await self._streamed(header.id, task) if state in TERMINAL else None
         await self._storage.update_task(
@@ -316,7 +316,7 @@ class _StorageQueue(WrappedQueue):
         streamed = await self._backend.memory.reader.load(task_id, None, history_length=0)
         bodies = () if streamed is None else streamed.artifacts or ()
         stored_ids = {artifact['artifact_id'] for artifact in (task or {}).get('artifacts', ())}
-        artifacts = [stored.load_artifact(body) for body in bodies]
+        artifacts = [stored_values.load_artifact(body) for body in bodies]
         return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
 
 
@@ -329,7 +329,7 @@ def _new_messages(finish: Finish) -> list[Message] | None:
     bodies = [body for _, body in finish.history]
     if finish.status.message is not None:
         bodies.append(finish.status.message)
-    return [stored.load_message(body) for body in bodies] or None
+    return [stored_values.load_message(body) for body in bodies] or None
 
 
 class _StorageEvents(SqlEvents):
@@ -410,7 +410,7 @@ class StorageHousekeeping(Housekeeping):
         if await self._backend.load(task_id, None) is not None:
             header = await header_in_memory(self._backend.memory, task_id)
             body = None if header is None else header.status_message
-            messages = None if body is None else [stored.load_message(body)]
+            messages = None if body is None else [stored_values.load_message(body)]
             await self._backend.storage.update_task(task_id, 'failed', new_messages=messages)
 
     erase_task = _refused('erase tasks')

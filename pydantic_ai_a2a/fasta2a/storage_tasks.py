@@ -14,7 +14,7 @@ from datetime import datetime
 from fasta2a.schema import Artifact, Message, Task
 from pydantic_core import to_json
 
-from ..protocol import stored
+from ..protocol import stored_values
 from ..types import ANONYMOUS, StoredTask, TaskHeader
 
 _SCOPED = 'pydantic_ai_a2a:'
@@ -91,21 +91,21 @@ def _ms(timestamp: str | None) -> int:
 
 
 def _message(message: Message, task_id: str, context_id: str) -> bytes:
-    return stored.dump_message({**message, 'task_id': task_id, 'context_id': context_id})
+    return stored_values.dump_message({**message, 'task_id': task_id, 'context_id': context_id})
 
 
 def _messages(history: Iterable[Message], header: TaskHeader) -> list[bytes]:
     """Return the history without the status message, which the storage has no other place for."""
     status_id = None
     if header.status_message is not None:
-        status_id = stored.load_message(header.status_message)['message_id']
+        status_id = stored_values.load_message(header.status_message)['message_id']
     messages = (message for message in history if message['message_id'] != status_id)
     return [_message(message, header.id, header.context_id) for message in messages]
 
 
 def _artifacts(artifacts: Iterable[Artifact], in_memory: Sequence[bytes], header: TaskHeader) -> list[bytes]:
     """Return the newest version of each artifact, since a storage only appends; of a live task, the streamed parts."""
-    newest = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in artifacts}
+    newest = {artifact['artifact_id']: stored_values.dump_artifact(artifact) for artifact in artifacts}
     if header.state == 'working':
-        newest |= {stored.load_artifact(body)['artifact_id']: body for body in in_memory}
+        newest |= {stored_values.load_artifact(body)['artifact_id']: body for body in in_memory}
     return list(newest.values())

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from ..agent.hooks import Hooks
 from ..agent.system_exits import contained
 from ..clock import STOP_TIME
-from ..protocol import stored
+from ..protocol import stored_values
 from ..runs.recorder import Recorder
 from ..store.ports import Claim
 from ..types import STOPPED, TERMINAL
@@ -35,7 +35,7 @@ def task_params(claim: Claim) -> TaskSendParams:
     """Return the parameters of a task for a worker or a broker."""
     header = claim.header
     key = context_key(header.owner, header.context_id)
-    message: Message = {**stored.load_message(claim.message), 'context_id': key}
+    message: Message = {**stored_values.load_message(claim.message), 'context_id': key}
     params = TaskSendParams(id=header.id, context_id=key, message=message)
     request: dict[str, Any] = {} if claim.request is None else from_json(claim.request)
     if modes := request.get('acceptedOutputModes'):
@@ -170,7 +170,7 @@ class _Relay:
                     await self._recorder.relay_message(status['message'])
 
     async def _artifact(self, artifact: Any, append: bool, last: bool) -> None:
-        artifact_id, body = artifact['artifact_id'], stored.dump_artifact(artifact)
+        artifact_id, body = artifact['artifact_id'], stored_values.dump_artifact(artifact)
         append = append and artifact_id in self._begun  # in A2A, the first chunk cannot append
         self._begun.add(artifact_id)
         await self._recorder.relay_artifact(body, append=append, last=last)
@@ -179,7 +179,9 @@ class _Relay:
 
     async def finish(self, task: Task) -> Claim | None:
         """Record the end from the storage."""
-        artifacts = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in task.get('artifacts', ())}
+        artifacts = {
+            artifact['artifact_id']: stored_values.dump_artifact(artifact) for artifact in task.get('artifacts', ())
+        }
         unreported = [body for artifact_id, body in artifacts.items() if self._whole.get(artifact_id) != body]
         status = task['status']
         return await self._recorder.relay_end(

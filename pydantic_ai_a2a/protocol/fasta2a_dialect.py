@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 
 from ..errors import A2AError
 from ..types import StoredTask, TaskEvent, TaskState
-from . import push_params, push_targets, stored
+from . import push_params, push_targets, stored, stored_values
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation, Params
 from .request_fields import CAMEL_CASE, FlatPart, ListFields, MessageFields, Parts, list_params, names_of
@@ -137,7 +137,7 @@ class FastA2ADialect(OlderCodec):
         return to_json({'artifactUpdate': {**update, 'artifact': self._artifact(update['artifact']), **flags}})
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        written = {**message, 'role': stored.ROLES[message['role']]}
+        written = {**message, 'role': stored_values.ROLES[message['role']]}
         return written if written['role'] == 'user' else self._artifact(written)
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:

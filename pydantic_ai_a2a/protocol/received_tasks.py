@@ -26,7 +26,7 @@ from ..types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from . import stored
+from . import stored, stored_values
 from .lenient_reading import ANNOTATED, Filled, lenient, present_fields, read_answer
 from .request_fields import PROTO_JSON, WRAPPED, standard_base64
 
@@ -37,7 +37,7 @@ _STATES: Mapping[object, TaskState] = {
     **{state: state for state in stored.STATE_NAMES},
     **dict(enumerate(stored.STATE_NAMES, 1)),
 }
-_ROLES: Mapping[object, str] = {**stored.ROLES, 'user': 'user', 'agent': 'agent', 1: 'user', 2: 'agent'}
+_ROLES: Mapping[object, str] = {**stored_values.ROLES, 'user': 'user', 'agent': 'agent', 1: 'user', 2: 'agent'}
 _CONTENTS = ('text', 'raw', 'url', 'data')
 
 _KINDS = {

@@ -18,12 +18,12 @@ from ..types import (
     SendParams,
     SubscribeParams,
 )
-from . import stored
+from . import stored, stored_values
 from .push_targets import set_fields, target_json
 
 
 def _message(message: Message) -> dict[str, Any]:
-    return from_json(stored.dump_message(message))
+    return from_json(stored_values.dump_message(message))
 
 
 def _list_params(params: ListParams, state: Callable[[str], str]) -> dict[str, Any]:

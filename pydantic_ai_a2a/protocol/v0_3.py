@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtendedAgentCardNotConfiguredError
 from ..types import Part, Registered, StoredTask, TaskEvent
-from . import push_params, push_targets, stored
+from . import push_params, push_targets, stored_values
 from .missing_capabilities import REFUSALS
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Capability, Operation, Params
@@ -169,7 +169,7 @@ class V0_3(OlderCodec):
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         parts = [_wire_part(part) for part in message['parts']]
-        return {'kind': 'message', **message, 'role': stored.ROLES[message['role']], 'parts': parts}
+        return {'kind': 'message', **message, 'role': stored_values.ROLES[message['role']], 'parts': parts}
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
         return {**artifact, 'parts': [_wire_part(part) for part in artifact['parts']]}

@@ -28,7 +28,7 @@ from ..types import (
     TaskEvent,
     TaskState,
 )
-from . import push_params, push_targets, stored
+from . import joined_bytes, push_params, push_targets, stored
 from .codec import HttpCodec
 from .http_requests import HttpRequest, check_params, read_params, read_query
 from .operations import OPERATIONS, Operation, Params
@@ -248,7 +248,7 @@ class V1_0(HttpCodec):
         for name, values in ((b'artifacts', task.artifacts), (b'history', task.history)):
             before = b',"%b":[' % name
             if values and values[_MANY:]:
-                pieces += (before, *stored.joined(values, b','))
+                pieces += (before, *joined_bytes.joined(values, b','))
             else:
                 for value in values or ():
                     pieces += (before, value)

@@ -15,7 +15,7 @@ from contextvars import Context
 
 from ..backoff import backoff_after, spread
 from ..bounded_wait import bounded_wait
-from ..protocol import stored
+from ..protocol import stored_values
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..signing.push_signatures import SignPush
@@ -157,7 +157,7 @@ class WebhookSender:
             codec = codec_of(delivery.config.version)
             if codec.pushes_tasks:
                 task = await self._reader.load(delivery.task_id, delivery.owner)
-                body = codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))
+                body = codec.encode_task(stored_values.task_at(delivery.event.payload, task, delivery.owner))
             else:
                 body = codec.encode_event(delivery.event, False)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):

@@ -28,7 +28,7 @@ from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
 from ..agent.partial_outputs import PartialOutputs
 from ..agent.referenced_tasks import Refer
-from ..agent.run_options import RunInfo
+from ..agent.run_info import RunInfo
 from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, RunsAgent
@@ -45,7 +45,7 @@ from ..conversion.pending_calls import Pending, changed_arguments, dump, load, s
 from ..conversion.questions import Asked, ask, asked_by, rules_of
 from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..errors import StoreFailed
-from ..protocol import stored
+from ..protocol import stored_values
 from ..protocol.own_extensions import wants_live
 from ..quotas import Metering
 from ..settings import Settings
@@ -293,7 +293,7 @@ class AgentJob:
         if before is not None and result.keeps_pending:
             pending = replace(before, tried=True)
         if before is not None and pending is not None and not _has_prompt(result.messages):
-            newest = [stored.load_message(claim.message)['message_id']] if before.takes_prompt else []
+            newest = [stored_values.load_message(claim.message)['message_id']] if before.takes_prompt else []
             pending = replace(pending, unprompted=[*before.unprompted, *newest])
         body = None if pending is None else dump(pending)
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=body)

@@ -43,7 +43,7 @@ from ..errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
-from ..protocol import own_extensions, stored
+from ..protocol import new_ids, own_extensions
 from ..quotas import Metering
 from ..settings import Rule
 from ..store.ports import Backend, Claim, Finish, Submission
@@ -308,7 +308,7 @@ class _ConversationSink(Sink):
                 read=claim.head,
                 conversation_id=header.context_id,
                 owner=header.owner,
-                run_id=stored.new_id(),
+                run_id=new_ids.new_id(),
                 usage=finish.usage,
                 at=self._backend.now(),
             )
@@ -329,7 +329,7 @@ def _message(end: Finish, context_id: str) -> bytes:
         bodies = [end.status.message]
     parts = [part for body in bodies for part in from_json(body)['parts']]
     written: dict[str, Any] = {
-        'messageId': stored.new_id(),
+        'messageId': new_ids.new_id(),
         'contextId': context_id,
         'role': 'ROLE_AGENT',
         'parts': parts or [{'text': '', 'mediaType': 'text/plain'}],

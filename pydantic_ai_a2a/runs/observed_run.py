@@ -8,7 +8,7 @@ from time import perf_counter, time
 
 from pydantic_ai.usage import RunUsage
 
-from ..protocol import stored
+from ..protocol import new_ids
 from ..store.ports import Claim
 from ..telemetry.metrics import Instruments, metrics
 from ..telemetry.spans import recording, run_span
@@ -30,7 +30,7 @@ def _measured(
     span: AbstractContextManager[object], claim: Claim, state: RunState, instruments: Instruments
 ) -> Generator[None]:
     first = claim.run == 1 and claim.attempt == 1 and claim.tried is None
-    instruments.begin_run(time() - stored.time_of(claim.header.id) if first else None)
+    instruments.begin_run(time() - new_ids.time_of(claim.header.id) if first else None)
     start, before = perf_counter(), _tokens(claim.used)
     error: BaseException | None = None
     try:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ..conversion.failures import Failure
-from ..protocol import run_metadata, stored
+from ..protocol import new_ids, run_metadata, stored, stored_values, text_artifact
 from ..settings import Results
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
 from ..store.ports.claim import Sink
@@ -88,7 +88,7 @@ class Recorder:
         self._queue = queue
         self._now = now
         self._n = header.last_event
-        self._text: stored.TextArtifact | None = None
+        self._text: text_artifact.TextArtifact | None = None
         self._flush_delay = flush_delay
         self._results = results
         self._flush = self._new_flush() if flush_delay else None
@@ -115,15 +115,15 @@ class Recorder:
                 self._flush = self._flush or self._new_flush()
                 await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
             case Step():
-                message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
+                message = self._message(stored_values.dump_parts([event.part]), metadata=event.metadata)
                 await self._emit(self._status_event(Status('working', self._now(), message)))
             case PartialArtifact():
-                body = stored.dump_artifact(event.artifact)
+                body = stored_values.dump_artifact(event.artifact)
                 if body != self._partial:
                     self._partial = body
                     await self._emit((None, stored.artifact_update(header.id, header.context_id, body, last=False)))
             case ToolArtifact():
-                body = stored.dump_artifact(event.artifact)
+                body = stored_values.dump_artifact(event.artifact)
                 await self._emit((None, stored.artifact_update(header.id, header.context_id, body)))
                 self.state.tool_artifacts[event.artifact['artifact_id']] = body
             case _:
@@ -172,7 +172,7 @@ class Recorder:
             rewritten: The whole context with these messages, if the run has summarised earlier messages.
             usage: Usage of the run.
         """
-        bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
+        bodies = [(artifact['artifact_id'], stored_values.dump_artifact(artifact)) for artifact in artifacts]
         closing = self._closing(artifacts, bodies, streamed)
         history: list[tuple[str, bytes]] = []
         if answer is not None:
@@ -217,7 +217,7 @@ class Recorder:
 
         A rejected task may instead go on with its next message, whose claim is returned.
         """
-        status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
+        status = Status(state, self._now(), self._message(stored_values.dump_parts(parts)))
         artifacts = [*self.state.tool_artifacts.items()] or None
         return await self._finish(status, artifacts=artifacts, messages=messages, usage=usage, pending=pending)
 
@@ -259,7 +259,7 @@ class Recorder:
     def _chunk(self, delta: TextDelta) -> EventBody:
         if self._text is None:
             header = self._claim.header
-            self._text = stored.TextArtifact(
+            self._text = text_artifact.TextArtifact(
                 header.id, header.context_id, self.artifact_id, 'result', self.state.text_type
             )
         return None, self._text.piece(delta.text, first=delta.first)
@@ -296,11 +296,11 @@ class Recorder:
     def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + dump_json(metadata)
         ids = stored.ids(self._claim.header.id, self._claim.header.context_id)
-        return stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
+        return stored.message(message_id or new_ids.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
 
     def _of_task(self, message: Message) -> bytes:
         header = self._claim.header
-        return stored.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
+        return stored_values.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
 
     def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
         claim = self._claim

@@ -28,7 +28,7 @@ from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..conversion.user_prompts import user_prompt
 from ..errors import A2AError, BadInput
-from ..protocol import stored
+from ..protocol import stored_values
 from ..settings import LONG
 from ..store.ports import Backend, Claim
 from ..types import Message
@@ -63,7 +63,7 @@ class RunMessages:
     async def validated(self, typed: TypedInput, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
         """Return the data that has begun the task."""
         body = claim.message if claim.run == 1 else await recorder.store(partial(self._first_message, claim))
-        message = stored.load_message(body)
+        message = stored_values.load_message(body)
         return typed.validated(message) if len(body) < LONG else await asyncio.to_thread(typed.validated, message)
 
     async def _first_message(self, claim: Claim) -> bytes:
@@ -88,14 +88,14 @@ class RunMessages:
         """
         read_task = self._read_task if body is None else None
         body = claim.message if body is None else body
-        message = stored.load_message(body)
+        message = stored_values.load_message(body)
         if validated is not None and claim.run == 1:
             message = validated.shown(message)
         if read_task is None:
             read = self._read
             prompt, before = read(message) if len(body) < LONG else await asyncio.to_thread(read, message)
         else:
-            messages = await recorder.store(partial(self._messages, claim, stored.load_message(body)))
+            messages = await recorder.store(partial(self._messages, claim, stored_values.load_message(body)))
             if validated is not None:
                 messages[0] = validated.shown(messages[0])
             try:
@@ -142,7 +142,7 @@ class RunMessages:
         Raises:
             BadInput: The message was accepted without a check, before the app had `Messages.client_tools`.
         """
-        messages = [stored.load_message(claim.message)] if has_tools(claim.message) else []
+        messages = [stored_values.load_message(claim.message)] if has_tools(claim.message) else []
         try:
             tools = next(map(client_tools.of, messages), None)
             if tools is None and claim.run > 1:
@@ -178,11 +178,12 @@ class RunMessages:
         An answer to a pause is read before messages that were sent earlier.
         """
         later = [
-            stored.load_message(body) for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.inbox)
+            stored_values.load_message(body)
+            for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.inbox)
         ]
         messages: list[Message] = []
         # From the end, because an anonymous client may send a message twice.
-        for message in map(stored.load_message, reversed(history)):
+        for message in map(stored_values.load_message, reversed(history)):
             if message in later:
                 later.remove(message)
             else:
@@ -196,7 +197,7 @@ class RunMessages:
 
 
 def _of_ids(history: Sequence[bytes], message_ids: Collection[str]) -> list[bytes]:
-    return [body for body in history if stored.load_message(body)['message_id'] in message_ids]
+    return [body for body in history if stored_values.load_message(body)['message_id'] in message_ids]
 
 
 def plain_read(accepts: Accepts) -> Read:

@@ -48,7 +48,7 @@ from ..errors import (
     QuotaExceededError,
     UnsupportedOperationError,
 )
-from ..protocol import stored
+from ..protocol import new_ids, stored, stored_values
 from ..quotas import Metering
 from ..settings import Approvals, Settings
 from ..store.ports import Accepted, Answer, Backend, Pause, Submission
@@ -178,7 +178,7 @@ class Inbox:
             raise UnsupportedOperationError(
                 f'The task is {header.state}, but only a task in auth-required can be resumed.'
             )
-        message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
+        message = Message(role='user', parts=[Part(text=text)], message_id=new_ids.new_id(), task_id=task_id)
         submission = await self._submissions.check(call, SendParams(message=message))
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
@@ -270,7 +270,7 @@ def _with_answer(
     if decided.open or unclear:
         parts = questions.shown(decided, rules, submission.task_id, again=unclear)
         ids = b',' + stored.ids(submission.task_id, pause.context_id)
-        question = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts), ids)
+        question = stored.message(new_ids.new_id(), b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
     answer = Answer(pause=pause, pending=pending_calls.dump(decided), rest=question, again=unclear)
     if len(decided.answers) == len(before.answers):
         return replace(submission, answer=answer)

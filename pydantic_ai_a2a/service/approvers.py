@@ -15,7 +15,7 @@ from ..conversion import pending_calls, questions
 from ..conversion.edited_arguments import as_run
 from ..conversion.pending_calls import Kind, Pending, PendingCall
 from ..errors import TaskNotFoundError
-from ..protocol import stored
+from ..protocol import stored, stored_values
 from ..settings import Approvals, Approvers
 from ..store.ports import Pause, TaskReader
 from ..types import (
@@ -107,7 +107,7 @@ class ApproverAccess:
             parts = questions.shown(waiting, questions.rules_of(self._approvals, first=pause.first), header.id)
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
-            message = stored.message(name, b'ROLE_AGENT', stored.dump_parts(parts), ids)
+            message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
         # The name of the context is the owner's text.
         header = replace(header, context_id=header.id, status_message=message, metadata=None)
         return StoredTask(header, None, None)

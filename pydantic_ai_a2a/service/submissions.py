@@ -15,7 +15,7 @@ from ..conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, Clie
 from ..conversion.message_limits import check_limits, check_metadata, check_names
 from ..conversion.user_prompts import check_types
 from ..errors import InvalidParamsError, OverloadedError
-from ..protocol import stored
+from ..protocol import message_digest, new_ids, stored, stored_values
 from ..protocol.own_extensions import LIVE
 from ..settings import LONG, Settings
 from ..store.ports import Submission
@@ -105,7 +105,7 @@ class Submissions:
         message, declares_tools = params.message, False
         if 'metadata' in message:
             message = without_marks(message, message['metadata'])
-        parts = stored.dump_parts(message['parts'])
+        parts = stored_values.dump_parts(message['parts'])
         size = len(parts)
         check_limits(message, size, self._limits)
         if self._client_tools is not None:
@@ -128,11 +128,11 @@ class Submissions:
             owner=call.caller.owner,
             anonymous=call.caller.anonymous,
             message_id=message['message_id'],
-            digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
+            digest=message_digest.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
             body=stored.message(message['message_id'], b'ROLE_USER', parts, _members(message)),
-            task_id=task_id or stored.new_id(),
+            task_id=task_id or new_ids.new_id(),
             new=task_id is None,
-            context_id=context_id or (stored.new_id() if task_id is None else None),
+            context_id=context_id or (new_ids.new_id() if task_id is None else None),
             request=_request(params, call, schema),
             traceparent=call.traceparent,
             dialect=call.dialect,

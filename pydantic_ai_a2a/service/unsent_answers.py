@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from ..errors import ClientGone, OverloadedError
-from ..protocol.stored import joined
+from ..protocol.joined_bytes import joined
 from .slow_clients import SlowClients
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx2
 from pydantic_core import from_json
 
-from ..protocol.stored import json_of
+from ..protocol.stored_values import json_of
 from ..types import StreamResponse
 
 

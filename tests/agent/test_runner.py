@@ -22,7 +22,8 @@ from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
 from pydantic_ai_a2a.agent.agent_inspection import may_change_history
-from pydantic_ai_a2a.agent.run_options import RunInfo, RunOptions
+from pydantic_ai_a2a.agent.run_info import RunInfo
+from pydantic_ai_a2a.agent.run_options import RunOptions
 from pydantic_ai_a2a.agent.run_token import RunToken
 from pydantic_ai_a2a.agent.runner import RunArguments, Runner, can_stream
 from pydantic_ai_a2a.agent.system_exits import Exited, contained

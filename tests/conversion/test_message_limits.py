@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai_a2a import Limits
 from pydantic_ai_a2a.conversion.message_limits import check_limits, check_metadata
 from pydantic_ai_a2a.errors import InvalidParamsError
-from pydantic_ai_a2a.protocol.stored import dump_parts
+from pydantic_ai_a2a.protocol.stored_values import dump_parts
 from pydantic_ai_a2a.types import Message, Part
 
 from ..fixed import fixed

@@ -12,7 +12,8 @@ from pydantic_core import to_json
 from pydantic_ai_a2a import A2AApp, Access, Push
 from pydantic_ai_a2a.protocol import fasta2a_dialect, v0_3
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
-from pydantic_ai_a2a.protocol.stored import STATE_NAMES, dump_artifact, dump_message
+from pydantic_ai_a2a.protocol.stored import STATE_NAMES
+from pydantic_ai_a2a.protocol.stored_values import dump_artifact, dump_message
 from pydantic_ai_a2a.types import StoredTask, TaskHeader
 
 from ..fixed import fixed

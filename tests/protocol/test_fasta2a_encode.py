@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
-from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.protocol import stored, stored_values, text_artifact
 from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 
@@ -60,7 +60,11 @@ def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error']
 
 
 def test_a_task_is_written_as_fasta2a_writes_it() -> None:
-    task = StoredTask(NEW, [stored.dump_message(USER), stored.dump_message(AGENT)], [stored.dump_artifact(ARTIFACT)])
+    task = StoredTask(
+        NEW,
+        [stored_values.dump_message(USER), stored_values.dump_message(AGENT)],
+        [stored_values.dump_artifact(ARTIFACT)],
+    )
 
     assert json.loads(CODEC.encode_task(task)) == snapshot(
         {
@@ -107,7 +111,7 @@ def test_a_new_task_is_under_its_name_in_the_answer_to_a_message() -> None:
 
 @pytest.mark.parametrize('metadata', [None, {}, {'k': 'v'}])
 def test_metadata_of_data_without_a_schema_stays(metadata: Any) -> None:
-    body = stored.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
+    body = stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
     part = json.loads(CODEC.encode_task(StoredTask(NEW, None, [body])))['artifacts'][0]['parts'][0]
 
     assert part == {'data': 1} | ({} if metadata is None else {'metadata': metadata})
@@ -124,7 +128,7 @@ def without_media_types(item: Any) -> Any:
 
 def expected(task: StoredTask) -> Any:
     """The task as a value, without what FastA2A's client does not expect of an agent."""
-    value: Any = stored.load_task(task)
+    value: Any = stored_values.load_task(task)
     for key in ('history', 'artifacts'):
         if key in value:
             value[key] = [each if each.get('role') == 'user' else without_media_types(each) for each in value[key]]
@@ -141,7 +145,7 @@ def test_fasta2a_reads_any_task_as_it_is_stored(task: StoredTask) -> None:
 
 
 def test_fasta2a_reads_a_page_of_tasks() -> None:
-    task = StoredTask(NEW, [stored.dump_message(USER)], [stored.dump_artifact(ARTIFACT)])
+    task = StoredTask(NEW, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
     page = b''.join(CODEC.page_pieces(Page([task, EMPTY], (1, 't'), 3), page_size=2, next_page_token='x'))
 
     assert read(TypeAdapter[Any](schema.ListTasksResponse), page) == {
@@ -154,7 +158,7 @@ def test_fasta2a_reads_a_page_of_tasks() -> None:
 
 @given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
 def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
-    status = stored.status(state, 1_767_225_600_001, stored.dump_message(message))
+    status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     event = TaskEvent(1, state, stored.status_update('t', 'c', status))
 
     assert read(schema.stream_message_response_ta, CODEC.encode_event(event, last)) == {
@@ -185,10 +189,10 @@ def updates(*payloads: bytes) -> list[tuple[Any, Any, str, str]]:
 def answer(text: str) -> bytes:
     """The update with a whole artifact."""
     artifact: Artifact = {'artifact_id': 'a', 'parts': [{'text': text}]}
-    return stored.artifact_update('t', 'c', stored.dump_artifact(artifact))
+    return stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
 
 
-TEXT = stored.TextArtifact('t', 'c', 'a', 'result')
+TEXT = text_artifact.TextArtifact('t', 'c', 'a', 'result')
 
 
 def test_chunks_append_from_the_first_and_a_whole_artifact_does_not() -> None:
@@ -204,7 +208,7 @@ def test_chunks_append_from_the_first_and_a_whole_artifact_does_not() -> None:
             }
         }
     )
-    whole = stored.whole_text('t', 'c', stored.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
+    whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
     chunks = [chunk, TEXT.piece('lo', first=False), whole, stored.without_text(whole), answer('Hello')]
     assert updates(*chunks) == [
         (True, False, 'a', 'Hel'),

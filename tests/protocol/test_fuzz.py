@@ -15,7 +15,7 @@ from pydantic_ai_a2a.protocol.fasta2a_dialect import FastA2ADialect
 from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params
 from pydantic_ai_a2a.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.protocol.rpc_requests import RpcRequest, request_id
-from pydantic_ai_a2a.protocol.stored import dump_message
+from pydantic_ai_a2a.protocol.stored_values import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import SendParams

@@ -23,15 +23,8 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params
 from pydantic_ai_a2a.protocol.received_errors import http_error, rpc_error, status_error
 from pydantic_ai_a2a.protocol.received_push_configs import read_config, read_configs
 from pydantic_ai_a2a.protocol.received_tasks import read_event, read_list, read_streamed, read_task
-from pydantic_ai_a2a.protocol.stored import (
-    STATE_NAMES,
-    artifact_update,
-    dump_artifact,
-    dump_message,
-    load_task,
-    status,
-    status_update,
-)
+from pydantic_ai_a2a.protocol.stored import STATE_NAMES, artifact_update, status, status_update
+from pydantic_ai_a2a.protocol.stored_values import dump_artifact, dump_message, load_task
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import (

@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.protocol import joined_bytes, message_digest, new_ids, stored, stored_values, text_artifact
 from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
 from pydantic_ai_a2a.protocol.run_metadata import asks_run_metadata, task_metadata
 from pydantic_ai_a2a.types import Message, Part
@@ -42,7 +42,7 @@ def test_a_note_drops_the_pieces_before_it_and_no_answer() -> None:
         kept = to_json({'artifactId': 'earlier', 'parts': [{'text': 'kept'}]})
         return [from_json(body)['parts'][0]['text'] for body in stored.assemble([kept], updates)]
 
-    text, earlier = (stored.TextArtifact('t', 'c', name, 'result') for name in ('now', 'earlier'))
+    text, earlier = (text_artifact.TextArtifact('t', 'c', name, 'result') for name in ('now', 'earlier'))
     pieces = [text.piece('Let me ', first=True), text.piece('look.', first=False)]
     note = stored.note('t', 'c', stored.status('working', 0, None))
     answer = text.piece('Sunny', first=True)
@@ -58,7 +58,7 @@ def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> Non
     parts = stored.text_parts('Grüße "x"\n')
     joined = stored.with_ids(stored.message('m', b'ROLE_AGENT', parts, b',"metadata":{"k":1}'), 't', 'c')
 
-    assert stored.load_message(joined) == {
+    assert stored_values.load_message(joined) == {
         'message_id': 'm',
         'role': 'agent',
         'parts': [{'text': 'Grüße "x"\n', 'media_type': 'text/plain'}],
@@ -66,11 +66,11 @@ def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> Non
         'task_id': 't',
         'context_id': 'c',
     }
-    assert from_json(joined) == from_json(stored.dump_message(stored.load_message(joined)))
+    assert from_json(joined) == from_json(stored_values.dump_message(stored_values.load_message(joined)))
 
 
 def test_ids_are_32_hexadecimal_digits_and_differ() -> None:
-    ids = {stored.new_id() for _ in range(1000)}
+    ids = {new_ids.new_id() for _ in range(1000)}
 
     assert len(ids) == 1000
     assert {len(bytes.fromhex(id)) for id in ids} == {16}
@@ -91,7 +91,7 @@ def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -
     ]
 
     def digest(message: Message, *rest: object) -> bytes:
-        return stored.digest(message, stored.dump_parts(message['parts']), *rest)
+        return message_digest.digest(message, stored_values.dump_parts(message['parts']), *rest)
 
     assert digest(said, {'k': 1, 'l': 2}, ('text/plain',)) == digest(again, {'l': 2, 'k': 1}, ['text/plain'])
     assert digest(said, None, (), None) == digest(again, {}, [], '')
@@ -105,7 +105,7 @@ def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -
 @pytest.mark.parametrize('separator', [b'', b','])
 def test_joined_pieces_are_the_joined_values_and_long_values_are_not_copied(sizes: list[int], separator: bytes) -> None:
     values = [b'%d' % (n % 10) * size for n, size in enumerate(sizes)]
-    pieces = stored.joined(values, separator)
+    pieces = joined_bytes.joined(values, separator)
     assert b''.join(pieces) == separator.join(values)
     assert len(pieces) <= 2 + 2 * sum(sizes) // 32_768
     long = [value for value in values if len(value) > 60_000]

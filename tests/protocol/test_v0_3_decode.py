@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.protocol.operations import OPERATIONS, Params
 from pydantic_ai_a2a.protocol.rpc_requests import RpcRequest
-from pydantic_ai_a2a.protocol.stored import dump_message
+from pydantic_ai_a2a.protocol.stored_values import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import METHODS
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import (

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, InvalidParamsError, TaskNotFoundError
-from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.protocol import stored, stored_values, text_artifact
 from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Artifact, Message, StoredTask, TaskEvent
@@ -57,7 +57,7 @@ HEADER = replace(
     NEW,
     state='input-required',
     status_at=1_767_225_600_001,
-    status_message=stored.dump_message(AGENT),
+    status_message=stored_values.dump_message(AGENT),
     metadata=b'{"usage":{"input_tokens":1}}',
     last_event=7,
 )
@@ -71,7 +71,7 @@ def written(model: type[BaseModel], body: bytes) -> Any:
 
 
 def test_a_task_is_written_in_the_spelling_of_0_3() -> None:
-    task = StoredTask(HEADER, [stored.dump_message(USER)], [stored.dump_artifact(ARTIFACT)])
+    task = StoredTask(HEADER, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
 
     assert json.loads(CODEC.encode_task(task)) == snapshot(
         {
@@ -181,7 +181,7 @@ def test_the_official_sdk_reads_any_task_and_takes_it_for_the_one_of_1_0(task: S
 
 @given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
 def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
-    status = stored.status(state, 1_767_225_600_001, stored.dump_message(message))
+    status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     payload = stored.status_update('t', 'c', status)
     read = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), last))
     same = Parse(payload, a2a_pb2.StreamResponse()).status_update
@@ -192,7 +192,7 @@ def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, 
 
 @given(ARTIFACTS)
 def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
-    payload = stored.artifact_update('t', 'c', stored.dump_artifact(artifact))
+    payload = stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
     read = written(types.TaskArtifactUpdateEvent, CODEC.encode_event(TaskEvent(1, None, payload), False))
     same = Parse(payload, a2a_pb2.StreamResponse()).artifact_update
 
@@ -200,8 +200,8 @@ def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
 
 
 def test_chunks_of_text_say_whether_they_append_and_which_is_the_last() -> None:
-    text = stored.TextArtifact('t', 'c', 'a', 'result')
-    whole = stored.whole_text('t', 'c', stored.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
+    text = text_artifact.TextArtifact('t', 'c', 'a', 'result')
+    whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
     chunks = [text.piece('Hel', first=True), text.piece('lo', first=False), stored.without_text(whole), whole]
     encode = CODEC.encode_event
     events = [written(types.TaskArtifactUpdateEvent, encode(TaskEvent(1, None, chunk), False)) for chunk in chunks]
@@ -224,11 +224,11 @@ def test_chunks_of_text_say_whether_they_append_and_which_is_the_last() -> None:
 
 
 def test_a_stream_is_read_as_answers_of_the_official_sdk() -> None:
-    task = StoredTask(HEADER, [stored.dump_message(USER)], [stored.dump_artifact(ARTIFACT)])
+    task = StoredTask(HEADER, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
     status = stored.status('completed', 0, None)
     payloads = [
         TaskEvent(1, 'completed', stored.status_update('t', 'c', status)),
-        TaskEvent(2, None, stored.artifact_update('t', 'c', stored.dump_artifact(ARTIFACT))),
+        TaskEvent(2, None, stored.artifact_update('t', 'c', stored_values.dump_artifact(ARTIFACT))),
     ]
     results = [b''.join(CODEC.result_pieces(task)), *(CODEC.encode_event(event, True) for event in payloads)]
     answers = [types.SendStreamingMessageResponse.model_validate_json(answer(b'result', each)) for each in results]

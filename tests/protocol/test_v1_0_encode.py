@@ -15,8 +15,8 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, TaskNotFoundError
-from pydantic_ai_a2a.protocol.stored import (
-    STATES,
+from pydantic_ai_a2a.protocol.stored import STATES
+from pydantic_ai_a2a.protocol.stored_values import (
     dump_artifact,
     dump_message,
     dump_parts,

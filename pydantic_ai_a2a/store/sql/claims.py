@@ -45,11 +45,12 @@ from ..ports.claim import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import load_checkpoint
+from .conditions import KEYS, among
 from .event_log import add_events
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
 from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
-from .transaction import KEYS, Done, LockTasks, Rows, Transaction, TryNames, among, sql
+from .transaction import Done, LockTasks, Rows, Transaction, TryNames, sql
 
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""

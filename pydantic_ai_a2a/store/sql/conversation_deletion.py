@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .transaction import KEYS, LockName, Transaction, among
+from .conditions import KEYS, among
+from .transaction import LockName, Transaction
 
 _LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
 _LEAVE_TIPS = (

@@ -9,12 +9,13 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ...errors import UnsupportedOperationError
-from ...protocol import stored
+from ...protocol import new_ids
 from ...types import TaskHeader
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
 from . import checkpoints, push_configs, quotas, submitting
+from .conditions import where
 from .task_rows import TASK, find, find_locked
-from .transaction import Done, Transaction, where
+from .transaction import Done, Transaction
 
 _DEAD = {False: f'failure IN {DEAD_LETTERS}', True: "state = 'failed' AND failure IS NOT NULL"}
 """The condition of dead letters, and of all failed tasks."""
@@ -164,7 +165,7 @@ def read_correlation_id(message: bytes | None) -> str | None:
 def repeated(body: bytes, dead_id: str) -> tuple[str, bytes]:
     """Return a copy of a dead letter's message with a new id and without task ids; and the new id."""
     message: dict[str, Any] = from_json(body)
-    message_id = stored.new_id()
+    message_id = new_ids.new_id()
     references: Iterable[str] = message.get('referenceTaskIds', ())
     message |= {'messageId': message_id, 'referenceTaskIds': [*references, dead_id]}
     del message['taskId'], message['contextId']

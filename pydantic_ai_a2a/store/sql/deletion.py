@@ -7,8 +7,9 @@ from typing import Any
 
 from ..ports import Erased
 from . import filing, joined_items
+from .conditions import KEYS, among
 from .task_rows import OF_TASK
-from .transaction import KEYS, Transaction, among
+from .transaction import Transaction
 
 ROWS = 500
 """About the most rows to delete in one sweep: the queue waits for no long sweep."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import from_json
 
-from ...protocol import stored
+from ...protocol import new_ids, stored
 from ...types import TaskEvent, TaskHeader
 from .push_configs import TAKES
 from .task_rows import OF_TASK
@@ -59,7 +59,7 @@ def enqueue_deliveries(
             rows.append((TaskEvent(event.n, None, body), _INSTEAD_OF_CHUNKS))
     wanted = [(event, takes) for event, takes in rows if takes != _CHUNKS or push >= TAKES['chunks']]
     if wanted:
-        values = [(stored.new_id(), *event, agent, header.id, *takes) for event, takes in wanted]
+        values = [(new_ids.new_id(), *event, agent, header.id, *takes) for event, takes in wanted]
         yield [(_ADD, values), (_WAKE, [(agent, header.id)])]
 
 

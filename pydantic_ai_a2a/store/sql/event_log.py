@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...protocol import stored
+from ...protocol import stored, stored_values
 from ...types import TaskEvent
 from .damaged_bodies import check_stored
 from .task_rows import HEADER, LAST_EVENT, OF_TASK, add_items, header_of
@@ -77,5 +77,5 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
         return
     before = yield f"DELETE FROM item WHERE {OF_TASK} AND kind = 'artifact' RETURNING body", (agent, task_id)
     bodies = stored.assemble((row[0] for row in before), (row[0] for row in rows), partial=False)
-    items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
+    items = [('artifact', stored_values.load_artifact(body)['artifact_id'], body) for body in bodies]
     yield [add_items(agent, task_id, items)]

@@ -10,8 +10,9 @@ from typing import Any
 
 from ...types import INTERRUPTED
 from . import task_ranges
+from .conditions import where
 from .task_ranges import tasks_of_owner
-from .transaction import Rows, Transaction, where
+from .transaction import Rows, Transaction
 
 _BATCH = 500
 _MOVING = (*task_ranges.UNCOUNTED, f'{task_ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')

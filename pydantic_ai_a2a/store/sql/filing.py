@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from ...types import STOPPED
 from . import task_ranges
-from .transaction import KEYS, Transaction, Write, among
+from .conditions import KEYS, among
+from .transaction import Transaction, Write
 
 EVERY = 100
 """The ends of runs in a process between two batches. Lists read about as many tasks that are not filed."""

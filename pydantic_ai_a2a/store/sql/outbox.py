@@ -12,8 +12,9 @@ from typing import Any
 from ...errors import UnsupportedOperationError
 from ...types import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig
+from .conditions import where
 from .push_configs import NAMES
-from .transaction import Transaction, sql, where
+from .transaction import Transaction, sql
 
 _CONFIG = 'agent = ? AND seq = ?'
 _NEXT = sql("""

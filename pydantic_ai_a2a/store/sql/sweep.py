@@ -11,10 +11,11 @@ from ...types import STOPPED
 from ..ports import Swept
 from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld
+from .conditions import among
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
 from .task_rows import HEADER, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import Done, LockTasks, Rows, Transaction, TryNames, among, sql
+from .transaction import Done, LockTasks, Rows, Transaction, TryNames, sql
 from .unanswered_tasks import EXPIRED, Expired, expired_status
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...types import LIVE, STOPPED
-from .transaction import Statement, where
+from .conditions import where
+from .transaction import Statement
 
 WAITING = 'queued = 1'
 """The task waits for a worker: it is submitted, or answered."""

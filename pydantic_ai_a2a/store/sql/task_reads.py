@@ -11,12 +11,13 @@ from ...errors import StoredDamaged
 from ...protocol import stored
 from ...types import TERMINAL, Page, StoredTask, TaskQuery
 from . import task_ranges
+from .conditions import where
 from .damaged_bodies import check_stored
 from .event_log import log_from_now, updates
 from .joined_items import split_items
 from .task_rows import HEADER, TASK, header_of
 from .totals import count_tasks
-from .transaction import LockTasks, Statement, Transaction, where
+from .transaction import LockTasks, Statement, Transaction
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -25,7 +25,7 @@ memory, there are no other processes, and a caller cannot leave during a write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -37,9 +37,6 @@ T = TypeVar('T')
 Rows: TypeAlias = list[Any]
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
-KEYS = 50
-"""The most keys for `among`."""
-
 
 ContextKey: TypeAlias = tuple[str, str, str]
 """Agent, owner and id of a context: the name of its lock."""
@@ -106,26 +103,3 @@ def sql(text: str) -> str:
     """Return a statement, or a part of one, on one line: without its `--` comments and the space of its lines."""
     line = ' '.join(chain.from_iterable(line.partition('--')[0].split() for line in text.splitlines()))
     return line.replace('( ', '(').replace(' )', ')')
-
-
-def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> Statement:
-    """Join conditions of a query, each with its value; a tuple has the values of several placeholders.
-
-    A condition with None as its value is left out.
-    """
-    present = {condition: value for condition, value in conditions.items() if value is not None}
-    values = (value if isinstance(value, tuple) else (value,) for value in present.values())
-    return ' AND '.join(present), tuple(chain.from_iterable(values))
-
-
-def among(columns: str, keys: Sequence[tuple[Any, ...]]) -> Statement:
-    """Return the condition that the columns of a row have the values of one of the keys.
-
-    The condition has the same text for any number of keys, so that the database prepares one statement.
-    """
-    row = f'({", ".join("?" * len(keys[0]))})'
-    names = ', '.join(f'column{n}' for n, _ in enumerate(keys[0], 1))
-    padded = [*keys, *[keys[-1]] * (KEYS - len(keys))]
-    # SQLite uses an index for the rows of a SELECT, and not for VALUES alone.
-    rows = f'SELECT {names} FROM (VALUES {", ".join([row] * KEYS)}) AS keys'
-    return f'({columns}) IN ({rows})', tuple(chain.from_iterable(padded))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from ...protocol import stored
+from ...protocol import new_ids, stored
 from ...types import TaskEvent, TaskHeader
 from ..ports import OnExpired, Status
 
@@ -24,7 +24,7 @@ def expired_status(header: TaskHeader, run: int, at: int) -> Status:
     metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{run}'})
     parts = stored.text_parts('The task waited too long.')
     rest = b',"metadata":' + metadata + b',' + stored.ids(header.id, header.context_id)
-    return Status('failed', at, stored.message(stored.new_id(), b'ROLE_AGENT', parts, rest))
+    return Status('failed', at, stored.message(new_ids.new_id(), b'ROLE_AGENT', parts, rest))
 
 
 def report_expired(ended: Expired, on_expired: OnExpired | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.errors import OverloadedError
-from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.protocol import stored, stored_values
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.store.ports import Bucket, Charge, ExportedConversation, PushConfig, Slot, Swept
 from pydantic_ai_a2a.store.sql.event_port import SqlEvents
@@ -52,7 +52,7 @@ async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
     await submit(backend, message('ask', new='t', context='c'))
     assert backend.push_configs is not None
     await backend.push_configs.create('t', OWNER, hook, limit=1)
-    artifacts = [(name, stored.dump_artifact({'artifact_id': name, 'parts': [{'text': text}]})) for name in 'ab']
+    artifacts = [(name, stored_values.dump_artifact({'artifact_id': name, 'parts': [{'text': text}]})) for name in 'ab']
     events = [TaskEvent(n, None, stored.artifact_update('t', 'c', body)) for n, (_, body) in enumerate(artifacts, 3)]
     messages = turn('hi', text)
     await run(backend, 't', after=4, messages=messages, artifacts=artifacts, events=events)
